@@ -40,7 +40,7 @@ PYTHON_WITH = python_with() { \
 	}
 
 .PHONY: run test chaos agents test-agents test-agents-in-machines test-sandboxes test-interpreters test-web check bench confusion record-screens \
-	screenshots lock tmux sshd shells jail browser gvisor machine clean
+	screenshots pages lock tmux sshd shells jail browser machine clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -59,12 +59,12 @@ test: $(READY) tmux
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
 # screens and they themselves were taken for: it fails where that was sure and wrong. Three at a time, since they mostly wait;
 # what fails beside another has to pass alone.
-test-agents: $(READY) tmux gvisor $(if $(KASMON_AGENT_BIN_DIR),,agents)
+test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
 	$(PYTHON) -m pytest -n 3 -m agents -o timeout=180 tests/agents || \
 	KASMON_EVIDENCE=anew $(PYTHON) -m pytest -m agents -o timeout=180 --last-failed --last-failed-no-failures=none tests/agents || status=$$?; \
-	$(PYTHON) -m tests.screens.matrix golden live || status=$$?; \
+	$(PYTHON) -m tests.detection.matrix golden live || status=$$?; \
 	exit $$status
 
 # Real agents in virtual machines, which emulate a processor where no KVM carries them: minutes, and no part of the above.
@@ -75,19 +75,19 @@ agents: $(AGENTS_READY)
 
 # Drives the pinned agents against the model server through their states, and writes their screens beside the old ones.
 record-screens: $(READY) tmux agents
-	$(PYTHON) -m tests.screens.record
+	$(PYTHON) -m tests.detection.record
 
 # Which state each recorded screen is read as, and each state of the last live runs; fails where one is wrong and sure.
 confusion: $(READY)
-	@$(PYTHON) -m tests.screens.matrix golden $(if $(wildcard .cache/evidence/*.json),live)
+	@$(PYTHON) -m tests.detection.matrix golden $(if $(wildcard .cache/evidence/*.json),live)
 
 # Real sandboxes, each of its own; one of a kind that this machine cannot make is skipped and says why, unless
 # KASMON_REQUIRE_SANDBOXES names that kind.
-test-sandboxes: $(READY) tmux jail gvisor machine
+test-sandboxes: $(READY) tmux jail machine
 	@$(PYTHON) -m pytest -n 3 -m sandboxes $(SANDBOX_TESTS)
 
 # All that interpreters promise, in every tier; of that `test-sandboxes` runs the core.
-test-interpreters: $(READY) jail gvisor machine
+test-interpreters: $(READY) jail machine
 	@$(PYTHON) -m pytest -n 3 -m tiers tests/sandbox/test_inside_*.py
 
 # Fifty agents, and all that can go wrong at random, for so many seconds; then whether the ten promises held. SEED does the
@@ -111,6 +111,10 @@ bench: $(READY) tmux
 
 screenshots: $(READY)
 	$(PYTHON) -m tests.pictures
+
+# Writes the tables of keys, commands and settings in docs/.
+pages: $(READY)
+	$(PYTHON) -m tests.reference_pages
 
 # Resolves pyproject.toml anew, in an environment of its own.
 lock: $(READY)
@@ -174,14 +178,6 @@ jail:
 		command -v "$${each%:*}" >/dev/null || get "$${each#*:}" || \
 		echo "$${each%:*} is missing: the tests of sandboxes need it ($$line)."; \
 	done
-
-# A kernel in user space, which restores a memory only as root: nobody else gets it. Debian 12's is older than what the
-# tests run, and is tested too where it is there. Where there is none at all they are skipped, unless
-# KASMON_REQUIRE_SANDBOXES names it.
-gvisor: $(READY)
-	@[ "$$(uname)" = Linux ] && [ "$$(id -u)" = 0 ] || exit 0; $(GET); \
-	command -v runsc >/dev/null || get runsc || echo "runsc is missing: the tests of gVisor need it ($$line)."; \
-	$(PYTHON) -m tests.sandbox.gvisors
 
 # What virtual machines are played with, and what they start from: an image of Debian's packages, built once, in .cache.
 # Elsewhere than on such a system the tests of machines are skipped and say why.

@@ -2,17 +2,30 @@
 
 TYPE_CHECKING = False  # `typing` would be a third of what a small process of ours loads
 if TYPE_CHECKING:
-    from kasmon.errors import InteractiveOnlyError
+    from kasmon.errors import InteractiveOnlyError, KasmonError
     from kasmon.execution import ExecutionSession, LaunchSpec, Poll
+    from kasmon.model.permission import Decision, Request
 
-__all__ = ["ExecutionSession", "InteractiveOnlyError", "LaunchSpec", "Poll", "__version__"]
+__all__ = [
+    "Decision",
+    "ExecutionSession",
+    "InteractiveOnlyError",
+    "KasmonError",
+    "LaunchSpec",
+    "Poll",
+    "Request",
+    "__version__",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Decision": "kasmon.model.permission",
     "ExecutionSession": "kasmon.execution",
     "InteractiveOnlyError": "kasmon.errors",
+    "KasmonError": "kasmon.errors",
     "LaunchSpec": "kasmon.execution",
     "Poll": "kasmon.execution",
+    "Request": "kasmon.model.permission",
 }
 
 

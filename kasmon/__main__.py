@@ -6,7 +6,7 @@ from collections.abc import MutableMapping, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` takes time, and the shortest ways do without it
-    from kasmon.model.sandbox import Interpreter
+    from kasmon.model.sandbox.policy import Interpreter
 
 KEPT = ("TEXTUAL_THEME", "TEXTUAL_ANIMATIONS")
 """What of Textual's variables may still do something; the others press keys, import code or open connections."""
@@ -19,17 +19,23 @@ def main() -> int:
     """Do what the command line says; return the exit code."""
     forget_textual(os.environ)
     arguments = sys.argv[1:]
+    open_standard_streams()
+    if sys.stdout is None:
+        from kasmon.cli.output.console import note
+
+        note("cannot print: standard output is closed. Nothing was done; redirect it to a file or to /dev/null.")
+        return 1
     if arguments[:1] == ["host"]:
         return host(arguments[1:])
     if arguments[:1] == ["ls"] and (wanted := plain_ls(arguments[1:])) is not None:
-        from kasmon.commands.listing import ls
-        from kasmon.commands.output import guarded
+        from kasmon.cli.ls import ls
+        from kasmon.cli.output.console import guarded
 
         states, wave, wants_json = wanted
         return guarded(lambda: ls(states, wave, wants_json=wants_json), wants_json=wants_json)
     if arguments[:1] == ["grep"] and (sought := plain_grep(arguments[1:])) is not None:
-        from kasmon.commands.output import guarded
-        from kasmon.commands.searching import grep
+        from kasmon.cli.grep import grep
+        from kasmon.cli.output.console import guarded
 
         words, most, ignores_case, wants_json = sought
         return guarded(
@@ -45,29 +51,45 @@ def main() -> int:
             wants_json=wants_json,
         )
     if arguments[:2] == ["sandbox", "run"] and (meant := plain_run(arguments[2:])) is not None:
-        from kasmon.commands.output import guarded
-        from kasmon.commands.sandbox_run import run as run_code
+        from kasmon.cli.output.console import guarded
+        from kasmon.cli.sandbox.run import run as run_code
 
         name, code, interpreter, wants_json = meant
         return guarded(lambda: run_code(name, code, interpreter, None, wants_json=wants_json), wants_json=wants_json)
     if arguments[:1] == ["__complete"]:  # somebody waits for a key
-        from kasmon.commands.completing import answer
+        from kasmon.cli.completion import answer
 
         if answer(arguments[1:]):
             return 0
     if arguments == ["mcp"]:  # an agent waits for it at its own start
-        from kasmon.commands.output import guarded
-        from kasmon.commands.serving import mcp
+        from kasmon.cli.mcp import mcp
+        from kasmon.cli.output.console import guarded
 
         return guarded(mcp, wants_json=False)
     if not arguments:
-        from kasmon.commands.output import guarded
-        from kasmon.commands.screen import dashboard
+        from kasmon.cli.dashboard import dashboard
+        from kasmon.cli.output.console import guarded
 
         return guarded(dashboard, wants_json=False)
-    from kasmon.cli import run
+    from kasmon.cli.app import run
 
     return run(arguments)
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null where a descriptor of input, output or errors is closed: no file of ours may take its number.
+
+    A closed output stays None as `sys.stdout`, so that nothing is said to have been printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w")
 
 
 def host(arguments: Sequence[str]) -> int:
@@ -77,10 +99,10 @@ def host(arguments: Sequence[str]) -> int:
 
         return runner.main(list(arguments[1:]))
     if list(arguments) == ["--tmux"]:
-        from kasmon.host import terminals
+        from kasmon.host.terminal import host as terminals
 
         return terminals.main() or 0
-    from kasmon.host import process
+    from kasmon.host.structured import host as process
 
     return process.main(list(arguments)) or 0
 
@@ -136,13 +158,15 @@ def plain_run(arguments: Sequence[str]) -> tuple[str, str, "Interpreter", bool] 
     """The session, code, interpreter and `--json` of a `sandbox run` that is written plainly; None for the library."""
     words: list[str] = []
     interpreter: Interpreter = "bash"
+    option = ""
     wants_json = False
     rest = iter(arguments)
     for argument in rest:
         name, has_value, value = argument.partition("=")
         if argument == "--json":
             wants_json = True
-        elif name == "--env":
+        elif name in ("--lang", "--env") and option in ("", name):  # `--env` is the old name
+            option = name
             match value if has_value else next(rest, ""):
                 case ("python" | "bash" | "node") as wanted:
                     interpreter = wanted

@@ -15,6 +15,8 @@ FILE_BYTES = 1 << 20
 """A file that nobody reads does not grow beyond this."""
 FIELD = 300
 """So many characters of a field are kept."""
+CALL_BYTES = 1 << 17
+"""The input of a tool call that needs more is left out of the note: it is then read nowhere but on the screen."""
 INPUT_S = 0.5
 ANCESTORS = 12
 KEPT = {
@@ -26,6 +28,7 @@ KEPT = {
     "message": "text",
     "error": "text",
     "reason": "text",
+    "tool_use_id": "call",
     "session_id": "thread",
     "thread-id": "thread",
 }
@@ -55,7 +58,26 @@ def _leave(words: list[str]) -> None:
         value = said.get(name) if isinstance(said, dict) else None
         if isinstance(value, str) and kept not in note:
             note[kept] = value[:FIELD]
-    _append(path, json.dumps(note, separators=(",", ":")).encode() + b"\n")
+    prompt = said.get("prompt") if isinstance(said, dict) else None
+    if isinstance(prompt, str) and note.get("event") == "UserPromptSubmit":
+        note["prompt"] = _digest(prompt)
+    failure = said.get("last_assistant_message") if isinstance(said, dict) else None
+    if isinstance(failure, str) and failure and note.get("event") == "StopFailure":
+        note["text"] = failure[:FIELD]
+    line = json.dumps(note, separators=(",", ":")).encode() + b"\n"
+    if isinstance(said, dict) and said.get("hook_event_name") == "PreToolUse":
+        called = json.dumps({**note, "input": said.get("tool_input")}, separators=(",", ":")).encode() + b"\n"
+        line = called if len(called) <= CALL_BYTES else line
+    _append(path, line)
+
+
+def _digest(prompt: str) -> str:
+    """What identifies *prompt*, without its text: the same as `kasmon.model.commands.prompt_digest`."""
+    import hashlib
+    import re
+
+    bare = re.sub(r'</?pasted_content id="[^"]*">', "", prompt)
+    return hashlib.sha256("".join(bare.split()).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _input() -> bytes:

@@ -10,7 +10,7 @@ KasmonError
         NameTakenError  StaleRequestError  RequestClosedError  SessionBusyError  SessionEndedError
             PromptChangedError
         InteractiveOnlyError  PaneDeadError  PasteRefusedError  ScreenChangedError  PromptBoxError  UnableError
-        UntrustedFolderError
+        UntrustedFolderError  MergeConflictError  ProtocolVersionError  PermissionModeError
     TimedOutError               it did not happen in time; nothing is known beyond that  exit 5
     UnavailableError            something that kasmon stands on is not there             exit 69
         HostUnreachableError  GitError  RemoteUnreachableError  NoSandboxError
@@ -25,7 +25,10 @@ KasmonError
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
+
+NOT_REGULAR: Final = "it is not a regular file"
+"""Why a FIFO, a device or a folder in the place of one of our files is not opened (`paths.open_regular`)."""
 
 
 class KasmonError(Exception):
@@ -46,8 +49,12 @@ class KasmonError(Exception):
 
 def of_system(error: OSError) -> KasmonError:
     """What the system refused, where nobody nearer to it could say more."""
+    why = error.strerror or str(error) or type(error).__name__
+    if why == NOT_REGULAR:
+        hint = "Restore the original file, or move this one away."
+        return KasmonError(f"cannot use {str(error.filename)!r}: {why}.", hint=hint)
     place = f" {str(error.filename)!r}" if error.filename else ""
-    return KasmonError(f"the system refused{place}: {error.strerror or str(error) or type(error).__name__}.")
+    return KasmonError(f"a system call failed{place}: {why}.")
 
 
 class UsageError(KasmonError):
@@ -87,7 +94,7 @@ class PlanFaultyError(UsageError):
         """*faults*: what is wrong, each as `FILE:LINE: why.`; one at least."""
         self.faults = tuple(faults)
         and_more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        super().__init__(f"{faults[0]}{and_more}", hint="`kasmon plan check` lists all that is wrong.")
+        super().__init__(f"{faults[0]}{and_more}", hint="`kasmon plan check` lists all faults.")
 
 
 class NotFoundError(KasmonError):
@@ -104,8 +111,8 @@ class SessionNotFoundError(NotFoundError):
         self.wanted = wanted
         meant = f"Did you mean {near!r}? " if near else ""
         super().__init__(
-            f"no session is called {wanted!r}.",
-            hint=f"{meant}See `kasmon ls`; a session goes by id, exact name or id prefix.",
+            f"there is no session {wanted!r}.",
+            hint=f"{meant}See `kasmon ls`; give an id, an exact name or an id prefix.",
         )
 
 
@@ -114,7 +121,9 @@ class AmbiguousSessionError(NotFoundError):
 
     def __init__(self, wanted: str, candidates: Sequence[str]) -> None:
         self.wanted, self.candidates = wanted, tuple(candidates)
-        super().__init__(f"{wanted!r} could be {', '.join(candidates)}.", hint="Give more of the id.")
+        super().__init__(
+            f"{wanted!r} is ambiguous: it matches {', '.join(candidates)}.", hint="Give a longer prefix of the id."
+        )
 
 
 class RequestNotFoundError(NotFoundError):
@@ -122,7 +131,7 @@ class RequestNotFoundError(NotFoundError):
 
     def __init__(self, request: str) -> None:
         self.request = request
-        super().__init__(f"no request is called {request!r}.", hint="See `kasmon inbox`.")
+        super().__init__(f"there is no request {request!r}.", hint="See `kasmon inbox`.")
 
 
 class PlanNotFoundError(NotFoundError):
@@ -131,7 +140,9 @@ class PlanNotFoundError(NotFoundError):
     def __init__(self, wanted: str, why: str = "") -> None:
         self.wanted = wanted
         told = f": {why}." if why else "."
-        super().__init__(f"no plan is called {wanted!r}{told}", hint="`kasmon plan ls` lists those that were run.")
+        super().__init__(
+            f"there is no plan {wanted!r}{told}", hint="`kasmon plan ls` lists the plans that have been run."
+        )
 
 
 class LogMissingError(NotFoundError):
@@ -166,7 +177,8 @@ class StaleRequestError(RefusedError):
     def __init__(self, request: str) -> None:
         self.request = request
         super().__init__(
-            f"request {request!r} is not what was shown: its digest differs.", hint="Look at it again: `kasmon inbox`."
+            f"request {request!r} has changed since it was shown: its digest differs.",
+            hint="Review it again: `kasmon inbox`.",
         )
 
 
@@ -176,7 +188,9 @@ class PromptChangedError(StaleRequestError):
     def __init__(self, request: str) -> None:
         super().__init__(request)
         KasmonError.__init__(
-            self, f"request {request!r}: the prompt changed, nothing was sent.", hint="Look at what stands there now."
+            self,
+            f"request {request!r} was not answered: the prompt in the terminal has changed. Nothing was sent.",
+            hint="Review the current prompt.",
         )
 
 
@@ -210,6 +224,44 @@ class SessionEndedError(RefusedError):
         super().__init__(f"session {session!r} has ended.", hint=f"`kasmon restart {session}` starts it again.")
 
 
+class ProtocolVersionError(RefusedError):
+    """A host and its client are of kasmon versions that speak different protocols; nothing was done."""
+
+    code = "other-version"
+
+    def __init__(
+        self, host: str, pid: int, host_version: int | None, host_kasmon: str, version: int, kasmon: str
+    ) -> None:
+        """
+        Args:
+            host: the session's id, or `tmux` for the shared tmux host.
+            pid: the host's process; 0 where nobody knows.
+            host_version: the protocol that it speaks; None if it cannot say, because it is older than the greeting.
+            host_kasmon: its version of kasmon; empty likewise.
+            version: the client's protocol.
+            kasmon: the client's version of kasmon.
+        """
+        self.host, self.pid, self.host_version, self.host_kasmon = host, pid, host_version, host_kasmon
+        process = f" (pid {pid})" if pid else ""
+        if host_version is None:
+            what = f"the host {host!r}{process} is older than this kasmon ({kasmon}) and cannot hand over its session."
+            super().__init__(what, hint=end_old_host(host, pid))
+            return
+        what = f"the host {host!r}{process} of kasmon {host_kasmon} speaks protocol {host_version}"
+        hint = "`kasmon doctor --fix` replaces the host with one of this version."
+        if host_version > version:
+            hint = f"Use kasmon {host_kasmon}, or replace the host: {hint}"
+        super().__init__(f"{what}, this kasmon ({kasmon}) protocol {version}.", hint=hint)
+
+
+def end_old_host(host: str, pid: int) -> str:
+    """How a person ends a host that cannot hand over, and what becomes of its agents."""
+    kill = f"`kill {pid}` ends it" if pid else "End its process"
+    if host == "tmux":
+        return f"{kill}; agents in terminals keep running, and the next command starts a new host."
+    return f"{kill} and its agent; `kasmon restart {host}` then resumes the agent."
+
+
 class InteractiveOnlyError(RefusedError):
     """The operation needs a terminal that a person could sit at; a structured session has none."""
 
@@ -218,8 +270,8 @@ class InteractiveOnlyError(RefusedError):
     def __init__(self, session: str, operation: str = "attach") -> None:
         self.session, self.operation = session, operation
         super().__init__(
-            f"cannot {operation} to {session!r}: a structured session has no terminal, only a stream of events.",
-            hint="Write to it from the dashboard or with `kasmon send`.",
+            f"cannot {operation} to {session!r}: a structured session has no terminal.",
+            hint="Send prompts from the dashboard or with `kasmon send`.",
         )
 
 
@@ -230,7 +282,7 @@ class PaneDeadError(RefusedError):
 
     def __init__(self, pane: str) -> None:
         self.pane = pane
-        super().__init__(f"pane {pane!r} is dead.", hint="Restart the session.")
+        super().__init__(f"the program in pane {pane!r} has exited.", hint="Restart the session.")
 
 
 class PasteRefusedError(RefusedError):
@@ -240,7 +292,7 @@ class PasteRefusedError(RefusedError):
 
     def __init__(self, pane: str, why: str) -> None:
         self.pane, self.why = pane, why
-        super().__init__(f"nothing was pasted into pane {pane!r}: {why}.")
+        super().__init__(f"cannot paste into pane {pane!r}: {why}. Nothing was pasted.")
 
 
 class ScreenChangedError(RefusedError):
@@ -250,7 +302,7 @@ class ScreenChangedError(RefusedError):
 
     def __init__(self, pane: str) -> None:
         self.pane = pane
-        super().__init__(f"pane {pane!r} does not show any more what was read there.", hint="Look again.")
+        super().__init__(f"the screen of pane {pane!r} has changed since it was read.", hint="Read the screen again.")
 
 
 class PromptBoxError(RefusedError):
@@ -262,13 +314,26 @@ class PromptBoxError(RefusedError):
 
     def __init__(self, session: str, why: str, *, hint: str = "", is_unseen: bool = False) -> None:
         self.session, self.why, self.is_unseen = session, why, is_unseen
-        super().__init__(f"nothing was typed into {session!r}: {why}.", hint=hint)
+        super().__init__(f"cannot type into {session!r}: {why}. Nothing was typed.", hint=hint)
 
 
 class UnableError(RefusedError):
     """This kind of agent cannot do that; its abilities say so."""
 
     code = "unable"
+
+
+class PermissionModeError(RefusedError):
+    """After a move the agent would not ask as much as before, and nobody has agreed to that; nothing was done."""
+
+    code = "permission-mode"
+
+    def __init__(self, session: str, why: str) -> None:
+        self.session, self.why = session, why
+        super().__init__(
+            f"cannot move {session!r} with its permission mode: {why}.",
+            hint="Pass --change-permissions to move it with the permission mode of its profile and its own settings.",
+        )
 
 
 class UntrustedFolderError(RefusedError):
@@ -278,7 +343,21 @@ class UntrustedFolderError(RefusedError):
 
     def __init__(self, agent: str, folder: str, things: str, fix: str) -> None:
         self.agent, self.folder, self.things = agent, folder, things
-        super().__init__(f"{agent} has not been told to trust {folder!r}, and could run {things} there.", hint=fix)
+        super().__init__(f"{folder!r} is not trusted by {agent}, which could run {things} there.", hint=fix)
+
+
+class MergeConflictError(RefusedError):
+    """Branches that were to be merged in a worktree conflict; the merge is left there for a person to resolve."""
+
+    code = "conflict"
+
+    def __init__(self, branches: Sequence[str], folder: str, files: Sequence[str]) -> None:
+        self.branches, self.folder, self.files = tuple(branches), folder, tuple(files)
+        super().__init__(
+            f"{' and '.join(repr(branch) for branch in branches)} conflict in "
+            f"{', '.join(map(repr, files))}. Resolve the conflicts in {folder!r} and commit the merge.",
+            hint="Then retry the task.",
+        )
 
 
 class SandboxError(KasmonError):
@@ -297,8 +376,8 @@ class AgentLostError(SandboxError):
 
     def __init__(self, why: str, *, may_have_run: bool) -> None:
         self.may_have_run = may_have_run
-        told = "Whether it was done inside is not known." if may_have_run else "Nothing was done."
-        super().__init__("the agent inside the sandbox does not answer", why, hint=told)
+        told = "It is unknown whether the sandbox executed the request." if may_have_run else "Nothing was done."
+        super().__init__("the guest program in the sandbox does not respond", why, hint=told)
 
 
 class SandboxUnreachableError(SandboxError):
@@ -314,7 +393,7 @@ class SnapshotRefusedError(SandboxError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__("its memory on disk is not used", why)
+        super().__init__("its memory snapshot is not used", why)
 
 
 class TimedOutError(KasmonError):
@@ -336,7 +415,7 @@ class NoSandboxError(UnavailableError):
 
     def __init__(self, tier: str, why: str, hint: str = "") -> None:
         self.tier, self.why = tier, why
-        super().__init__(f"no sandbox {tier!r} can be made here: {why}.", hint=hint)
+        super().__init__(f"sandbox {tier!r} is unavailable here: {why}.", hint=hint)
 
 
 class HostUnreachableError(UnavailableError):
@@ -345,7 +424,7 @@ class HostUnreachableError(UnavailableError):
     def __init__(self, session: str, why: str) -> None:
         self.session, self.why = session, why
         super().__init__(
-            f"the host of session {session!r} does not answer: {why}.", hint="`kasmon doctor` looks into it."
+            f"the host of session {session!r} does not respond: {why}.", hint="Run `kasmon doctor` for a diagnosis."
         )
 
 
@@ -368,7 +447,7 @@ class RemoteUnreachableError(UnavailableError):
         self.machine, self.why = machine, why
         super().__init__(
             f"cannot reach {machine!r}: {why}.",
-            hint=f"See what `ssh {machine}` says: kasmon gives no password, and takes no key that is new.",
+            hint=f"Run `ssh {machine}` to see the cause: kasmon enters no password and accepts no new host key.",
         )
 
 
@@ -406,7 +485,7 @@ class TmuxServerGoneError(TmuxError):
     def __init__(self, socket: str) -> None:
         self.socket = socket
         super().__init__(
-            f"the tmux server at {socket!r} is gone.", hint="Its sessions are lost; `kasmon restart` starts them anew."
+            f"the tmux server at {socket!r} is gone.", hint="Its sessions are lost; `kasmon restart` starts them again."
         )
 
 
@@ -447,7 +526,9 @@ class RemoteLaunchError(LaunchError):
 
     def __init__(self, machine: str, why: str) -> None:
         self.machine, self.why = machine, why
-        super().__init__(f"cannot start it on {machine!r}: {why}.", hint=f"`ssh {machine}` shows what is there.")
+        super().__init__(
+            f"cannot start it on {machine!r}: {why}.", hint=f"Run `ssh {machine}` to check what is installed there."
+        )
 
 
 class ExtraMissingError(LaunchError):
@@ -468,7 +549,7 @@ class PromptLostError(KasmonError):
     def __init__(self, session: str, why: str) -> None:
         self.session, self.why = session, why
         super().__init__(
-            f"the prompt for {session!r} is lost: {why}.", hint="Look at its terminal before you send it again."
+            f"the prompt for {session!r} is lost: {why}.", hint="Check its terminal before you send the prompt again."
         )
 
 
@@ -477,6 +558,7 @@ class UnsafeFolderError(KasmonError):
 
     code = "unsafe-folder"
 
-    def __init__(self, path: str, why: str) -> None:
+    def __init__(self, path: str, why: str, *, is_link: bool = False) -> None:
         self.path, self.why = path, why
-        super().__init__(f"kasmon does not use {path!r}: {why}.", hint=f"Make it yours alone: `chmod 700 {path}`.")
+        hint = "Move it away: kasmon creates a folder there." if is_link else f"Make it private: `chmod 700 {path}`."
+        super().__init__(f"cannot use {path!r}: {why}.", hint=hint)

@@ -39,6 +39,11 @@ BASE_PREFIXES = ("LC_", "XDG_")
 HIDDEN_VARIABLES = ("TMUX", "TMUX_PANE")
 """Our server is not the agent's business: a tmux command of its own must not reach it."""
 
+RUN = "KASMON_RUN"
+"""The variable by which what an agent starts is known: its value is another one at each start, everywhere."""
+MACHINERY = "KASMON_HOST"
+"""A variable that kasmon's hosts and its tmux server have, and what these run; no agent gets it, and no person."""
+
 UNUSABLE, NOT_ALLOWED, NOT_FOUND = 125, 126, 127
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -72,7 +77,7 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
     except OSError as error:
         raise CannotLaunchError(f"cannot read {path!a}: {error.strerror}", UNUSABLE) from error
     if facts.st_uid != os.geteuid() or facts.st_mode & 0o077 or not stat.S_ISREG(facts.st_mode):
-        raise CannotLaunchError(f"{path!a} is not a file of yours alone", UNUSABLE)
+        raise CannotLaunchError(f"{path!a} is not private to you", UNUSABLE)
     *entries, rest = content.split(b"\0")
     pairs = [tuple(os.fsdecode(entry).partition("=")[::2]) for entry in entries if b"=" in entry[1:]]
     if rest or len(pairs) != len(entries):
@@ -95,7 +100,7 @@ def find(program: str, variables: dict[str, str]) -> str:
     """The file that *program* names on the PATH of *variables*, as a shell would find it.
 
     Raises:
-        CannotLaunchError: if there is none, or one that may not be run.
+        CannotLaunchError: if there is none, or one that is not executable.
     """
     places = [""] if "/" in program else os.get_exec_path(variables)
     candidates = [os.path.join(place, program) for place in places]
@@ -104,7 +109,7 @@ def find(program: str, variables: dict[str, str]) -> str:
         if os.access(path, os.X_OK):
             return path
     if there:
-        raise CannotLaunchError(f"{there[0]!a} may not be run", NOT_ALLOWED)
+        raise CannotLaunchError(f"{there[0]!a} is not executable", NOT_ALLOWED)
     raise CannotLaunchError(f"{program!a} was not found", NOT_FOUND)
 
 
@@ -158,7 +163,7 @@ def launch(path: str) -> None:
     argv = [value for key, value in pairs if key == "arg"]
     spec = {key: value for key, value in pairs if key not in ("arg", "base")}
     if not argv or "workdir" not in spec:
-        raise CannotLaunchError(f"{path!a} names no command or no directory", UNUSABLE)
+        raise CannotLaunchError(f"{path!a} contains no command or no directory", UNUSABLE)
     own = read_pairs(spec["env_file"]) if "env_file" in spec else []
     base = dict(value.partition("=")[::2] for key, value in pairs if key == "base")
     variables = environment({**(base or os.environ), **terminal_variables()}, own)

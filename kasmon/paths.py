@@ -3,6 +3,7 @@
 Reading the environment happens here and only here: two sets of XDG variables are two kasmons that never meet.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -10,14 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.errors import UnsafeFolderError
+from kasmon.errors import NOT_REGULAR, UnsafeFolderError
 
+TMUX_HOST_SOCKET = "h.sock"
 SOCKET_PATH_BYTES = 103
 """The longest path that a unix socket takes on every system we run on (macOS: 104 with the final NUL)."""
 
 
-class Places(msgspec.Struct, frozen=True):
-    """Where one kasmon keeps its things. Making a `Places` touches nothing; `make()` does."""
+class Paths(msgspec.Struct, frozen=True):
+    """Where one kasmon keeps its things. Making a `Paths` touches nothing; `make()` does."""
 
     state: Path
     config: Path
@@ -71,6 +73,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.state / "search.db"
 
     @property
+    def split(self) -> Path:
+        """How the dashboard's window is split; may be deleted."""
+        return self.state / "split.json"
+
+    @property
     def own_log(self) -> Path:
         """What kasmon says of its own troubles."""
         return self.state / "kasmon.log"
@@ -99,7 +106,7 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def tmux_host_socket(self) -> Path:
-        return self.runtime / "h.sock"
+        return self.runtime / TMUX_HOST_SOCKET
 
     @property
     def tmux_host_lock(self) -> Path:
@@ -178,6 +185,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.state / "mcp"
 
     @property
+    def commands(self) -> Path:
+        """The folder that ends a session's PATH: with `kasmon`, and nothing else that an agent could find there."""
+        return self.state / "bin"
+
+    @property
     def plans(self) -> Path:
         return self.state / "plans"
 
@@ -205,7 +217,7 @@ class Places(msgspec.Struct, frozen=True):
         return told
 
 
-def places(environment: Mapping[str, str] | None = None) -> Places:
+def places(environment: Mapping[str, str] | None = None) -> Paths:
     """The places of the kasmon that *environment* (default: this process's) names. Nothing is made.
 
     Without a usable XDG_RUNTIME_DIR (`no_runtime_dir` says why it is none) the runtime folder is one of our own.
@@ -218,7 +230,7 @@ def places(environment: Mapping[str, str] | None = None) -> Places:
     state = _xdg(variables, "XDG_STATE_HOME", home / ".local" / "state") / "kasmon"
     config = _xdg(variables, "XDG_CONFIG_HOME", home / ".config") / "kasmon"
     given = None if no_runtime_dir(variables) else Path(variables["XDG_RUNTIME_DIR"]) / "kasmon"
-    here = Places(state=state, config=config, given_runtime=given)
+    here = Paths(state=state, config=config, given_runtime=given)
     if given is None:
         _recorded(here.runtime_record)
     return here
@@ -230,26 +242,26 @@ def no_runtime_dir(variables: Mapping[str, str]) -> str:
     if not given:
         return "it is not set"
     if not Path(given).is_absolute():
-        return f"{given!r} is no absolute path"
+        return f"{given!r} is not an absolute path"
     if not _fits(Path(given)):
-        return f"a socket's path in {given!r} would have more than {SOCKET_PATH_BYTES} bytes"
+        return f"a socket path in {given!r} would be longer than {SOCKET_PATH_BYTES} bytes"
     if not Path(given).is_dir():
-        return f"{given!r} is no folder"
-    return "" if os.access(given, os.R_OK | os.W_OK | os.X_OK) else f"{given!r} is not open to us"
+        return f"{given!r} is not a folder"
+    return "" if os.access(given, os.R_OK | os.W_OK | os.X_OK) else f"{given!r} is not accessible"
 
 
 def private_folder(folder: Path) -> Path:
     """*folder*, made 0700 with its parents if it was not there.
 
     Raises:
-        UnsafeFolderError: if it is a link, another user's, or writable by others.
+        UnsafeFolderError: if it is a symbolic link, another user's, or writable by others.
     """
     if not folder.is_symlink() and not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     facts = folder.lstat()
     if stat.S_ISLNK(facts.st_mode):
-        raise UnsafeFolderError(str(folder), "it is a link")
+        raise UnsafeFolderError(str(folder), "it is a symbolic link", is_link=True)
     if facts.st_uid != os.geteuid():
         raise UnsafeFolderError(str(folder), "it belongs to another user")
     if facts.st_mode & 0o022:
@@ -257,18 +269,55 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Put *content* at *path*, 0600, whole or not at all; a reader never sees half of it."""
+def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Put *content* at *path*, 0600, whole or not at all; a reader never sees half of it.
+
+    Args:
+        durable: return only when the content and its name are on disk.
+    """
     import tempfile  # only where something is written: it takes 4 ms to load
 
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(handle)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    if durable:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def open_regular(path: str | Path, flags: int) -> int:
+    """A descriptor of the regular file at *path*, made 0600 where *flags* say so; never waits for a FIFO's other end.
+
+    Raises:
+        OSError: if it cannot be opened, or is a FIFO, a device or a folder.
+    """
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    try:
+        check_regular(path, os.fstat(handle))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def check_regular(path: str | Path, status: os.stat_result) -> None:
+    """
+    Raises:
+        OSError: if *status*, that of *path*, is not of a regular file.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
 
 
 def expanded(name: str) -> Path:

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 
 from kasmon.model.fleet import Fleet
-from kasmon.model.plan.fact import TaskChecked
-from kasmon.model.plan.next import ahead
-from kasmon.model.plan.run import PlanRun, TaskRun, TaskState
-from kasmon.model.plan.spec import Plan, Task
+from kasmon.model.plan.events import TaskChecked
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.progress import PlanRun, TaskRun, TaskState
+from kasmon.model.plan.scheduler import ahead
 from kasmon.model.session import Session
-from kasmon.supervisor.plans.boards import Board
-from kasmon.supervisor.plans.edit import Edit
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.supervisor.plans.edit import PlanEdit
 from tests.fleets import NOW, asking, ended, fleet, working
 
 T = TaskState
@@ -55,46 +55,46 @@ SESSIONS: tuple[Session, ...] = (
 )
 DONE = {
     "1": at(T.DONE, session="parser-W1-T1", took_s=540.0, why="its check passed", is_checked=True, check=checked(1)),
-    "2": at(T.DONE, session="parser-W1-T2", took_s=75.0, why="a person took it for done"),
+    "2": at(T.DONE, session="parser-W1-T2", took_s=75.0, why="accepted by user"),
 }
 RUNNING = DONE | {
-    "3": at(T.RUNNING, session="parser-W2-T3", attempt=2, ago=1260, failures=("its check ended with 1",)),
+    "3": at(T.RUNNING, session="parser-W2-T3", attempt=2, ago=1260, failures=("check failed (exit 1",)),
     "4": at(T.RUNNING, session="parser-W2-T4", ago=95),
     "5": at(
         T.FAILED,
         session="parser-W2-T5",
         took_s=210.0,
-        why="its check ended with 2",
+        why="check failed (exit 2",
         check=checked(5, 2, "2 failed\nE  AssertionError: 3 != 4\n"),
-        failures=("its check ended with 2",),
+        failures=("check failed (exit 2",),
         tries=1,
     ),
 }
 
 
-def board(tasks: dict[str, TaskRun] | None = None, plan: Plan = PLAN, *, gate: int = 2, **fields: Any) -> Board:
+def board(tasks: dict[str, TaskRun] | None = None, plan: Plan = PLAN, *, gate: int = 2, **fields: Any) -> PlanBoard:
     """*plan* with its tasks as *tasks* says; what is next is worked out of that."""
     own = {name: fields.pop(name) for name in PlanRun.__struct_fields__ if name in fields}
     base: dict[str, Any] = {"plan": plan.name, "name": plan.name, "file": f"/home/you/{plan.name}.md"}
     run = PlanRun(**{**base, "began_at": NOW - 2400, "gate": gate, "tasks": RUNNING if tasks is None else tasks, **own})
     sessions = {str(session.id): session for session in SESSIONS}
-    return Board(
+    return PlanBoard(
         id=plan.name, plan=plan, run=run, ahead=ahead(plan, run, sessions, plan.limit, NOW), sessions=sessions, **fields
     )
 
 
-def asked() -> Board:
+def asked() -> PlanBoard:
     """A plan that asks whether its second wave may begin."""
     return board(DONE, gate=1)
 
 
-def claimed() -> Board:
+def claimed() -> PlanBoard:
     """One that asks about a task that nothing checked."""
     two = at(T.CLAIMED, session="parser-W1-T2", claim="turn", why="34 examples in 9 files.", changed=0)
     return board(DONE | {"2": two}, gate=1)
 
 
-def over() -> Board:
+def over() -> PlanBoard:
     return board(
         {each.id: at(T.DONE, took_s=60.0, why="its check passed") for each in TASKS},
         state="ended",
@@ -103,14 +103,14 @@ def over() -> Board:
     )
 
 
-def edited(*refused: str) -> Board:
+def edited(*refused: str) -> PlanBoard:
     lines = ("~ task 6: title: 'Format what was read' -> 'Format it'", "+ task 8: Measure it")
     shown = ("Plan 'parser': 8 tasks in 3 waves, in /home/you", "  starts 'claude' (claude) for tasks 1, 2, 4, 6, 7, 8")
-    edit = Edit(digest="d" * 64, lines=() if refused else lines, refused=refused, agreement=shown)
+    edit = PlanEdit(digest="d" * 64, lines=() if refused else lines, refused=refused, agreement=shown)
     return board(edit=edit)
 
 
-def other(name: str = "docs") -> Board:
+def other(name: str = "docs") -> PlanBoard:
     """A second, small plan."""
     plan = msgspec.structs.replace(PLAN, name=name, tasks=(task(1, "Write the guide", 1),), goal="")
     return board({"1": at(T.RUNNING, ago=12)}, plan, gate=1)

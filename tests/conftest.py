@@ -1,5 +1,6 @@
 """What every test may rely on: a kasmon of its own, a terminal of one kind, no blocked loop."""
 
+import contextlib
 import gc
 import inspect
 import os
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from blockbuster import BlockBuster
 
@@ -20,6 +22,24 @@ EXCUSED = (
 """Blocking calls that the loop may make, each by the function that it is made in."""
 CONTEXT = ("SESSION", "TASK", "WAVE", "PEERS", "PLAN", "DEV", "LIFELINE")
 """What a kasmon that runs these tests may have put into the environment."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker leads a session of its own: else the hosts of the others' tests make it an agent's
+    (`host.rpc.process_origin`).
+
+    The same for a run whose session has lost its leader, as in the background of a shell that has ended.
+    """
+    if hasattr(config, "workerinput") or _has_ended(os.getsid(0)):
+        with contextlib.suppress(PermissionError):  # it leads a group, which no call lets it leave
+            os.setsid()
+
+
+def _has_ended(leader: int) -> bool:
+    try:
+        return leader > 0 and psutil.Process(leader).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from kasmon.model.evidence import Signal
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
 from kasmon.model.session import HostSeen, Session, Tokens
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 
 NOW = 1_790_000_000.0
 """The moment of every fleet in here, in seconds since the epoch."""
@@ -64,7 +64,11 @@ def session(name: str, state: SessionState = SessionState.IDLE, *, ago: float = 
         "host": HostSeen(pid=4000, alive=True),
     }
     if fields.get("mode") is Mode.TMUX:
-        base |= {"backend": "tmux", "source": "program"}
+        base |= {
+            "backend": "tmux",
+            "source": "program",
+            "program": fields.get("agent", "claude").replace("shell", "bash"),
+        }
         base["signals"] = (Signal(source="program", value="working", at=NOW - min(ago, 4.0)),)
     return Session(**{**base, **fields})
 
@@ -143,7 +147,7 @@ def change(name: str, number: int = 1, *, ago: float = 40.0, **fields: Any) -> R
 
 def question(name: str, number: int = 1, *, ago: float = 95.0, many: bool = False, **fields: Any) -> Request:
     base: dict[str, Any] = {
-        "kind": AskKind.QUESTION,
+        "kind": RequestKind.QUESTION,
         "title": "Which database should the index use?",
         "shown": "Which database should the index use?\n\nThe tests pass with each of them; SQLite needs no server.",
         "options": ("SQLite in the state folder", "DuckDB, one more dependency", "A plain JSON file"),
@@ -159,7 +163,7 @@ def plan(name: str, number: int = 1, *, ago: float = 60.0, **fields: Any) -> Req
         "Nothing outside `kasmon/tmux` changes."
     )
     base: dict[str, Any] = {
-        "kind": AskKind.PLAN,
+        "kind": RequestKind.PLAN,
         "title": "Move the parser out of the server",
         "shown": text,
         "choices": (Decision.ALLOW, Decision.DENY),
@@ -172,7 +176,7 @@ def login(name: str, number: int = 1, *, ago: float = 30.0) -> Request:
         name,
         number,
         ago=ago,
-        kind=AskKind.AUTH,
+        kind=RequestKind.AUTH,
         title="Sign in to go on",
         shown="The agent asks for a login in its own terminal.",
         choices=(),
@@ -205,7 +209,7 @@ def crew() -> Fleet:
             ago=700,
             agent="shell",
             source="output",
-            unsure_why="no signals for this program yet",
+            unsure_why="unknown program: no status detection",
             last_line="make: *** [all] Error 2",
             **tmux,
         ),

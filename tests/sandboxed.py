@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from kasmon.model.command import Mode
-from kasmon.model.event import (
+from kasmon.model.commands import Mode
+from kasmon.model.events import (
     Checkpointed,
     ConfinementSeen,
     Event,
@@ -16,27 +16,27 @@ from kasmon.model.event import (
     TurnStarted,
 )
 from kasmon.model.fleet import Fleet
-from kasmon.model.housing import Confinement, Housing, Kept, Usage
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import MIB, Phase, Policy, Tier
+from kasmon.model.sandbox.policy import MIB, SandboxPhase, SandboxPolicy, Tier
+from kasmon.model.sandbox.snapshot import ForkOrigin, Snapshot, SnapshotMaker, SnapshotPart, SnapshotVerdict
+from kasmon.model.sandbox.state import CheckpointSummary, Confinement, SandboxState, SandboxUsage
 from kasmon.model.session import Session
-from kasmon.model.snapshot import Judged, Maker, Origin, Part, Snapshot
-from kasmon.model.state import SessionState
-from kasmon.sandbox.checkpoint.replay import Done
-from kasmon.sandbox.checkpoint.shelf import Checkpoint
-from kasmon.supervisor.remembered import Remembered
-from kasmon.supervisor.sandbox_past import Refused, SandboxPast
+from kasmon.model.session_state import SessionState
+from kasmon.sandbox.checkpoint.records import CheckpointRecord
+from kasmon.sandbox.checkpoint.replay import ReplayedRun
+from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
+from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
 from tests.fleets import NOW, asking, fleet, session, working
 
 SHA = "4f1c2b9ad0e7735c18a60f2e9b7d41c3a5e6f708"
 LEAK = ("the network can be reached", "it may write to /etc")
-LOST_MEMORY = "what its interpreters held is lost; its files are as they were"
-LOST = "the sandbox was found dead and made anew: what its interpreters held is lost; its files are as they were"
+LOST_MEMORY = "interpreter state lost; files kept"
+LOST = "the sandbox was found dead and made anew: interpreter state lost; files kept"
 
 
-def housing(**fields: Any) -> Housing:
+def housing(**fields: Any) -> SandboxState:
     base: dict[str, Any] = {
-        "phase": Phase.RUNNING,
+        "phase": SandboxPhase.RUNNING,
         "is_intended": False,
         "generation": 1,
         "turn": 3,
@@ -45,7 +45,7 @@ def housing(**fields: Any) -> Housing:
         "standby_at": NOW + 720,
         "expires_at": NOW + 1620,
         "confinement": Confinement(ok=True, at=NOW - 3000),
-        "usage": Usage(
+        "usage": SandboxUsage(
             memory_bytes=212 * MIB,
             memory_allowed=512 * MIB,
             disk_bytes=71 * MIB,
@@ -53,10 +53,10 @@ def housing(**fields: Any) -> Housing:
             processes=6,
             processes_allowed=256,
         ),
-        "checkpoints": (Kept(id="c6", turn=3),),
+        "checkpoints": (CheckpointSummary(id="c6", turn=3),),
         "checkpoints_counted": 6,
     }
-    return Housing(**{**base, **fields})
+    return SandboxState(**{**base, **fields})
 
 
 def interpreters(name: str, state: SessionState = SessionState.IDLE, **fields: Any) -> Session:
@@ -74,7 +74,7 @@ def interpreters(name: str, state: SessionState = SessionState.IDLE, **fields: A
 
 def house() -> Fleet:
     """Sandboxes in every phase that a person may see, beside agents with and without one."""
-    asleep = housing(phase=Phase.PAUSED, held=True, standby_at=None)
+    asleep = housing(phase=SandboxPhase.PAUSED, held=True, standby_at=None)
     confined: dict[str, Any] = {"sandbox": "jail"}
     return fleet(
         asking("fix-auth", ago=12, housing=housing(usage=None), **confined),
@@ -88,7 +88,7 @@ def house() -> Fleet:
             in_turn=True,
             last_line="python: rows = load('orders.csv')",
             housing=housing(
-                usage=Usage(
+                usage=SandboxUsage(
                     memory_bytes=490 * MIB, memory_allowed=512 * MIB, disk_bytes=800 * MIB, disk_allowed=1024 * MIB
                 )
             ),
@@ -99,7 +99,9 @@ def house() -> Fleet:
             SessionState.STARTING,
             ago=2,
             last_line="",
-            housing=housing(phase=Phase.HEALING, is_intended=True, standby_at=None, confinement=None, usage=None),
+            housing=housing(
+                phase=SandboxPhase.HEALING, is_intended=True, standby_at=None, confinement=None, usage=None
+            ),
         ),
         interpreters(
             "nightly",
@@ -122,15 +124,17 @@ print(len(rows), "orders, median", statistics.median(totals))
 """
 
 
-def past() -> SandboxPast:
+def past() -> SandboxHistory:
     """What ran in `numbers`."""
 
-    def run(number: int, interpreter: Any, code: str, ago: float, exit_code: int | None = 0) -> Done:
+    def run(number: int, interpreter: Any, code: str, ago: float, exit_code: int | None = 0) -> ReplayedRun:
         sha = f"{number}{SHA[1:]}"
-        return Done(at=NOW - ago, interpreter=interpreter, code=code, exit_code=exit_code, turn=number, commit=sha)
+        return ReplayedRun(
+            at=NOW - ago, interpreter=interpreter, code=code, exit_code=exit_code, turn=number, commit=sha
+        )
 
-    def point(number: int, turn: int, when: Any, ago: float, **fields: Any) -> Checkpoint:
-        return Checkpoint(
+    def point(number: int, turn: int, when: Any, ago: float, **fields: Any) -> CheckpointRecord:
+        return CheckpointRecord(
             id=f"c{number}",
             turn=turn,
             when=when,
@@ -141,8 +145,8 @@ def past() -> SandboxPast:
         )
 
     fix = "kasmon sandbox allow numbers example.org"
-    return SandboxPast(
-        policy=Policy(session=SessionId("numbers"), hosts=("pypi",), project="/home/you/project"),
+    return SandboxHistory(
+        policy=SandboxPolicy(session=SessionId("numbers"), hosts=("pypi",), project="/home/you/project"),
         runs=(
             run(1, "bash", "pip install tabulate\ncurl -O https://example.org/orders.csv", 900, 6),
             run(2, "python", CODE, 400),
@@ -157,7 +161,7 @@ def past() -> SandboxPast:
             point(6, 3, "asked", 60, kept=("python rows", "python totals", "python frame")),
         ),
         refused=(
-            Refused(
+            RefusedHost(
                 at=NOW - 895,
                 host="example.org",
                 port=443,
@@ -168,13 +172,13 @@ def past() -> SandboxPast:
     )
 
 
-MADE_BY = Maker(program="qemu 7.2.22", machine="pc-q35-7.2", cpu="Nehalem tcg", image="be76830d4681de88")
-SPENT = "it could not be resumed (its memory on disk is not used: it is truncated: memory has 4096 bytes of 91226112)"
+MADE_BY = SnapshotMaker(program="qemu 7.2.22", machine="pc-q35-7.2", cpu="Nehalem tcg", image="be76830d4681de88")
+SPENT = "it could not be resumed (its memory snapshot is not used: it is truncated: memory has 4096 bytes of 91226112)"
 
 
-def memory(refused: str = "", *, ago: float = 165.0, tier: Tier = "microvm") -> Judged:
+def memory(refused: str = "", *, ago: float = 165.0, tier: Tier = "microvm") -> SnapshotVerdict:
     """What `numbers` sleeps in, of a machine."""
-    return Judged(
+    return SnapshotVerdict(
         snapshot=Snapshot(
             id="6ce25bfbf5a2",
             session=SessionId("numbers"),
@@ -183,17 +187,17 @@ def memory(refused: str = "", *, ago: float = 165.0, tier: Tier = "microvm") -> 
             turn=3,
             disk_generation=2,
             made_by=MADE_BY,
-            parts=(Part(name="memory", size_bytes=87 * MIB, sha256="0" * 64),),
+            parts=(SnapshotPart(name="memory", size_bytes=87 * MIB, sha256="0" * 64),),
         ),
         refused=refused,
     )
 
 
-def remembered(refused: str = "", **fields: Any) -> SandboxPast:
+def remembered(refused: str = "", **fields: Any) -> SandboxHistory:
     """What is known of `numbers` where its sandbox is a machine that sleeps on disk."""
-    origin = Origin(source=SessionId("base"), name="base", at=NOW - 7200, is_whole=True, with_memory=True)
-    known = Remembered(snapshots=(memory(refused),), origin=origin, **fields)
-    policy = Policy(session=SessionId("numbers"), tier="microvm")
+    origin = ForkOrigin(source=SessionId("base"), name="base", at=NOW - 7200, is_whole=True, with_memory=True)
+    known = StoredSnapshots(snapshots=(memory(refused),), origin=origin, **fields)
+    policy = SandboxPolicy(session=SessionId("numbers"), tier="microvm")
     return msgspec.structs.replace(past(), policy=policy, refused=(), remembered=known)
 
 
@@ -206,7 +210,7 @@ def machine(name: str, state: SessionState = SessionState.IDLE, tier: Tier = "mi
 
 def machines() -> Fleet:
     """Sandboxes that keep memory, in every phase that a person may see."""
-    asleep: dict[str, Any] = {"phase": Phase.PAUSED, "standby_at": None, "usage": None}
+    asleep: dict[str, Any] = {"phase": SandboxPhase.PAUSED, "standby_at": None, "usage": None}
     moving: dict[str, Any] = {"is_intended": True, "standby_at": None, "usage": None}
     return fleet(
         machine("numbers", SessionState.PAUSED, ago=165, housing={**asleep, "snapshot": "6ce25bfbf5a2"}),
@@ -216,24 +220,24 @@ def machines() -> Fleet:
             SessionState.PAUSED,
             ago=3,
             last_line="python: model.fit(rows)",
-            housing={**moving, "phase": Phase.PAUSING, "phase_at": NOW - 3},
+            housing={**moving, "phase": SandboxPhase.PAUSING, "phase_at": NOW - 3},
         ),
         machine(
             "etl",
             SessionState.STARTING,
-            "gvisor",
+            "microvm",
             ago=2,
             last_line="bash: make all",
-            housing={**moving, "phase": Phase.RESUMING, "phase_at": NOW - 2, "snapshot": "x"},
+            housing={**moving, "phase": SandboxPhase.RESUMING, "phase_at": NOW - 2, "snapshot": "x"},
         ),
         machine(
             "scrape",
             SessionState.STARTING,
-            "gvisor",
+            "microvm",
             ago=1,
-            housing={**moving, "phase": Phase.HEALING, "is_intended": False, "phase_at": NOW - 1},
+            housing={**moving, "phase": SandboxPhase.HEALING, "is_intended": False, "phase_at": NOW - 1},
         ),
-        machine("parse", SessionState.STANDBY, "gvisor", ago=1100, housing={**asleep, "held": True}),
+        machine("parse", SessionState.STANDBY, "microvm", ago=1100, housing={**asleep, "held": True}),
         machine("remote", SessionState.PAUSED, "e2b", ago=4000, housing={**asleep, "snapshot": "y"}),
         machine("crunch", ago=300, housing={"lost": f"{SPENT}: {LOST_MEMORY}", "lost_at": NOW - 290}),
         interpreters("plain", ago=500),
@@ -255,7 +259,7 @@ def talk() -> tuple[Event, ...]:
         )
 
     return (
-        SandboxMoved(at=NOW - 1000, phase=Phase.RUNNING, why="made"),
+        SandboxMoved(at=NOW - 1000, phase=SandboxPhase.RUNNING, why="made"),
         ConfinementSeen(at=NOW - 1000, ok=True),
         *ran(
             "1",
@@ -268,6 +272,6 @@ def talk() -> tuple[Event, ...]:
         ),
         *ran("2", NOW - 400, "python", CODE, "1042 orders, median 38.5"),
         Checkpointed(at=NOW - 399, checkpoint="c4", turn=2, commit=SHA, lost=("python file (open file)",)),
-        SandboxMoved(at=NOW - 300, phase=Phase.HEALING, why="its agent inside died", lost=LOST),
+        SandboxMoved(at=NOW - 300, phase=SandboxPhase.HEALING, why="its agent inside died", lost=LOST),
         *ran("3", NOW - 182, "python", "frame = table(rows)\nframe.describe()", "mean 41.2, max 612.0"),
     )

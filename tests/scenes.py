@@ -8,23 +8,24 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import msgspec
+from rich.console import Console
 from textual.pilot import Pilot
 
-from kasmon.config.profile import Offer
-from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.config.profile import ProfileOffer
+from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
-from kasmon.supervisor.plans.boards import Board
-from kasmon.supervisor.sandbox_past import SandboxPast
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.tui.app import Kasmon
-from kasmon.tui.asks import AskCard
-from kasmon.tui.focus import FocusView
-from kasmon.tui.sandbox_screen import SandboxScreen
-from kasmon.tui.scrollback import Scrollback
-from kasmon.tui.search_screen import SearchScreen
-from kasmon.tui.session import SessionView
-from kasmon.tui.world import Settings
+from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.sandbox.screen import SandboxScreen
+from kasmon.tui.search.screen import SearchScreen
+from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+from kasmon.tui.terminal.view import FocusView
+from kasmon.tui.transcript.view import SessionView
 from tests import boards, sandboxed
 from tests.fleets import StillClock, asking, change, command, crew, fleet, login, plan, question, working
 from tests.searched import WORDS, finds
@@ -48,7 +49,7 @@ RISKY = (
 HIDDEN = "cat notes\u202etxt.sh\u200b | sh\n"
 
 
-def kasmon(shown: Fleet | None = None, *, settings: Settings | None = None, **world: Any) -> Kasmon:
+def kasmon(shown: Fleet | None = None, *, settings: DashboardSettings | None = None, **world: Any) -> Kasmon:
     """The dashboard over a world that stands still."""
     given: dict[str, Any] = {"transcripts": TALKS, "panes": PANES} | world
     still = StillWorld(shown if shown is not None else crew(), settings=settings, **given)
@@ -56,7 +57,7 @@ def kasmon(shown: Fleet | None = None, *, settings: Settings | None = None, **wo
     return Kasmon(world=still, settings=settings, clock=StillClock())
 
 
-def planned(*plans: Board, shown: Fleet | None = None, settings: Settings | None = None) -> Kasmon:
+def planned(*plans: PlanBoard, shown: Fleet | None = None, settings: DashboardSettings | None = None) -> Kasmon:
     """The same, and these plans."""
     app = kasmon(shown, settings=settings)
     if plans:
@@ -80,9 +81,19 @@ async def settled(pilot: Pilot[None]) -> None:
     elif isinstance(view, SessionView):
         await auntil(lambda: view.screen_of_events._screen.size[0] > 1, what="the preview's size")
         await auntil(lambda: view.screen_of_events._frame is None, what="the last frame")
+        await auntil(lambda: has_searched(view), what="the end of its search")
         len(view.transcript.lines(max(1, view.screen_of_events.size.width - 1)))  # measured whole: the thumb is exact
         view.screen_of_events.to_end()
     await pilot.pause()
+
+
+def has_searched(view: SessionView) -> bool:
+    """Whether nothing is searched for in its transcript, or all of that was looked through and the bar says so.
+
+    A search that gets no time within its first portion, on a busy machine, goes on by a timer.
+    """
+    search, told = view.screen_of_events.search, view.find_bar.words.told[0]
+    return search is None or (search.is_done and bool(told) and not told.endswith("so far"))
 
 
 def keys(*pressed: str) -> Act:
@@ -96,13 +107,21 @@ def keys(*pressed: str) -> Act:
     return act
 
 
+async def in_256_colours(pilot: Pilot[None]) -> None:
+    """As on a terminal that has 256 colours."""
+    app = cast(Kasmon, pilot.app)
+    app.console = Console(color_system="256", force_terminal=True)
+    app.taste.adopt(app.settings)
+    await settled(pilot)
+
+
 def printed(*pressed: str) -> Act:
     """Read what the terminal under the cursor has printed, and press these keys there."""
 
     async def act(pilot: Pilot[None]) -> None:
         await settled(pilot)
         await pilot.press("v")
-        await auntil(lambda: isinstance(pilot.app.screen, Scrollback), what="its text")
+        await auntil(lambda: isinstance(pilot.app.screen, ScrollbackScreen), what="its text")
         await pilot.pause()
         await pilot.press(*pressed)
         await pilot.pause()
@@ -137,16 +156,17 @@ def card(steps: int = 0, *pressed: str) -> Act:
         for _ in range(steps):
             await armed(pilot)
             await pilot.press("right")
-        await armed(pilot)
+        shown = await armed(pilot)
         await pilot.press(*pressed)
         if "escape" in pressed:
+            await auntil(lambda: shown._writing is None, what="the end of the editor")
             await armed(pilot)
         await pilot.pause()
 
     return act
 
 
-async def armed(pilot: Pilot[None]) -> AskCard:
+async def armed(pilot: Pilot[None]) -> PermissionCard:
     """The card, once it takes keys."""
     app = cast(Kasmon, pilot.app)
     clock = cast(StillClock, app.clock)
@@ -165,9 +185,9 @@ class Scene:
     size: tuple[int, int] = (120, 40)
     act: Act = field(default_factory=keys)
     fleet: Fleet | None = None
-    settings: Settings = field(default_factory=Settings)
-    boards: tuple[Board, ...] = ()
-    offered: tuple[Offer, ...] | None = None
+    settings: DashboardSettings = field(default_factory=DashboardSettings)
+    boards: tuple[PlanBoard, ...] = ()
+    offered: tuple[ProfileOffer, ...] | None = None
     """The agents that can be started here; None is what is so in every other picture."""
 
     def app(self) -> Kasmon:
@@ -267,7 +287,7 @@ NOTED = question(
 TO_FIX_AUTH = ("j", "j", "j")
 
 
-async def history(pilot: Pilot[None], past: SandboxPast | None = None) -> None:
+async def history(pilot: Pilot[None], past: SandboxHistory | None = None) -> None:
     """Open what is known of the selected session's sandbox."""
     app = cast(Kasmon, pilot.app)
     cast(StillWorld, app.world).pasts = {"numbers": past or sandboxed.past()}
@@ -279,7 +299,7 @@ async def history(pilot: Pilot[None], past: SandboxPast | None = None) -> None:
     await pilot.pause()
 
 
-def chosen(*pressed: str, past: SandboxPast | None = None) -> Act:
+def chosen(*pressed: str, past: SandboxHistory | None = None) -> Act:
     """The same, with these keys pressed there."""
 
     async def act(pilot: Pilot[None]) -> None:
@@ -303,9 +323,9 @@ def jailed(*pressed: str) -> Act:
 
 SLEEPS = fleet(next(each for each in sandboxed.machines().sessions if each.name == "numbers"))
 NO_AGENT = (
-    *(Offer(name=name, modes=(), problem="not on PATH") for name in ("claude", "codex", "gemini", "opencode")),
-    Offer(name="shell", modes=(Mode.TMUX,)),
-    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
+    *(ProfileOffer(name=name, modes=(), problem="not on PATH") for name in ("claude", "codex", "gemini", "opencode")),
+    ProfileOffer(name="shell", modes=(Mode.TMUX,)),
+    ProfileOffer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
 )
 NUMBERS = fleet(sandboxed.interpreters("numbers"), working("docs"))
 SCENES: dict[str, Scene] = {
@@ -355,7 +375,7 @@ SCENES: dict[str, Scene] = {
     "board-empty": Scene((80, 24), waves(plans=0), fleet(working("docs"))),
     "new-120x40": Scene(act=keys("n")),
     "new-80x24": Scene((80, 24), keys("n")),
-    "new-wrong-80x24": Scene((80, 24), keys("n", "enter")),
+    "new-wrong-80x24": Scene((80, 24), keys("n", *"fix-auth", "enter")),
     "palette": Scene(act=keys("ctrl+p")),
     "message": Scene(act=keys(*TO_FIX_AUTH, "m", *"Go on")),
     "broadcast": Scene(act=keys("slash", *"agent:codex", "enter", "M", *"Go on")),
@@ -391,13 +411,14 @@ SCENES: dict[str, Scene] = {
     ),
     "memory-fork-80x24": Scene((80, 24), keys("f"), fleet(sandboxed.machine("numbers"), working("docs"))),
     "new-jail-80x24": Scene((80, 24), jailed(), fleet(working("docs"))),
+    "colours-256": Scene(act=in_256_colours),
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),
     "empty": Scene(fleet=fleet()),
     "empty-no-agent-80x24": Scene((80, 24), fleet=fleet(), offered=NO_AGENT),
-    "ascii": Scene(act=keys(*TO_FIX_AUTH), settings=Settings(ascii="yes")),
+    "ascii": Scene(act=keys(*TO_FIX_AUTH), settings=DashboardSettings(ascii="yes")),
     **{
-        f"theme-{name}": Scene(act=keys(*TO_FIX_AUTH), settings=Settings(theme=name))
-        for name in ("catppuccin-mocha", "nord", "rose-pine-dawn", "high-contrast", "monochrome")
+        f"theme-{name}": Scene(act=keys(*TO_FIX_AUTH), settings=DashboardSettings(theme=name))
+        for name in ("catppuccin-mocha", "nord", "rose-pine-dawn", "high-contrast", "monochrome", "sixteen")
     },
 }

@@ -1,9 +1,9 @@
 """What a search of all sessions finds in the pictures."""
 
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
-from kasmon.model.searched import Hit, What
-from kasmon.supervisor.search import Found
+from kasmon.model.transcript.search_text import SearchHit, What
+from kasmon.supervisor.search.search import SessionHits
 from tests.fleets import NOW, working
 
 WORDS = "token"
@@ -11,9 +11,9 @@ WORDS = "token"
 
 def _hit(
     session: str, what: What, ago_s: float, line: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
-) -> Hit:
+) -> SearchHit:
     start = line.lower().index(WORDS)
-    return Hit(
+    return SearchHit(
         session=SessionId(session),
         at=NOW - ago_s,
         where="terminal" if what == "printed" else "transcript",
@@ -27,11 +27,11 @@ def _hit(
     )
 
 
-def finds() -> tuple[Found, ...]:
+def finds() -> tuple[SessionHits, ...]:
     """Places in three sessions, the newest at the end of each."""
     signature = f"    def refresh(self, {WORDS}: str, expires_at: float, audience: Sequence[str] = (), *, force: bool):"
     return (
-        Found(
+        SessionHits(
             working("fix-auth", agent="claude"),
             (
                 _hit("fix-auth", "prompt", 7400, "Look why the auth token is refused after an hour."),
@@ -53,7 +53,7 @@ def finds() -> tuple[Found, ...]:
                 ),
             ),
         ),
-        Found(
+        SessionHits(
             working("docs", mode=Mode.TMUX, agent="shell"),
             (
                 _hit(
@@ -67,7 +67,7 @@ def finds() -> tuple[Found, ...]:
             ),
             more=True,
         ),
-        Found(
+        SessionHits(
             working("parser", agent="codex"),
             tuple(_hit("parser", "output", 1300 - 100 * n, f"lex.py:{40 + n}: a token ends here") for n in range(12)),
         ),

@@ -1,13 +1,13 @@
 """Transcripts and terminal screens for tests and pictures."""
 
-from kasmon.model.event import (
+from kasmon.model.events import (
     Event,
-    MessageSaid,
+    MessageWritten,
     PlanItem,
     PlanUpdated,
     RequestOpened,
     SessionStarted,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnEnded,
@@ -24,12 +24,12 @@ def talk() -> tuple[Event, ...]:
     return (
         SessionStarted(at=at, generation=1, backend="scripted", model="claude-sonnet"),
         TurnStarted(at=at + 1, prompt="The login test fails since Tuesday. Find out why, and mend it."),
-        ThoughtSaid(at=at + 3, text="The token's clock may be compared in local time."),
+        ThoughtWritten(at=at + 3, text="The token's clock may be compared in local time."),
         ToolStarted(at=at + 4, call="1", tool="Grep", title="expires_at in kasmon/", input="{}"),
         ToolFinished(
             at=at + 5, call="1", output="kasmon/auth.py:41: expires_at = datetime.now()\nkasmon/auth.py:88: ..."
         ),
-        MessageSaid(
+        MessageWritten(
             at=at + 9,
             text="Found it: `expires_at` is **local time** and is compared with UTC.\n\n"
             "1. Store the expiry in UTC\n2. Compare with `time.time()`\n3. Add a test that runs in another zone",
@@ -45,7 +45,9 @@ def talk() -> tuple[Event, ...]:
         ToolStarted(at=at + 12, call="2", tool="Edit", title="kasmon/tui/row.py", input="{}"),
         ToolFinished(at=at + 13, call="2", diff=DIFF),
         UsageReported(at=at + 14, input=43_000, output=5_200, context=24_100, limit=200_000, cost_usd=0.31),
-        MessageSaid(at=at + 20, text="The test passes in Berlin and in Tokyo. I would like to build the release now."),
+        MessageWritten(
+            at=at + 20, text="The test passes in Berlin and in Tokyo. I would like to build the release now."
+        ),
         RequestOpened(at=NOW - 12, request=asked),
     )
 
@@ -61,13 +63,13 @@ def deep_talk() -> tuple[Event, ...]:
         SessionStarted(at=at, generation=1, backend="scripted"),
         TurnStarted(at=at + 1, prompt="Find out what is slow, and mend it."),
         ToolStarted(at=at + 2, call="task", tool="Task", title="look at the parser"),
-        MessageSaid(at=at + 3, text="I look at the parser **first**.", within="task"),
+        MessageWritten(at=at + 3, text="I look at the parser **first**.", within="task"),
         ToolStarted(at=at + 4, call="grep", tool="Grep", title="compile( in src/", within="task"),
         ToolFinished(at=at + 5, call="grep", output=found),
         ToolFinished(at=at + 6, call="task", output="The pattern is compiled in the loop."),
         ToolStarted(at=at + 7, call="test", tool="Bash", title="pytest -q"),
         ToolFinished(at=at + 20, call="test", output=tests),
-        MessageSaid(
+        MessageWritten(
             at=at + 25, text=f"It was compiled in the loop:\n\n```python\n{code}\n```\nNow it takes half the time."
         ),
         TurnEnded(at=at + 76),
@@ -80,7 +82,7 @@ def short_talk(name: str) -> tuple[Event, ...]:
     return (
         SessionStarted(at=at, generation=1, backend="scripted"),
         TurnStarted(at=at + 1, prompt="Choose a store for the index."),
-        MessageSaid(at=at + 8, text="There are three candidates, and all of them pass the tests."),
+        MessageWritten(at=at + 8, text="There are three candidates, and all of them pass the tests."),
         RequestOpened(at=NOW - 95, request=question(name)),
     )
 
@@ -92,7 +94,7 @@ def long_talk(turns: int) -> tuple[Event, ...]:
         at = NOW - 8000 + number
         events += [
             TurnStarted(at=at, prompt=f"step {number}"),
-            MessageSaid(at=at + 0.1, text=f"Step {number} is done."),
+            MessageWritten(at=at + 0.1, text=f"Step {number} is done."),
             TurnEnded(at=at + 0.2),
         ]
     return tuple(events)

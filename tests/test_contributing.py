@@ -1,5 +1,6 @@
-"""Whoever follows CONTRIBUTING gets what it says: its examples are taken from the page, and work."""
+"""The examples of CONTRIBUTING work, and every file, function and command that it names exists."""
 
+import ast
 import os
 import re
 import subprocess
@@ -10,17 +11,17 @@ from types import ModuleType
 import pytest
 
 from kasmon.backends.base import Backend
-from kasmon.config.file import parse
+from kasmon.config.parser import parse
 from kasmon.config.profile import resolve
+from kasmon.detection import rule_file as screens
+from kasmon.detection.reader import read
+from kasmon.detection.screenshot import captured
 from kasmon.errors import UnableError
-from kasmon.model.command import Interrupt, Launch, Mode, Prompt, Stop
-from kasmon.model.event import MessageSaid, SessionEnded
+from kasmon.model.commands import Interrupt, Launch, Mode, Prompt, Stop
+from kasmon.model.events import MessageWritten, SessionEnded
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
-from kasmon.screens import file as screens
-from kasmon.screens.reading import read
-from kasmon.screens.shot import captured
-from kasmon.tui import theme
+from kasmon.model.session_state import SessionState
+from kasmon.tui.theme import theme
 from tests.backends.backend_contract import Contract
 from tests.waiting import auntil
 
@@ -59,6 +60,30 @@ def test_every_file_that_the_page_names_is_there() -> None:
     }
 
 
+STATION = re.compile(r"`(kasmon/[a-z0-9_/]+\.py):(\w+)(?:\.(\w+))?`")
+
+
+def defined(path: str, owner: str, member: str) -> bool:
+    """Whether the module at *path* defines *owner* at its top level, and in it *member* where one is given."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    tree = ast.parse((ROOT / path).read_text("utf-8")) if (ROOT / path).is_file() else ast.Module([], [])
+    found = next((node for node in tree.body if isinstance(node, kinds) and node.name == owner), None)
+    return found is not None and (
+        not member or any(isinstance(node, kinds) and node.name == member for node in found.body)
+    )
+
+
+def test_every_station_of_the_five_paths_exists() -> None:
+    chapter = (ROOT / "CONTRIBUTING.md").read_text().split("## Five paths through the code")[1].split("\n## ")[0]
+    paths = chapter.split("\n### ")[1:]
+
+    assert 5 == len(paths)
+    assert all(4 < len(STATION.findall(path)) <= 20 for path in paths)
+    assert [] == [station for path in paths for station in STATION.findall(path) if not defined(*station)]
+    assert not defined("kasmon/supervisor/sessions/operations.py", "no_such", "")
+    assert not defined("kasmon/supervisor/no_such.py", "send", "")
+
+
 def test_every_command_that_the_page_names_is_there() -> None:
     page, makefile = (ROOT / name for name in ("CONTRIBUTING.md", "Makefile"))
     named = re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
@@ -73,7 +98,7 @@ def test_every_command_that_the_page_names_is_there() -> None:
     ("screen", "state"), [("May I speak?\n[y/n]", "asking"), ("hello\n\n> ", "idle"), ("something else", "unclear")]
 )
 def test_a_terminal_agents_screen_is_read_by_its_file(screen: str, state: str) -> None:
-    rules = screens.parse(example("screens/parrot.toml"), "parrot")
+    rules = screens.parse(example("detection/parrot.toml"), "parrot")
     rows = screen.split("\n")
 
     assert state == read(captured(screen, cursor=(2, len(rows) - 1)), rules).state
@@ -101,10 +126,10 @@ class TestParrot(Contract):
     async def test_it_says_what_it_is_told_and_is_idle_again(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("hello")
-            said = await heard.until_said(MessageSaid)
+            said = await heard.until_said(MessageWritten)
             await heard.until(SessionState.IDLE)
 
-            assert isinstance(said, MessageSaid)
+            assert isinstance(said, MessageWritten)
             assert ("hello", 1) == (said.text, heard.session.turns)
 
     async def test_it_stops_when_it_is_told_to_and_closing_twice_ends_it_once(self) -> None:

@@ -18,7 +18,13 @@ from packaging.utils import canonicalize_name
 from tests.syntax import modules, nodes
 
 ROOT = Path(__file__).parent.parent
-OF_EXTRAS = ("kasmon/backends/", "kasmon/mcp/", "kasmon/sandbox/e2b/", "kasmon/tui/desktop.py", "kasmon/web/")
+OF_EXTRAS = (
+    "kasmon/backends/",
+    "kasmon/mcp/",
+    "kasmon/sandbox/e2b/",
+    "kasmon/tui/notifications/desktop.py",
+    "kasmon/web/",
+)
 """Where what an extra brings may be imported."""
 
 READ_THEMES = """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import UnsafeFolderError
-from kasmon.paths import SOCKET_PATH_BYTES, Places, no_runtime_dir, places
+from kasmon.paths import SOCKET_PATH_BYTES, Paths, no_runtime_dir, places
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def of(home: Path, runtime: str = "") -> Places:
+def of(home: Path, runtime: str = "") -> Paths:
     return places({"HOME": str(home), "XDG_RUNTIME_DIR": runtime})
 
 
@@ -60,9 +60,9 @@ def test_asking_where_things_are_makes_nothing(home: Path) -> None:
 
 UNUSABLE: dict[str, tuple[Callable[[Path], str], str]] = {
     "not set": (lambda home: "", "not set"),
-    "relative": (lambda home: "run", "no absolute path"),
-    "missing": (lambda home: str(home / "gone"), "no folder"),
-    "a file": (lambda home: str(shutil.copy("/dev/null", home / "file")), "no folder"),
+    "relative": (lambda home: "run", "not an absolute path"),
+    "missing": (lambda home: str(home / "gone"), "not a folder"),
+    "a file": (lambda home: str(shutil.copy("/dev/null", home / "file")), "not a folder"),
     "too long": (lambda home: str(home / ("x" * 90)), f"{SOCKET_PATH_BYTES} bytes"),
 }
 
@@ -87,7 +87,7 @@ def test_a_folder_that_is_not_open_to_us_is_no_runtime_folder(home: Path, monkey
     if os.geteuid() == 0:
         monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
 
-    assert "not open to us" in no_runtime_dir({"XDG_RUNTIME_DIR": str(home / "run")})
+    assert "is not accessible" in no_runtime_dir({"XDG_RUNTIME_DIR": str(home / "run")})
     assert not of(home, str(home / "run")).has_runtime
 
 

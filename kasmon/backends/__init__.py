@@ -27,4 +27,4 @@ def load(name: str) -> Backend:
         module, _, attribute = point.value.partition(":")
         backend: Backend = getattr(import_module(module), attribute)
         return backend
-    raise UsageError(f"there is no backend {name!r}.", hint=f"Installed: {', '.join(names()) or 'none'}.")
+    raise UsageError(f"unknown backend {name!r}.", hint=f"Installed: {', '.join(names()) or 'none'}.")

@@ -5,9 +5,9 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from kasmon.model.command import Launch, Run, SandboxWish, Wish
-from kasmon.model.event import Event
-from kasmon.model.sandbox import Ran
+from kasmon.model.commands import Launch, Run, SandboxWish, Wish
+from kasmon.model.events import Event
+from kasmon.model.sandbox.policy import RunResult
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,20 +34,22 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     resumes: bool = False
     """The same conversation goes on after its process died."""
     interrupts: bool = False
+    continues: bool = False
+    """It runs in a terminal, where Ctrl-Z can stop it, and can be continued."""
     runs_code: bool = False
-    """It runs code in a sandbox of its own, which sleeps and comes back: its agent is `Sandboxed`."""
+    """It runs code in a sandbox of its own, which sleeps and comes back: its agent is `SandboxedAgentControl`."""
     shares_host: bool = False
     """All sessions of this backend live in one host process."""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Text as it is being written: shown and forgotten. The finished message comes as a fact."""
+    """Text as it is being written, shown at once and logged in parts. The whole message comes as an event."""
 
     text: str
     thinking: bool = False
 
 
-class Learned(msgspec.Struct, frozen=True):
+class SecretsLearned(msgspec.Struct, frozen=True):
     """What must not be written down from now on, wherever it stands."""
 
     secrets: tuple[str, ...]
@@ -56,7 +58,7 @@ class Learned(msgspec.Struct, frozen=True):
 class Agent(Protocol):
     """One live agent."""
 
-    def events(self) -> AsyncIterator[Event | Chunk | Learned]:
+    def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
         """Yield what happens, in order. Ends after `SessionEnded`.
 
         Whoever asks for the next has written down the one before; one that `housing.must_be_on_disk`, on the disk.
@@ -77,10 +79,10 @@ class Agent(Protocol):
 
 
 @runtime_checkable
-class Sandboxed(Protocol):
+class SandboxedAgentControl(Protocol):
     """What an agent that runs code in a sandbox of its own does besides."""
 
-    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> Ran:
+    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> RunResult:
         """Run code, and wait for what comes of it. *printed* is called with `stdout` or `stderr`, and what was written
         there, from any thread.
 

@@ -6,17 +6,17 @@ from typing import Final
 
 import psutil
 
-from kasmon.bench.figure import Figure, percentile
-from kasmon.bench.stage import scratch
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch
 from kasmon.errors import TimedOutError
-from kasmon.host.alive import lock_holder
-from kasmon.model.event import TurnEnded
-from kasmon.model.plan import drawing
-from kasmon.model.plan.fact import TaskBegan, decode
-from kasmon.model.plan.read import read
-from kasmon.paths import Places, write_private
-from kasmon.store.log import EventLog
-from kasmon.store.plan import PlanBook
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import TurnEnded
+from kasmon.model.plan import graph
+from kasmon.model.plan.events import TaskBegan, decode
+from kasmon.model.plan.parser import read
+from kasmon.paths import Paths, write_private
+from kasmon.store.event_log import EventLog
+from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import start
 
 TASKS, WAVES = 200, 20
@@ -66,7 +66,7 @@ def reading(rounds: int) -> Figure:
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
-        drawing.text(read(text, NAME))
+        graph.text(read(text, NAME))
         times.append(1000 * (time.perf_counter() - began))
     middle = percentile(times, 0.5)
     return Figure(
@@ -86,7 +86,7 @@ def _text(tasks: int, waves: int) -> str:
     )
 
 
-def _watched(book: PlanBook) -> tuple[float, float]:
+def _watched(book: PlanLog) -> tuple[float, float]:
     """How long its runner used a processor, and how long the plan took, in seconds."""
     began = time.monotonic()
     runner: psutil.Process | None = None
@@ -108,7 +108,7 @@ def _watched(book: PlanBook) -> tuple[float, float]:
     return spent_s, time.monotonic() - began
 
 
-def _delays(where: Places, book: PlanBook) -> list[float]:
+def _delays(where: Paths, book: PlanLog) -> list[float]:
     """How long before each task's beginning the last turn of another ended, in ms; the first ones have none."""
     ended: list[float] = []
     for task in book.run.tasks.values():

@@ -9,28 +9,24 @@ from functools import partial
 import msgspec
 import psutil
 
-from kasmon.bench import (
-    asking,
-    curve,
-    delivery,
-    evidence,
+from kasmon.bench import plans
+from kasmon.bench.agents import detection_cost, host_cost
+from kasmon.bench.dashboard import (
+    busy_fleet,
+    collisions,
+    event_latency,
     flood,
-    focus,
-    hosts,
-    jails,
-    keeping,
-    load,
-    long,
-    memories,
-    plans,
-    radar,
-    rows,
-    runs,
+    focus_latency,
+    idle_cost,
+    large_list,
+    long_transcript,
+    permission_latency,
+    prompt_delivery,
     search,
     startup,
-    talk,
 )
-from kasmon.bench.figure import Figure, table
+from kasmon.bench.sandboxes import checkpoints, jails, runs, snapshots
+from kasmon.bench.support.figure import Figure, table
 from kasmon.errors import KasmonError, UsageError
 
 Scene = Callable[[], Figure | list[Figure]]
@@ -42,35 +38,33 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "first-frame": partial(startup.first_frame, rounds),
         "ls": partial(startup.ls, rounds),
         "memory": partial(startup.memory, 3),
-        "focus": partial(focus.key_to_glyph, 3),
-        **{f"rest-{count}": partial(curve.resting, count, seconds) for count in (10, 50, 200, 1000)},
-        "busy": partial(load.busy, seconds),
-        "evidence": partial(evidence.observing, seconds),
-        "evidence-late": partial(evidence.changes, seconds),
-        "delivery": partial(delivery.delivered, 1000),
-        "rows": partial(rows.changing, seconds),
+        "focus": partial(focus_latency.key_to_glyph, 3),
+        **{f"rest-{count}": partial(idle_cost.resting, count, seconds) for count in (10, 50, 200, 1000)},
+        "busy": partial(busy_fleet.busy, seconds),
+        "evidence": partial(detection_cost.observing, seconds),
+        "evidence-late": partial(detection_cost.changes, seconds),
+        "delivery": partial(prompt_delivery.delivered, 1000),
+        "rows": partial(large_list.changing, seconds),
         "flood": partial(flood.stall, seconds),
-        "talk": partial(talk.event_to_screen, seconds),
-        "last-page": partial(long.last_page, rounds),
-        "dialog": partial(asking.event_to_dialog, 4 * rounds),
+        "talk": partial(event_latency.event_to_screen, seconds),
+        "last-page": partial(long_transcript.last_page, rounds),
+        "dialog": partial(permission_latency.event_to_dialog, 4 * rounds),
         "plan": plans.running,
         "plan-file": partial(plans.reading, rounds),
         "search": partial(search.searching, rounds),
-        "radar": partial(radar.sweeping, rounds),
+        "radar": partial(collisions.sweeping, rounds),
         "jail": partial(jails.ready, 3 * rounds),
         "jails": partial(jails.many, seconds),
         "run": partial(runs.requests, 30 * rounds),
         "standby": partial(runs.standby, 4 * rounds),
         "run-host": partial(runs.through_host, 20 * rounds),
-        "checkpoint": partial(keeping.keeping, rounds),
-        "microvm-boot": partial(memories.booted, 3),
-        "microvm-clone": partial(memories.copied, rounds),
-        "microvm-pause": partial(memories.paused, "microvm", rounds),
-        "microvm-resume": partial(memories.resumed, "microvm", rounds),
-        "microvm-clones": memories.many,
-        "gvisor-checkpoint": partial(memories.paused, "gvisor", rounds),
-        "gvisor-restore": partial(memories.resumed, "gvisor", rounds),
-        **{f"host-{agent}": partial(hosts.host, agent, 3) for agent in ("scripted", *hosts.REAL)},
+        "checkpoint": partial(checkpoints.keeping, rounds),
+        "microvm-boot": partial(snapshots.booted, 3),
+        "microvm-clone": partial(snapshots.copied, rounds),
+        "microvm-pause": partial(snapshots.paused, rounds),
+        "microvm-resume": partial(snapshots.resumed, rounds),
+        "microvm-clones": snapshots.many,
+        **{f"host-{agent}": partial(host_cost.host, agent, 3) for agent in ("scripted", *host_cost.REAL)},
     }
 
 

@@ -1,7 +1,7 @@
 """The config: its schema and defaults, its file, and what a profile in it means for a session."""
 
-from kasmon.config.file import in_force, load, parse
-from kasmon.config.profile import Offer, Resolved, offers, resolve
+from kasmon.config.parser import in_force, load, parse
+from kasmon.config.profile import ProfileOffer, ResolvedProfile, offers, resolve
 from kasmon.config.schema import (
     Config,
     Lifetime,
@@ -10,8 +10,8 @@ from kasmon.config.schema import (
     Plans,
     Profile,
     Remote,
-    Sandboxing,
-    Searching,
+    SandboxConfig,
+    SearchConfig,
     Tmux,
     Ui,
 )
@@ -21,13 +21,13 @@ __all__ = [
     "Lifetime",
     "Limits",
     "Notify",
-    "Offer",
     "Plans",
     "Profile",
+    "ProfileOffer",
     "Remote",
-    "Resolved",
-    "Sandboxing",
-    "Searching",
+    "ResolvedProfile",
+    "SandboxConfig",
+    "SearchConfig",
     "Tmux",
     "Ui",
     "in_force",

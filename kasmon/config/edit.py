@@ -10,13 +10,13 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from kasmon.config.file import field_type, parse, read
+from kasmon.config.parser import field_type, parse, read
 from kasmon.config.schema import Config
 from kasmon.errors import ConfigError, KasmonError, NotFoundError, UsageError
-from kasmon.paths import Places, private_folder
+from kasmon.paths import Paths, private_folder
 
 
-def put(places: Places, key: str, said: str, check: Callable[[Config], object] = lambda config: None) -> Config:
+def put(places: Paths, key: str, said: str, check: Callable[[Config], object] = lambda config: None) -> Config:
     """Set *key* to what *said* says on a command line; return the config that is in force then.
 
     A text may be written without quotes, a list as TOML or as its only element. The file is replaced whole or not at
@@ -32,9 +32,9 @@ def put(places: Places, key: str, said: str, check: Callable[[Config], object] =
     path = tuple(key.split("."))
     kind = field_type(path)
     if kind is None:
-        raise NotFoundError(f"no setting is called {key!r}.", hint="`kasmon config` shows them all.")
+        raise NotFoundError(f"there is no setting {key!r}.", hint="`kasmon config` lists all settings.")
     if _is_table(kind):
-        raise UsageError(f"{key!r} is a table; name a setting in it.", hint="`kasmon config` shows them all.")
+        raise UsageError(f"{key!r} is a table; give a setting in it.", hint="`kasmon config` lists all settings.")
     file = places.config_file
     before = read(file)
     parse(before, str(file))
@@ -43,14 +43,14 @@ def put(places: Places, key: str, said: str, check: Callable[[Config], object] =
         config = parse(after, str(file))
         check(config)
     except ConfigError as error:
-        raise UsageError(f"{key!r} stays as it is: {error.why}.", hint=error.hint) from error
+        raise UsageError(f"{key!r} was not changed: {error.why}.", hint=error.hint) from error
     try:
         private_folder(places.config)
         _replace(file, after)
     except OSError as error:
         raise KasmonError(
-            f"{key!r} stays as it is: cannot write {str(file)!r}: {error.strerror or error}.",
-            hint="`kasmon doctor` looks into it.",
+            f"{key!r} was not changed: cannot write {str(file)!r}: {error.strerror or error}.",
+            hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
     return config
 

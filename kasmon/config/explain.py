@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from kasmon.config import schema
-from kasmon.config.file import allowed_values, field_type, line_of, parse, read
+from kasmon.config.parser import allowed_values, field_type, line_of, parse, read
 from kasmon.config.schema import SHIPPED, Config, Profile
 from kasmon.errors import NotFoundError
-from kasmon.paths import Places
+from kasmon.paths import Paths
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting, or one table of them."""
 
     key: str
@@ -27,7 +27,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """The values it takes, where they can be listed."""
 
 
-def explain(places: Places, key: str) -> Explained:
+def explain(places: Paths, key: str) -> ExplainedSetting:
     """The setting called *key* (`ui.theme`, `agents.claude.flags`) as it is in force.
 
     Raises:
@@ -39,9 +39,9 @@ def explain(places: Places, key: str) -> Explained:
     path = tuple(key.split("."))
     kind = field_type(path)
     if kind is None:
-        raise NotFoundError(f"no setting is called {key!r}.", hint=f"There are {', '.join(settings(config))}.")
+        raise NotFoundError(f"there is no setting {key!r}.", hint=f"Settings: {', '.join(settings(config))}.")
     line = line_of(text, path) if (value := value_at(config, path)) != value_at(Config(), path) else None
-    return Explained(
+    return ExplainedSetting(
         key=key,
         sentence=_sentence(path),
         value=value,

@@ -9,9 +9,9 @@ from typing import Final, cast, get_args
 
 import msgspec
 
-from kasmon.config import address
-from kasmon.config.bypass import is_bypassing
-from kasmon.config.schema import SHIPPED, Config, Profile, Sandboxing
+from kasmon.config import agent_address
+from kasmon.config.permission_bypass import is_bypassing
+from kasmon.config.schema import SHIPPED, Config, Profile, SandboxConfig
 from kasmon.errors import (
     AgentNotFoundError,
     ConfigError,
@@ -21,8 +21,9 @@ from kasmon.errors import (
     UnableError,
     UsageError,
 )
-from kasmon.model.command import Mode
-from kasmon.model.sandbox import Tier
+from kasmon.model.agent_program import SHELLS
+from kasmon.model.commands import Mode
+from kasmon.model.sandbox.policy import Tier
 from kasmon.paths import expanded
 
 SCRIPTED: Final = "scripted"
@@ -37,7 +38,7 @@ ALONE: Final = {"codex": ("-c", "features.daemon_auto_start=false")}
 one's variables (codex 0.169)."""
 
 
-class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+class ResolvedProfile(msgspec.Struct, frozen=True, kw_only=True):
     """How one session is going to run."""
 
     agent: str
@@ -53,16 +54,18 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The profile's own variables."""
     bypassing: bool = False
     """The agent is told to skip permissions."""
+    is_command: bool = False
+    """A program that is no agent and no interactive shell: it works until it exits."""
     sandbox: Tier | None = None
     """What confines it; None is nothing."""
-    confined: Sandboxing = Sandboxing()
+    confined: SandboxConfig = SandboxConfig()
     """How its sandbox is made, where it has one."""
     machine: str = ""
     """The other machine that it runs on; empty for this one. There *argv* begins with a bare name, or is empty for the
     login shell."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class ProfileOffer(msgspec.Struct, frozen=True, kw_only=True):
     """One profile that a new session can have."""
 
     name: str
@@ -84,7 +87,7 @@ def resolve(
     *,
     sandbox: str | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Resolved:
+) -> ResolvedProfile:
     """How a session of profile *agent* runs, in *mode* where one is asked for; *argv* is any program to run in tmux.
 
     *sandbox* is what confines it: a tier, or empty for nothing; None is what the profile says.
@@ -105,7 +108,7 @@ def resolve(
     """
     variables = os.environ if environment is None else environment
     wanted = _mode(mode)
-    name, machine = address.split(agent)
+    name, machine = agent_address.split(agent)
     if machine:
         return _elsewhere(config, name or config.default_agent, machine, wanted, argv, sandbox)
     if argv:
@@ -123,7 +126,7 @@ def resolve(
         command += _split(profile.acp, f"agents.{agent}.acp")
     elif backend == "tmux":
         command += _model(profile, program, agent) + ALONE.get(program, ())
-    return Resolved(
+    return ResolvedProfile(
         agent=agent,
         mode=Mode.TMUX if backend == "tmux" else Mode.SDK,
         backend=backend,
@@ -137,9 +140,14 @@ def resolve(
     )
 
 
-def offers(config: Config, environment: Mapping[str, str] | None = None) -> tuple[Offer, ...]:
+def programs(config: Config) -> dict[str, str]:
+    """Name -> program of each profile, as `model.agent_program.is_agent` takes it."""
+    return {name: profile.program for name, profile in config.agents.items()}
+
+
+def offers(config: Config, environment: Mapping[str, str] | None = None) -> tuple[ProfileOffer, ...]:
     """The enabled profiles, those that can be started first; each part in the order of the config."""
-    found: list[Offer] = []
+    found: list[ProfileOffer] = []
     for name, profile in config.agents.items():
         if not profile.enabled:
             continue
@@ -156,7 +164,7 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
                 confines += [mode] if resolved.mode is mode and resolved.backend != SCRIPTED else []
         modes.sort(key=lambda mode: mode != (profile.execution_mode or Mode.TMUX))
         found.append(
-            Offer(
+            ProfileOffer(
                 name=name,
                 modes=tuple(modes),
                 problem="" if modes else problem,
@@ -170,7 +178,7 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
 def _mode(mode: Mode | str | None) -> Mode | None:
     if mode in (None, "", Mode.TMUX, Mode.SDK):
         return Mode(mode) if mode else None
-    raise UsageError(f"there is no mode {str(mode)!r}.", hint="A session runs in tmux or sdk.")
+    raise UsageError(f"unknown mode {str(mode)!r}.", hint="Use tmux or sdk.")
 
 
 def _of_command_line(
@@ -180,15 +188,15 @@ def _of_command_line(
     argv: Sequence[str],
     variables: Mapping[str, str],
     sandbox: str | None,
-) -> Resolved:
+) -> ResolvedProfile:
     if mode is Mode.SDK:
         raise UsageError(
             f"{argv[0]!r} cannot run in mode 'sdk': a program given after -- runs in tmux.",
-            hint="Leave out --mode, or name a profile with --agent.",
+            hint="Leave out --mode, or pass a profile with --agent.",
         )
     profile = _profile(config, agent) if agent else Profile()
     name, tier = agent or Path(argv[0]).name, profile.sandbox if sandbox is None else sandbox
-    return Resolved(
+    return ResolvedProfile(
         agent=name,
         mode=Mode.TMUX,
         backend="tmux",
@@ -197,36 +205,44 @@ def _of_command_line(
         model=profile.model,
         environment=profile.env,
         bypassing=is_bypassing(argv),
+        is_command=not agent and name not in config.agents and not _is_interactive_shell(name, argv[1:]),
         sandbox=_sandbox(name, tier, "tmux"),
         confined=_confined(profile, Path(argv[0]).name),
     )
 
 
+def _is_interactive_shell(program: str, arguments: Sequence[str]) -> bool:
+    """Whether *program* reads its commands from the terminal: a shell that gets no script and no command."""
+    return program in SHELLS and all(argument.startswith("-") for argument in arguments)
+
+
 def _elsewhere(
     config: Config, agent: str, machine: str, wanted: Mode | None, argv: Sequence[str], sandbox: str | None
-) -> Resolved:
+) -> ResolvedProfile:
     """How a session runs on another machine: in its terminal, whatever the profile says of modes."""
     profile, address_ = _profile(config, agent), f"{agent}@{machine}"
     if profile.sandbox if sandbox is None else sandbox:
         raise UnableError(
-            f"cannot start {address_!r} in a sandbox: kasmon makes them on this machine only.",
-            hint="Leave out --sandbox, and its profile's `sandbox`.",
+            f"cannot start {address_!r} in a sandbox: sandboxes are available on this machine only.",
+            hint="Leave out --sandbox and the profile's `sandbox`.",
         )
     if wanted is Mode.SDK:
         raise UnableError(
-            f"{address_!r} cannot run in mode 'sdk': on another machine an agent has its terminal.",
+            f"{address_!r} cannot run in mode 'sdk': on another machine, an agent runs in a terminal.",
             hint="Leave out --mode.",
         )
     if profile.program == SCRIPTED and not argv:
-        raise UnableError(f"cannot start {address_!r}: the scripted agent is part of the kasmon that runs here.")
+        raise UnableError(f"cannot start {address_!r}: the scripted agent runs on this machine only.")
     command = tuple(argv)
     if not command:
         program, flags = Path(profile.program).name, _split(profile.flags, f"agents.{agent}.flags")
         own = (program, *_model(profile, program, agent), *ALONE.get(program, ())) if program else ()
         if flags and not program:
-            raise ConfigError("config", "a login shell elsewhere takes no flags", key=f"agents.{agent}.flags")
+            raise ConfigError(
+                "config", ("a login shell on another machine accepts no flags"), key=f"agents.{agent}.flags"
+            )
         command = (*own, *flags)
-    return Resolved(
+    return ResolvedProfile(
         agent=address_,
         mode=Mode.TMUX,
         backend="tmux",
@@ -244,18 +260,18 @@ def _profile(config: Config, agent: str) -> Profile:
     enabled = ", ".join(name for name, known in config.agents.items() if known.enabled)
     if profile is None:
         raise NotFoundError(
-            f"no profile is called {agent!r}.", hint=f"There are {enabled}, or `-- PROGRAM` for any program."
+            f"there is no profile {agent!r}.", hint=f"Available: {enabled}, or `-- PROGRAM` for any program."
         )
     if not profile.enabled:
         raise RefusedError(
-            f"the profile {agent!r} is disabled.", hint=f"Set agents.{agent}.enabled to true, or take {enabled}."
+            f"the profile {agent!r} is disabled.", hint=f"Set agents.{agent}.enabled to true, or use {enabled}."
         )
     return profile
 
 
-def _confined(profile: Profile, program: str) -> Sandboxing:
+def _confined(profile: Profile, program: str) -> SandboxConfig:
     """How the sandbox of *program* is made: as *profile* says, or where that says nothing, as for the shipped one."""
-    return SHIPPED.get(program, profile).confined if profile.confined == Sandboxing() else profile.confined
+    return SHIPPED.get(program, profile).confined if profile.confined == SandboxConfig() else profile.confined
 
 
 def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
@@ -265,11 +281,11 @@ def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
         UnableError: if nothing can.
     """
     if tier not in ("", *get_args(Tier)):
-        raise UsageError(f"there is no sandbox {tier!r}.", hint=f"There are {', '.join(get_args(Tier))}.")
+        raise UsageError(f"unknown sandbox tier {tier!r}.", hint=f"Tiers: {', '.join(get_args(Tier))}.")
     if tier and backend == SCRIPTED:
         raise UnableError(
-            f"cannot start {agent!r} in {tier!r}: as a structured session it is a part of its host, and runs nothing.",
-            hint="Leave out --sandbox, or take --mode tmux.",
+            f"cannot start {agent!r} in {tier!r}: as a structured session it is part of its host and runs no program.",
+            hint="Leave out --sandbox, or pass --mode tmux.",
         )
     return cast("Tier", tier) if tier else None
 
@@ -299,7 +315,7 @@ def _model(profile: Profile, program: str, agent: str) -> tuple[str, ...]:
     if not profile.model:
         return ()
     if program not in MODEL_FLAG:
-        why = f"kasmon does not know how {program or agent} is told its model; write it into flags"
+        why = f"kasmon does not know how to set the model of {program or agent}; set it in the profile's flags"
         raise ConfigError("config", why, key=f"agents.{agent}.model")
     return (MODEL_FLAG[program], profile.model)
 

@@ -7,20 +7,20 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.config import handout
-from kasmon.model.sandbox import Credential, Handed, Mount, Service, Tier, Volatile
+from kasmon.config import sandbox_defaults
+from kasmon.model.sandbox.policy import Credential, HandedFile, Mount, ServiceSpec, Tier, VolatileFile
 
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 Keys: TypeAlias = str | tuple[str, ...]
 
 
-class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How a sandbox is made. Of one that an agent runs in, each profile has its own: [agents.NAME.confined]."""
 
     tier: Tier = "jail"
     """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel; `microvm` a
-    virtual machine that keeps its memory on disk (`kasmon sandbox image build`); `gvisor` a kernel in user space that
-    does (root, runsc); `e2b` a microVM at that service (E2B_API_KEY, `kasmon[e2b]`)."""
+    virtual machine that keeps its memory on disk (`kasmon sandbox image build`); `e2b` a microVM at that service
+    (E2B_API_KEY, `kasmon[e2b]`)."""
     size: Literal["default", "build", "max"] = "default"
     """What it may use: default is 30 s a run, 2 processors, 512 MB, 1 GB of disk; build and max are more."""
     template: str = ""
@@ -29,20 +29,24 @@ class Sandboxing(msgspec.Struct, frozen=True, kw_only=True):
     network: tuple[str, ...] = ()
     """Whom it may reach: hosts (`example.org`, `*.example.org`, `example.org:8443`) and the presets npm, pypi, github;
     empty is nobody."""
+    refuse: tuple[str, ...] = ()
+    """Whom it is refused without a request in the inbox, written like `network`: for an agent inside, what its program
+    contacts by itself and works without (telemetry, updates). The sandbox's screen lists these refusals too. Hosts of
+    a preset are asked about while a turn runs, as its work may need them. One in `network` is reached all the same."""
     project: str = ""
     """A folder that it sees as /project; empty is none."""
     project_writable: bool = False
     """Whether it may write there."""
     mounts: tuple[Mount, ...] = ()
     """Further files and folders that it sees, each a table: source, target (empty is the same path), writable."""
-    volatile: tuple[Volatile, ...] = ()
+    volatile: tuple[VolatileFile, ...] = ()
     """Files inside that no pause and no checkpoint keeps, written anew after each resume: path, content or source (the
     name of a credential), mode."""
-    services: tuple[Service, ...] = ()
+    services: tuple[ServiceSpec, ...] = ()
     """What runs inside beside it, started with it and looked for after each resume: name, port, start."""
     credentials: tuple[Credential, ...] = ()
     """Variables that each command inside gets, and nothing keeps: name, one of variable, file or command, aliases."""
-    files: tuple[Handed, ...] = ()
+    files: tuple[HandedFile, ...] = ()
     """For an agent inside: files of which its home gets a copy at each start, taken away when it ends: source, target
     (empty is the same place below the home), renews (true: a log-in, whose renewed tokens are brought back then). One
     that is not there is left out."""
@@ -55,8 +59,9 @@ class Lifetime(msgspec.Struct, frozen=True, kw_only=True):
 
     standby_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 900.0
     """It sleeps after so long: it takes no processor, and its memory is held. 0 never."""
-    idle_timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 1800.0
-    """After so long happens what `on_timeout` says. 0 never."""
+    idle_timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] | None = None
+    """After so long happens what `on_timeout` says; 0 never. By default 1800, but for an agent whose memory can only be
+    held, as in a jail: it sleeps until it is used, or until `max_lifetime_seconds`."""
     max_lifetime_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 86_400.0
     """It ends after so long, used or not, once its turn is over. 0 never."""
     on_timeout: Literal["pause", "end"] = "pause"
@@ -87,14 +92,19 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Variables for its process. They lie in this file: name a secret with `kasmon new --env NAME` instead."""
     clipboard: bool = False
     """Whether what it puts on the clipboard while you are in its terminal gets to yours."""
-    sandbox: Literal["", "jail", "microvm", "gvisor", "e2b"] = ""
+    sandbox: Literal["", "jail", "microvm", "e2b"] = ""
     """What confines it; empty is nothing."""
-    confined: Sandboxing = Sandboxing()
+    confined: SandboxConfig = SandboxConfig()
     """How its sandbox is made, where it has one; `sandbox` says the tier."""
 
 
-def _confined(agent: str) -> Sandboxing:
-    return Sandboxing(size="build", network=handout.hosts(agent), files=handout.files(agent))
+def _confined(agent: str) -> SandboxConfig:
+    return SandboxConfig(
+        size="build",
+        network=sandbox_defaults.hosts(agent),
+        refuse=sandbox_defaults.refused(agent),
+        files=sandbox_defaults.files(agent),
+    )
 
 
 SHIPPED: Final = {
@@ -151,6 +161,14 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True):
     """Call also when an agent has finished after it worked so long, in seconds; 0 never does."""
 
 
+class Attention(msgspec.Struct, frozen=True, kw_only=True):
+    """How the dashboard presents pending requests."""
+
+    popup: bool = False
+    """Open the permission card by itself while the session list has the focus and no key was pressed for 1 s. Without
+    it a banner counts the pending requests, and a key opens them."""
+
+
 class Plans(msgspec.Struct, frozen=True, kw_only=True):
     """How plans run, where they do not say it themselves."""
 
@@ -173,7 +191,7 @@ class Tmux(msgspec.Struct, frozen=True, kw_only=True):
     """How many lines that scrolled away a new terminal keeps; read when kasmon's tmux host starts."""
 
 
-class Searching(msgspec.Struct, frozen=True, kw_only=True):
+class SearchConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What `kasmon grep` and the dashboard's search find beside transcripts."""
 
     record: bool = True
@@ -206,15 +224,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """How long kasmon waits."""
     notify: Notify = Notify()
     """How the dashboard calls you while you look elsewhere."""
+    attention: Attention = Attention()
+    """How the dashboard presents pending requests."""
     plans: Plans = Plans()
     """How plans run."""
     tmux: Tmux = Tmux()
     """kasmon's own tmux server."""
-    search: Searching = Searching()
+    search: SearchConfig = SearchConfig()
     """What search finds."""
     remote: Remote = Remote()
     """Other machines."""
-    sandbox: Sandboxing = Sandboxing()
+    sandbox: SandboxConfig = SandboxConfig()
     """How the sandboxes of interpreters are made, unless `kasmon sandbox create` says otherwise."""
     session: Lifetime = Lifetime()
     """How long sandboxes are kept."""

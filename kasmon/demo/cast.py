@@ -8,7 +8,7 @@ import msgspec
 PLAN = "checkout-v2"
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class DemoAgent(msgspec.Struct, frozen=True, kw_only=True):
     """One agent of the demo."""
 
     name: str
@@ -17,6 +17,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What it does, in the scripted agent's words; empty for a program."""
     argv: tuple[str, ...] = ()
     """A program of the terminal in its place."""
+    agent: str = ""
+    """Whose program that counts as; empty for a command."""
     task: int | None = None
     wave: int | None = None
     peers: int | None = None
@@ -135,36 +137,42 @@ boot 900
 say Ready.
 """
 
-CAST: tuple[Part, ...] = (
-    Part(name="billing", mode="sdk", script=BILLING, task=2, wave=1, peers=4),
-    Part(name="e2e", mode="sdk", script=E2E, task=1, wave=2, peers=3),
-    Part(name="migrate", mode="sdk", script=MIGRATE),
-    Part(name="deps", mode="sdk", script=DEPS),
-    Part(name="web", mode="tmux", script=WEB, task=3, wave=1, peers=4),
-    Part(name="i18n", mode="tmux", script=I18N, task=3, wave=2, peers=3),
-    Part(name="flaky-hunt", mode="tmux", script=FLAKY),
-    Part(name="web-logs", mode="tmux", argv=("sh", "-c", "echo 'listening on :8080'; exec cat"), parent="web"),
-    Part(name="api", mode="sdk", script=API, task=1, wave=1, peers=4),
-    Part(name="perf", mode="sdk", script=PERF, task=2, wave=2, peers=3),
-    Part(name="docs", mode="sdk", script=DOCS, task=4, wave=1, peers=4),
-    Part(name="research", mode="sdk", script=RESEARCH, fate="host killed"),
-    Part(name="onboarding", mode="sdk", script=ONBOARDING, fate="never ready"),
+CAST: tuple[DemoAgent, ...] = (
+    DemoAgent(name="billing", mode="sdk", script=BILLING, task=2, wave=1, peers=4),
+    DemoAgent(name="e2e", mode="sdk", script=E2E, task=1, wave=2, peers=3),
+    DemoAgent(name="migrate", mode="sdk", script=MIGRATE),
+    DemoAgent(name="deps", mode="sdk", script=DEPS),
+    DemoAgent(name="web", mode="tmux", script=WEB, task=3, wave=1, peers=4),
+    DemoAgent(name="i18n", mode="tmux", script=I18N, task=3, wave=2, peers=3),
+    DemoAgent(name="flaky-hunt", mode="tmux", script=FLAKY),
+    DemoAgent(
+        name="web-logs",
+        mode="tmux",
+        agent="shell",
+        argv=("sh", "-c", "echo 'listening on :8080'; exec cat"),
+        parent="web",
+    ),
+    DemoAgent(name="api", mode="sdk", script=API, task=1, wave=1, peers=4),
+    DemoAgent(name="perf", mode="sdk", script=PERF, task=2, wave=2, peers=3),
+    DemoAgent(name="docs", mode="sdk", script=DOCS, task=4, wave=1, peers=4),
+    DemoAgent(name="research", mode="sdk", script=RESEARCH, fate="host killed"),
+    DemoAgent(name="onboarding", mode="sdk", script=ONBOARDING, fate="never ready"),
 )
 """The first to be started first: those that a person has to see."""
 
 
-def extras() -> Sequence[Part]:
+def extras() -> Sequence[DemoAgent]:
     """More agents than the named ones, for a larger demo: by turns working and idle, one terminal in three."""
     kinds = (("worker", API), ("writer", DOCS), ("builder", WEB))
     return [
-        Part(name=f"{kinds[n % 3][0]}-{n + 1}", mode="tmux" if n % 3 == 2 else "sdk", script=kinds[n % 3][1])
+        DemoAgent(name=f"{kinds[n % 3][0]}-{n + 1}", mode="tmux" if n % 3 == 2 else "sdk", script=kinds[n % 3][1])
         for n in range(500)
     ]
 
 
-def cast(agents: int) -> tuple[Part, ...]:
+def cast(agents: int) -> tuple[DemoAgent, ...]:
     """The first *agents* agents, and the programs beside them; a child row is left out with its parent."""
-    chosen: list[Part] = []
+    chosen: list[DemoAgent] = []
     for part in (*CAST, *extras()):
         if part.script and sum(bool(known.script) for known in chosen) >= agents:
             continue

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from kasmon.demo.populate import perform
 from kasmon.demo.scratch import Scratch
-from kasmon.demo.stage import perform
-from kasmon.paths import Places, places
+from kasmon.paths import Paths, places
 
 KILLED = 128
 TOLD_TO_END = frozenset(KILLED + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 """Exit codes of a dashboard that somebody ended on purpose, and the demo with it."""
-Dashboard = Callable[[Places], int]
+Dashboard = Callable[[Paths], int]
 """Shows the dashboard of these places and returns the exit code."""
 
 
@@ -30,7 +30,7 @@ def main(
     headless_s: float | None,
     svg: Path | None,
     dashboard: Dashboard,
-    ls: Callable[[Places], str],
+    ls: Callable[[Paths], str],
 ) -> int:
     """Run the demo; *headless_s* seconds without a screen where given, then *ls*'s object is the last line printed."""
     with ended_by_signals():
@@ -51,7 +51,7 @@ def main(
             scratch.close()
 
 
-def on_screen(scratch: Places, agents: int, seed: int, dashboard: Dashboard) -> int:
+def on_screen(scratch: Paths, agents: int, seed: int, dashboard: Dashboard) -> int:
     """Start the cast beside the dashboard, and open the dashboard again after it was killed, if that is wanted."""
     builder = os.fork()
     if builder == 0:
@@ -67,7 +67,7 @@ def on_screen(scratch: Places, agents: int, seed: int, dashboard: Dashboard) -> 
             os.waitpid(builder, 0)
 
 
-def without_screen(scratch: Places, agents: int, seed: int, headless_s: float) -> int:
+def without_screen(scratch: Paths, agents: int, seed: int, headless_s: float) -> int:
     """Let the cast play for *headless_s* seconds; its failures go to stderr and make the exit code 1."""
     until = time.monotonic() + headless_s
     failures = asyncio.run(perform(scratch, agents, seed))
@@ -77,14 +77,14 @@ def without_screen(scratch: Places, agents: int, seed: int, headless_s: float) -
     return 1 if failures else 0
 
 
-def save(scratch: Places, svg: Path) -> None:
+def save(scratch: Paths, svg: Path) -> None:
     """Save the dashboard's picture of this moment."""
-    from kasmon.demo.picture import picture  # the dashboard is heavy, and only a picture needs it here
+    from kasmon.demo.screenshot import picture  # the dashboard is heavy, and only a picture needs it here
 
     svg.write_text(picture(scratch), "utf-8")
 
 
-def bring_on(scratch: Places, agents: int, seed: int) -> None:
+def bring_on(scratch: Paths, agents: int, seed: int) -> None:
     """In a child process: start the cast, and end. What failed is in the sessions' own logs."""
     code = 1
     with contextlib.suppress(BaseException):

@@ -1,6 +1,6 @@
 """The demo's sandboxes: interpreters that ran something, where this machine can make jails; else there are none.
 
-Where it can make one that keeps memory too (a virtual machine, where its image was built; gVisor, as root), that one
+Where it can make one that keeps memory too (a virtual machine, where its image was built), that one
 sleeps on disk, and a fork of it goes on with all that it held.
 """
 
@@ -12,11 +12,11 @@ import msgspec
 
 from kasmon.config import Config
 from kasmon.errors import KasmonError
-from kasmon.model.command import Sleep
-from kasmon.model.sandbox import Interpreter, Policy, Tier
+from kasmon.model.commands import Pause
+from kasmon.model.sandbox.policy import Interpreter, SandboxPolicy, Tier
 from kasmon.model.session import Session
-from kasmon.paths import Places
-from kasmon.supervisor.look import look_once
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.snapshot import look_once
 
 NUMBERS: Final = """\
 import random, statistics
@@ -52,9 +52,9 @@ print(next(ahead), "and a generator that no file could keep")
 """What runs in the one that keeps memory, of which only a memory can."""
 
 
-async def begin(places: Places) -> list[str]:
+async def begin(places: Paths) -> list[str]:
     """Make them and let them run; the sentences of what could not be done, none where this machine makes none."""
-    from kasmon.sandbox.jail.probing import lacking  # what makes sandboxes is for those demos that have some
+    from kasmon.sandbox.jail.probe import lacking  # what makes sandboxes is for those demos that have some
 
     failures: list[str] = []
     if not await asyncio.to_thread(lacking, "bwrap"):
@@ -71,17 +71,17 @@ async def begin(places: Places) -> list[str]:
     return failures
 
 
-def end(inside: Places) -> None:
+def end(inside: Paths) -> None:
     """Leave nothing of the sandboxes of *inside*; what cannot be ended is left."""
     described = list(inside.sessions.glob("*/sandbox.json"))
     if not described:
         return
     from kasmon.sandbox import tiers
-    from kasmon.sandbox.jail.bubblewrap import Jail
+    from kasmon.sandbox.jail.jail import Jail
 
     for path in described:
         with contextlib.suppress(KasmonError, OSError, msgspec.DecodeError):
-            policy = msgspec.json.decode(path.read_bytes(), type=Policy)
+            policy = msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
             tiers.load(policy.tier, inside).forget(policy)
     with contextlib.suppress(OSError):
         Jail(inside).ground.base.rmdir()
@@ -90,40 +90,38 @@ def end(inside: Places) -> None:
 def _remembering() -> Tier | None:
     """The tier that keeps memory and can be had here, as far as that is seen without trying it; None where none can."""
     from kasmon.paths import places
-    from kasmon.sandbox.gvisor.tier import Gvisor
-    from kasmon.sandbox.microvm import emulator, image
+    from kasmon.sandbox.microvm import image, qemu_program
 
-    if image.found(image.folder_of(places())) is not None and emulator.lacking() is None:
-        return "microvm"
-    return None if Gvisor().missing() else "gvisor"
+    is_there = image.found(image.folder_of(places())) is not None and qemu_program.lacking() is None
+    return "microvm" if is_there else None
 
 
 async def _perform(
-    places: Places, name: str, runs: Runs, *, sleeps: bool = False, tier: Tier | None = None
+    places: Paths, name: str, runs: Runs, *, sleeps: bool = False, tier: Tier | None = None
 ) -> Session | None:
-    from kasmon.supervisor import sandboxes
-    from kasmon.supervisor.housing import NewSandbox
+    from kasmon.supervisor.sandboxes import operations
+    from kasmon.supervisor.sandboxes.create import NewSandbox
 
-    made = await sandboxes.create(places, Config(), NewSandbox(name=name, tier=tier))
+    made = await operations.create(places, Config(), NewSandbox(name=name, tier=tier))
     session = (await asyncio.to_thread(look_once, places)).get(made)
     if session is None:
         return None
     for interpreter, code in runs:
-        await sandboxes.run(places, session, interpreter, code)
+        await operations.run(places, session, interpreter, code)
     if sleeps:
-        await sandboxes.keep(places, session, Sleep())
+        await operations.keep(places, session, Pause())
     return session
 
 
-async def _perform_kept(places: Places, tier: Tier) -> None:
+async def _perform_kept(places: Paths, tier: Tier) -> None:
     """One that sleeps on disk, and a fork of it that goes on where its generator was."""
-    from kasmon.supervisor import sandboxes
+    from kasmon.supervisor.sandboxes import operations
 
     session = await _perform(places, KEPT, (("python", LOOP),), tier=tier)
     if session is None:
         return
-    await sandboxes.keep(places, session, Sleep(to_disk=True))
-    forked = await sandboxes.fork(places, session, FORKED)
+    await operations.keep(places, session, Pause(to_disk=True))
+    forked = await operations.fork(places, session, FORKED)
     copy = (await asyncio.to_thread(look_once, places)).get(forked.session)
     if copy is not None:
-        await sandboxes.run(places, copy, "python", "next(ahead)")
+        await operations.run(places, copy, "python", "next(ahead)")

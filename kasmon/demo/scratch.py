@@ -18,13 +18,13 @@ from typing import Final
 import msgspec
 import psutil
 
-from kasmon.boot import boot
+from kasmon.boot_id import boot
 from kasmon.demo import sandboxes
 from kasmon.errors import KasmonError
-from kasmon.host.alive import lock_holder
-from kasmon.paths import Places, places, private_folder, write_private
-from kasmon.process import is_running, started_at
-from kasmon.tmux.server import Server
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.paths import Paths, places, private_folder, write_private
+from kasmon.process_identity import is_running, started_at
+from kasmon.tmux.server import TmuxServer
 
 GRACE_S = 3.0
 """How long a host may take to end by itself, in seconds."""
@@ -34,7 +34,7 @@ MACHINES: Final = ("image", "machines")
 """Folders in a state folder that hold what machines are made from; to make one changes nothing in them."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class DemoRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the next start needs to know to sweep a demo."""
 
     folder: str
@@ -47,7 +47,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Scratch:
     """The places of one demo. `close` ends all that runs in them and removes every trace."""
 
-    def __init__(self, real: Places) -> None:
+    def __init__(self, real: Paths) -> None:
         private_folder(real.state)
         private_folder(real.demos)
         sweep(real)
@@ -60,7 +60,7 @@ class Scratch:
             if (real.state / name).is_dir():
                 (self.places.state / name).symlink_to(real.state / name)
         self._record = real.demos / f"{self.folder.name}.json"
-        record = Record(folder=str(self.folder), pid=os.getpid(), started=started_at(os.getpid()), boot=boot())
+        record = DemoRecord(folder=str(self.folder), pid=os.getpid(), started=started_at(os.getpid()), boot=boot())
         write_private(self._record, msgspec.json.encode(record) + b"\n")
         self._lock = os.open(self._record, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -73,7 +73,7 @@ class Scratch:
             os.close(self._lock)
 
 
-def scratch_places(folder: Path) -> Places:
+def scratch_places(folder: Path) -> Paths:
     """The places within *folder*."""
     return places(
         {
@@ -85,7 +85,7 @@ def scratch_places(folder: Path) -> Places:
     )
 
 
-def sweep(real: Places) -> list[Path]:
+def sweep(real: Paths) -> list[Path]:
     """Remove every demo whose maker is gone, and say which folders that were."""
     swept: list[Path] = []
     for path in sorted(real.demos.glob("kasmon-demo-*.json")) if real.demos.is_dir() else ():
@@ -94,7 +94,7 @@ def sweep(real: Places) -> list[Path]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            record = msgspec.json.decode(file.read(), type=Record)
+            record = msgspec.json.decode(file.read(), type=DemoRecord)
             folder = Path(record.folder)
             if folder.name.startswith("kasmon-demo-") and folder.is_dir() and not folder.is_symlink():
                 if folder.stat().st_uid != os.geteuid():
@@ -117,13 +117,13 @@ def clear(folder: Path) -> None:
         sandboxes.end(inside)
         if inside.tmux_socket.exists():
             with contextlib.suppress(KasmonError):
-                Server(inside.tmux_socket).kill_server()
+                TmuxServer(inside.tmux_socket).kill_server()
         shutil.rmtree(folder, ignore_errors=True)
         if (not folder.exists() and not _hosts(inside)) or time.monotonic() > deadline:
             return
 
 
-def _hosts(inside: Places) -> set[int]:
+def _hosts(inside: Paths) -> set[int]:
     """The host processes of *inside*: those that hold a lock, and those that do not do so yet."""
     locks = [inside.tmux_host_lock, *inside.sessions.glob("*/host.lock")]
     pids = {pid for path in locks if (pid := lock_holder(path))}
@@ -134,7 +134,7 @@ def _hosts(inside: Places) -> set[int]:
     return pids
 
 
-def _is_inside(environment: dict[str, str], inside: Places) -> bool:
+def _is_inside(environment: dict[str, str], inside: Paths) -> bool:
     return environment.get("XDG_STATE_HOME") == str(inside.state.parent)
 
 

@@ -4,35 +4,41 @@ import asyncio
 import contextlib
 import hashlib
 import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kasmon.config import Config, in_force, resolve
+from kasmon.detection.menu import ScreenMenu
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
+    LogMissingError,
     RequestNotFoundError,
     SessionEndedError,
     SessionNotFoundError,
     UnavailableError,
     UsageError,
 )
-from kasmon.execution.extent import check_size, check_text, decided, lines
+from kasmon.execution.arguments import check_size, check_text, decided, lines
 from kasmon.execution.spec import LaunchSpec, Poll, check, window
-from kasmon.execution.terminal import Terminal
-from kasmon.model.command import Answer, Mode
+from kasmon.execution.terminal import SessionTerminal
+from kasmon.model.commands import Answer, Mode
+from kasmon.model.events import Event
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
+from kasmon.model.rule import Scope
 from kasmon.model.session import Session
-from kasmon.model.state import ALIVE, SessionState
-from kasmon.paths import Places, places
-from kasmon.screens.menu import Menu
-from kasmon.supervisor import verb
-from kasmon.supervisor.begin import begin
-from kasmon.supervisor.create import NewSession, prepare
-from kasmon.supervisor.embedded import EmbeddedTerminal
-from kasmon.supervisor.find import find
-from kasmon.supervisor.local_config import for_session
-from kasmon.supervisor.look import look_once
+from kasmon.model.session_state import ALIVE, SessionState, states_of
+from kasmon.paths import Paths, places
+from kasmon.store.event_log import Cursor, EventLog
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.wait import fleets
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.create import NewSession, prepare
+from kasmon.supervisor.sessions.embedded_terminal import EmbeddedTerminal
+from kasmon.supervisor.sessions.folder_config import for_session
+from kasmon.supervisor.sessions.start import begin
 
 INTERRUPT: Final = "\x03"
 """Keys that interrupt a structured session's turn instead of being text."""
@@ -43,7 +49,7 @@ WAITS: Final = frozenset({SessionState.IDLE, SessionState.ASKING})
 class ExecutionSession:
     """One session. `start` makes it, `of` finds one that somebody made; `close` ends its agent."""
 
-    def __init__(self, spec: LaunchSpec | None = None, *, where: Places | None = None, config: Config | None = None):
+    def __init__(self, spec: LaunchSpec | None = None, *, where: Paths | None = None, config: Config | None = None):
         self.id = SessionId("")
         """Empty before the start."""
         self.why_not = ""
@@ -54,10 +60,10 @@ class ExecutionSession:
         self._typed = ""
         self._hash = ""
         self._content = ""
-        self._terminal = Terminal(self._places)
+        self._terminal = SessionTerminal(self._places)
 
     @classmethod
-    async def of(cls, wanted: str, *, where: Places | None = None) -> "ExecutionSession":
+    async def of(cls, wanted: str, *, where: Paths | None = None) -> "ExecutionSession":
         """The session that goes by *wanted*: an id, an exact name, or an id prefix.
 
         Raises:
@@ -80,7 +86,7 @@ class ExecutionSession:
             KasmonError: why it cannot be started.
         """
         if self._spec is None or self.id:
-            raise UsageError("a session is started once.", hint="`restore` brings it back.")
+            raise UsageError("a session can be started only once.", hint="Use `restore` to get it back.")
         spec = self._spec
         check(spec)
         config = self._config if self._config is not None else await asyncio.to_thread(in_force, self._places)
@@ -119,7 +125,7 @@ class ExecutionSession:
             session = await self._now()
             if session.exists:
                 return
-            await verb.restart(self._places, session)
+            await operations.restart(self._places, session)
         except (KasmonError, OSError) as error:
             self.why_not = str(error)
 
@@ -132,7 +138,7 @@ class ExecutionSession:
         session = await self._known()
         if session is not None and session.state in ALIVE:
             try:
-                await verb.stop(self._places, session)
+                await operations.stop(self._places, session)
             except KasmonError as error:
                 now = None if isinstance(error, SessionEndedError) else await self._known()
                 if now is not None and now.state in ALIVE:  # else it ended by itself, or somebody else ended it
@@ -168,7 +174,7 @@ class ExecutionSession:
         session = await self._now()
         if session.mode is Mode.TMUX:
             return "\n".join(await self._terminal.rows(session))
-        return "\n".join(await verb.read(self._places, session, 0, None))
+        return "\n".join(await operations.read(self._places, session, 0, None))
 
     async def capture_range(self, start: str | int = "", end: str | int = "") -> str:
         """The lines from *start* to *end*, both included, counted in the whole buffer in both modes.
@@ -181,7 +187,7 @@ class ExecutionSession:
             UsageError: if one of them is no such number.
         """
         first, last = lines(start, end)
-        return "\n".join(await verb.read(self._places, await self._now(), first, last))
+        return "\n".join(await operations.read(self._places, await self._now(), first, last))
 
     async def has_updated(self) -> tuple[bool, bool]:
         """`updated` and `waiting` of `poll`."""
@@ -214,7 +220,7 @@ class ExecutionSession:
         if session.mode is Mode.TMUX:
             await self._terminal.type(session, keys)
         elif keys == INTERRUPT:
-            await verb.interrupt(self._places, session)
+            await operations.interrupt(self._places, session)
         else:
             self._typed += keys
 
@@ -235,20 +241,38 @@ class ExecutionSession:
         if not text.strip():
             return
         try:
-            await verb.send(self._places, session, text)
+            await operations.send(self._places, session, text)
         except (SessionEndedError, UnavailableError):
             self._typed = text + self._typed
             raise
 
-    async def respond(self, choice: Decision | str, request: str | None = None) -> None:
-        """Answer what it asks: the request with that id, else the oldest one.
+    async def respond(
+        self,
+        choice: Decision | str,
+        request: str | None = None,
+        *,
+        reason: str = "",
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the request and of the command line
+        labels: Sequence[str] = (),
+        text: str = "",
+        scope: Scope = "session",
+    ) -> None:
+        """Answer one request of the session.
 
-        sdk: the request is the agent's own. tmux: only where a screen file knows the program's menu; it is looked at
-        again right before the key is pressed, and seen to be gone when this returns. *request* may there also be the
-        digest of `on_screen`.
+        In tmux this needs a screen file that knows the program's menu. The screen is read again right before the key is
+        pressed, and the menu is gone when this returns.
+
+        Args:
+            choice: `allow`, `always`, `deny`, `never`, `edit`, `choose`, `cancel` or `later`.
+            request: the request's id; in tmux also the digest of `on_screen`. None: the oldest request.
+            reason: sent to the agent, with `deny`, `never` and `cancel`.
+            input: the whole edited tool input, with `edit`.
+            labels: the chosen options of a question, with `choose`.
+            text: a free-text answer, with `choose`.
+            scope: how far `always` and `never` reach: `session`, `plan` or `project`.
 
         Raises:
-            UsageError: if *choice* is no decision.
+            UsageError: if *choice* is no decision, lacks what it needs, or would ignore a part of what was given.
             RequestNotFoundError: if it asks nothing.
             StaleRequestError: if it asks something else by now.
             UnableError: if it does not take this answer, or nobody knows its menu.
@@ -262,13 +286,55 @@ class ExecutionSession:
             if known is None:
                 raise RequestNotFoundError(request or session.name)
             asked = known
-        await verb.answer(self._places, session, Answer(request=asked.id, digest=asked.digest, decision=decision))
+        answer = Answer(
+            request=asked.id,
+            digest=asked.digest,
+            decision=decision,
+            reason=reason,
+            input=None if input is None else dict(input),
+            labels=tuple(labels),
+            text=text,
+            scope=scope,
+        )
+        await operations.answer(self._places, session, answer)
+
+    async def wait(self, *states: SessionState | str, timeout_s: float | None = None) -> Session:
+        """The session as soon as it is in one of *states*.
+
+        Raises:
+            UsageError: if one of them is no state, or there is none.
+            SessionEndedError, RefusedError: if its agent ended, so that none of them can come.
+            TimedOutError: if none came within *timeout_s* seconds; None waits for ever.
+        """
+        wanted = states_of(states)
+        session = await self._now()
+        (there,) = await operations.wait_for(self._places, [session.id], wanted, timeout_s=timeout_s)
+        return there
+
+    async def events(self, since: int = 0) -> AsyncIterator[tuple[Event, int]]:
+        """Yield its events after *since*, oldest first, each with the byte offset behind it, as they are written.
+
+        It ends once the agent has ended and everything in the log was yielded. Pass the last offset to continue later.
+
+        Raises:
+            SessionNotFoundError: if the session was not started, or was removed.
+        """
+        read = Cursor(since)
+        async with fleets(self._places) as changes:
+            async for fleet in changes:
+                session = fleet.get(self.id)
+                if session is None:
+                    raise SessionNotFoundError(self.id or (self._spec.name if self._spec is not None else ""))
+                for event, read in await asyncio.to_thread(_events, self._places, self.id, read):  # noqa: B020 - a list
+                    yield event, read
+                if not session.exists and session.state not in ALIVE:
+                    return
 
     async def permissions(self) -> tuple[Request, ...]:
         """What it asks, oldest first; of a terminal, see `on_screen`."""
         return (await self._now()).asks
 
-    async def on_screen(self) -> Menu | None:
+    async def on_screen(self) -> ScreenMenu | None:
         """tmux: the menu that stands on its screen, where a screen file knows it."""
         session = await self._now()
         return await self._terminal.menu(session) if session.mode is Mode.TMUX else None
@@ -279,7 +345,7 @@ class ExecutionSession:
         Raises:
             KasmonError: if it cannot be interrupted.
         """
-        await verb.interrupt(self._places, await self._now())
+        await operations.interrupt(self._places, await self._now())
 
     # -- what needs a terminal
 
@@ -324,7 +390,7 @@ class ExecutionSession:
         check_size(columns, rows)
         return await EmbeddedTerminal.open(self._places, session.id, columns, rows)
 
-    # -- within
+    # -- internal
 
     async def _known(self) -> Session | None:
         """It as it is now; None before the start, and once it is forgotten."""
@@ -348,3 +414,11 @@ class ExecutionSession:
         with contextlib.suppress(KasmonError):
             return session.mode is Mode.TMUX and await self.on_screen() is not None
         return False
+
+
+def _events(where: Paths, session: SessionId, since: Cursor) -> list[tuple[Event, Cursor]]:
+    """The events of *session* after *since*; none while it has no log."""
+    try:
+        return list(EventLog(where.log(session)).read(since))
+    except LogMissingError:
+        return []

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from kasmon.clean import clean_line
 from kasmon.errors import UsageError
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
+from kasmon.sanitize import clean_line
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,11 +55,11 @@ def check(spec: LaunchSpec) -> None:
     """
     for name in spec.environment:
         if "=" in name:
-            raise UsageError(f"{name!r} is no name for a variable.")
+            raise UsageError(f"{name!r} is not a valid variable name: it contains '='.")
     for field in ("task", "wave", "peers"):
         number = getattr(spec, field)
         if number is not None and number < 0:
-            raise UsageError(f"{number} is no {field}: it counts from 0.")
+            raise UsageError(f"{field} cannot be {number}: it counts from 0.")
 
 
 def window(spec: LaunchSpec) -> str:

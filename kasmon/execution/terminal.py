@@ -6,7 +6,13 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from kasmon.clean import HIDDEN
+from kasmon.detection.menu import ScreenMenu, menu
+from kasmon.detection.menu_choices import squeezed
+from kasmon.detection.prompt_box import composer, inked, stands
+from kasmon.detection.rule_catalog import RuleCatalog
+from kasmon.detection.rule_file import ScreenRules
+from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.screenshot import shown
 from kasmon.errors import (
     RequestNotFoundError,
     SessionEndedError,
@@ -14,35 +20,41 @@ from kasmon.errors import (
     TimedOutError,
     UnableError,
 )
-from kasmon.host.client import HostLink, link
-from kasmon.host.wire import Blur, Focus, Keys
+from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.frames import Blur, Focus, SendKeys
 from kasmon.model.permission import Request
 from kasmon.model.session import Session
-from kasmon.model.state import ALIVE
-from kasmon.paths import Places
-from kasmon.screens.menu import Menu, menu, screen
-from kasmon.supervisor import verb
+from kasmon.model.session_state import ALIVE
+from kasmon.paths import Paths
+from kasmon.sanitize import HIDDEN, clean_line
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.explain import program_in
 
 CALL_S: Final = 10.0
 """How long a call may take, in seconds."""
 ENTER_S: Final = 0.15
 """How long after keys Enter is typed, in seconds. Some agents take an earlier one for a part of a paste."""
+BOX_S: Final = 2.0
+"""How long typed keys may take until they stand in a prompt box, in seconds."""
 LOOK_S: Final = 0.02
 
 
-class Terminal:
+class SessionTerminal:
     """The terminal of one session; each call says which state the session is in."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Paths) -> None:
         self._places = places
         self._keyed_at = float("-inf")
         """When keys were typed last, on the loop's clock."""
+        self._typed = ""
+        """The keys since the last Enter."""
+        self._screens: RuleCatalog | None = None
         self._attached: asyncio.subprocess.Process | None = None
 
     async def rows(self, session: Session) -> list[str]:
         """The visible screen."""
-        pane = await verb.pane(self._places, session)
-        return await verb.read(self._places, session, -pane.height, None)
+        pane = await operations.pane(self._places, session)
+        return await operations.read(self._places, session, -pane.height, None)
 
     async def type(self, session: Session, keys: str) -> None:
         """Type *keys*.
@@ -53,17 +65,48 @@ class Terminal:
         if session.state not in ALIVE:
             raise SessionEndedError(session.name)
         async with self._host(session) as host:
-            host.tell(Keys(session=session.id, data=keys.encode("utf-8", "surrogateescape")))
+            host.tell(SendKeys(session=session.id, data=keys.encode("utf-8", "surrogateescape")))
         self._keyed_at = asyncio.get_running_loop().time()
+        self._typed += keys
 
     async def enter(self, session: Session) -> None:
-        """Type Enter, so long after the keys that no program takes it for a part of a paste."""
-        await asyncio.sleep(self._keyed_at + ENTER_S - asyncio.get_running_loop().time())
-        await self.type(session, "\r")
+        """Type Enter, so long after the keys that no program takes it for a part of a paste.
 
-    async def menu(self, session: Session) -> Menu | None:
+        Where a screen file knows the agent's prompt box, Enter waits until the text stands in it, and the call waits
+        until it does no more: keys that follow are another prompt.
+
+        Raises:
+            TimedOutError: if the text still stands in the box `CALL_S` after Enter.
+        """
+        text, self._typed = self._typed, ""
+        rules = await self._rules(session) if inked(text) and text.isprintable() else None
+        rule = None if rules is None else rules.file.composer
+        await asyncio.sleep(self._keyed_at + ENTER_S - asyncio.get_running_loop().time())
+        is_seen = rule is not None and await self._until_stands(session, rule, text, True)
+        await self.type(session, "\r")
+        self._typed = ""
+        if is_seen and rule is not None and not await self._until_stands(session, rule, text, False):
+            raise TimedOutError(
+                f"the input box of {session.name!r} still contains {clean_line(text)!r} {CALL_S:g} s after Enter.",
+                hint="Check its screen: a dialog may cover the input box.",
+            )
+
+    async def _until_stands(self, session: Session, rule: ComposerRule, text: str, wanted: bool) -> bool:
+        """Whether *text* stands in the prompt box, or stands there no more, within `CALL_S`; False without a box."""
+        deadline = asyncio.get_running_loop().time() + (BOX_S if wanted else CALL_S)
+        while True:
+            pane = await operations.pane(self._places, session)
+            rows = await operations.read(self._places, session, -pane.height, None, ansi=True)
+            box = composer(shown(rows), rule)
+            if (box is not None and stands(text, box, rule)) is wanted:
+                return True
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(LOOK_S)
+
+    async def menu(self, session: Session) -> ScreenMenu | None:
         """The menu that stands on its screen, where a screen file knows it."""
-        rules = await asyncio.to_thread(screen, session.agent)
+        rules = await self._rules(session)
         return None if rules is None else menu(await self.rows(session), rules)
 
     async def asked(self, look: Callable[[], Awaitable[Session]], wanted: str | None) -> Request:
@@ -80,8 +123,8 @@ class Terminal:
             TimedOutError: if the host has not made a request of it within `CALL_S`.
         """
         session = await look()
-        if await asyncio.to_thread(screen, session.agent) is None:
-            raise UnableError(f"nobody knows the menu of {session.agent!r}.", hint="Answer in its terminal.")
+        if await self._rules(session) is None:
+            raise UnableError(f"kasmon does not know the menus of {session.agent!r}.", hint="Answer in its terminal.")
         try:
             async with asyncio.timeout(CALL_S):
                 while (shown := await self.menu(session)) is not None:
@@ -93,7 +136,7 @@ class Terminal:
                     await asyncio.sleep(LOOK_S)
                     session = await look()
         except TimeoutError as error:
-            raise TimedOutError(f"what stands on the screen of {session.name!r} became no request.") from error
+            raise TimedOutError(f"the screen of {session.name!r} did not become a request.") from error
         raise RequestNotFoundError(session.name)
 
     async def attach(self, session: Session) -> None:
@@ -102,7 +145,7 @@ class Terminal:
         Raises:
             UnavailableError: if tmux is not there.
         """
-        argv = await verb.attach_argv(self._places, session)
+        argv = await operations.attach_argv(self._places, session)
         self._attached = await asyncio.create_subprocess_exec(*argv)
         try:
             await self._attached.wait()
@@ -126,6 +169,17 @@ class Terminal:
             host.tell(Blur(session=session.id))
             await self._until_size(session, columns, rows)
 
+    async def _rules(self, session: Session) -> ScreenRules | None:
+        """The screen file of its program, the user's own before a shipped one."""
+        return await asyncio.to_thread(self._read_rules, session)
+
+    def _read_rules(self, session: Session) -> ScreenRules | None:
+        if self._screens is None:
+            self._screens = RuleCatalog([self._places.config / "screens"])
+        self._screens.reload()
+        chosen = self._screens.rules(program_in(self._places, session))
+        return None if chosen is None else chosen.rules
+
     @contextlib.asynccontextmanager
     async def _host(self, session: Session) -> AsyncIterator[HostLink]:
         async with contextlib.aclosing(await link(self._places, session.id, session.mode)) as host:
@@ -135,14 +189,15 @@ class Terminal:
         try:
             async with asyncio.timeout(CALL_S):
                 while True:
-                    pane = await verb.pane(self._places, session)
+                    pane = await operations.pane(self._places, session)
                     if (pane.width, pane.height) == (columns, rows):
                         return
                     await asyncio.sleep(LOOK_S)
         except TimeoutError as error:
-            raise TimedOutError(f"{session.name!r} did not take the size {columns}x{rows}.") from error
+            raise TimedOutError(f"{session.name!r} did not accept the size {columns}x{rows}.") from error
 
 
-def _is_of(request: Request, menu: Menu) -> bool:
+def _is_of(request: Request, menu: ScreenMenu) -> bool:
     """Whether *request* is what *menu* asks; where it holds secrets, its host has hidden them."""
-    return request.answerable and (request.shown == menu.text or HIDDEN in request.shown)
+    shows_call = bool(menu.call) and menu.call in squeezed(request.shown)  # its host may know more of the call
+    return request.answerable and (request.shown == menu.text or HIDDEN in request.shown or shows_call)

@@ -15,15 +15,15 @@ from mcp.server.stdio import stdio_server
 from kasmon import __version__
 from kasmon.config import Config
 from kasmon.errors import UsageError
-from kasmon.host.wire import Printed
-from kasmon.mcp.desk import Desk, Told
-from kasmon.mcp.owner import Owner
-from kasmon.mcp.place import Place
-from kasmon.mcp.table import INSTRUCTIONS
-from kasmon.mcp.workshop import Workshop
-from kasmon.paths import Places
-from kasmon.supervisor.find import own_id
-from kasmon.supervisor.housing import NewSandbox
+from kasmon.host.rpc.frames import RunOutputChunk
+from kasmon.mcp.client_identity import ClientIdentity
+from kasmon.mcp.dispatcher import ToolDispatcher, ToolResult
+from kasmon.mcp.sandbox_tools import SandboxTools
+from kasmon.mcp.session_tools import SessionTools
+from kasmon.mcp.tool_schemas import INSTRUCTIONS
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.lookup import own_id
+from kasmon.supervisor.sandboxes.create import NewSandbox
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EVERY_S: Final = 0.1
@@ -32,18 +32,18 @@ LONGEST: Final = 16 * 1024
 """So many characters of output are in one notification, the last ones; the answer has all of them."""
 
 
-def serve(places: Places, config: Config, client: str, like: NewSandbox) -> int:
+def serve(places: Paths, config: Config, client: str, like: NewSandbox) -> int:
     """Serve one client over stdin and stdout until it hangs up or a signal comes; the exit code.
 
     Raises:
         UsageError: if *client* cannot be a client's name, or there is nothing to serve over.
     """
     if sys.stdin is None or sys.stdout is None:
-        raise UsageError("stdin or stdout is closed: there is nobody to serve.")
+        raise UsageError("cannot serve: stdin or stdout is closed.")
     session = own_id(os.environ)
-    owner = Owner(places, client or session)
-    workshop = Workshop(places, config, owner, like)
-    desk = Desk(places, workshop, Place(places, session) if session else None)
+    owner = ClientIdentity(places, client or session)
+    workshop = SandboxTools(places, config, owner, like)
+    desk = ToolDispatcher(places, workshop, SessionTools(places, session) if session else None)
     told = asyncio.run(_until_over(desk, workshop))
     if told is not None:
         sys.stderr.flush()
@@ -51,7 +51,7 @@ def serve(places: Places, config: Config, client: str, like: NewSandbox) -> int:
     return 0
 
 
-def server_of(desk: Desk) -> Server[Any]:
+def server_of(desk: ToolDispatcher) -> Server[Any]:
     """A server with the tools of *desk*."""
     tools = [
         types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema)
@@ -82,7 +82,7 @@ def server_of(desk: Desk) -> Server[Any]:
     )
 
 
-async def _until_over(desk: Desk, workshop: Workshop) -> int | None:
+async def _until_over(desk: ToolDispatcher, workshop: SandboxTools) -> int | None:
     """Serve; the signal that ended it, None if the client did."""
     loop, heard = asyncio.get_running_loop(), asyncio.Event()
     signals: list[int] = []
@@ -107,7 +107,7 @@ async def _until_over(desk: Desk, workshop: Workshop) -> int | None:
     return None
 
 
-async def _served(desk: Desk) -> None:
+async def _served(desk: ToolDispatcher) -> None:
     server = server_of(desk)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
@@ -122,7 +122,7 @@ class _Progress:
         self._unsent = ""
         self._told = 0
 
-    async def of(self, desk: Desk, asked: types.CallToolRequestParams) -> Told:
+    async def of(self, desk: ToolDispatcher, asked: types.CallToolRequestParams) -> ToolResult:
         call = desk.call(asked.name, asked.arguments or {}, self._take)
         if not self._is_wanted:
             return await call
@@ -135,7 +135,7 @@ class _Progress:
         finally:
             calling.cancel()
 
-    def _take(self, printed: Printed) -> None:
+    def _take(self, printed: RunOutputChunk) -> None:
         if self._is_wanted:
             text = printed.stdout + printed.stderr
             self._told += len(text)

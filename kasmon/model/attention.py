@@ -3,6 +3,7 @@
 | kind, the most pressing first | when |
 |---|---|
 | asking | a request waits that nobody set aside |
+| finished | a turn ended that no person has looked at |
 | lost | nobody can talk to it any more |
 | crashed | it ended, and nobody asked for that |
 | stuck | it works, and nothing comes of it |
@@ -19,21 +20,22 @@ from typing import Final, TypeAlias
 
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 
 
-class Need(StrEnum):
+class AttentionReason(StrEnum):
     """Why a session needs a person; the most pressing first."""
 
     ASKING = "asking"
+    FINISHED = "finished"
     LOST = "lost"
     CRASHED = "crashed"
     STUCK = "stuck"
     UNSURE = "unsure"
-    ASIDE = "set aside"
+    ASIDE = "snoozed"
 
 
-RANKS: Final = {need: rank for rank, need in enumerate(Need)}
+RANKS: Final = {need: rank for rank, need in enumerate(AttentionReason)}
 WAITING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED, SessionState.ENDED})
 """States in which a session of a wave has done its part, and waits for the others."""
 LEAST_S: Final = 1.0
@@ -43,18 +45,26 @@ Waves: TypeAlias = Counter[tuple[str, int]]
 """How many sessions of each wave wait for the others; by plan and number."""
 
 
-def need(session: Session) -> Need | None:
+def need(session: Session) -> AttentionReason | None:
     """Why *session* needs a person; None if it does not."""
+    if session.has_host_request:
+        return AttentionReason.ASKING
+    if session.is_unviewed:
+        return AttentionReason.FINISHED
     match session.state:
         case SessionState.ASKING:
-            return Need.ASIDE if session.asks and all(ask.later for ask in session.asks) else Need.ASKING
+            return (
+                AttentionReason.ASIDE
+                if session.asks and all(ask.later for ask in session.asks)
+                else AttentionReason.ASKING
+            )
         case SessionState.LOST:
-            return Need.LOST
+            return AttentionReason.LOST
         case SessionState.UNSURE:
-            return Need.UNSURE
+            return AttentionReason.UNSURE
         case SessionState.WORKING if session.stuck:
-            return Need.STUCK
-    return Need.CRASHED if session.crashed else None
+            return AttentionReason.STUCK
+    return AttentionReason.CRASHED if session.crashed else None
 
 
 def waits_since(session: Session) -> float:

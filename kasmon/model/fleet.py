@@ -7,14 +7,16 @@ import msgspec
 
 from kasmon.model.permission import Request, SessionId
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
+class FleetTotals(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet in one line."""
 
     states: Mapping[SessionState, int]
     crashed: int
+    finished: int
+    """How many finished a turn that no person has looked at; `states` does not count them."""
     requests: int
     tokens: int
     cost_usd: float
@@ -88,11 +90,12 @@ def requests(fleet: Fleet) -> tuple[Request, ...]:
     return tuple(sorted((ask for s in fleet.sessions for ask in s.asks), key=lambda ask: (ask.asked_at, ask.id)))
 
 
-def totals(fleet: Fleet) -> Totals:
+def totals(fleet: Fleet) -> FleetTotals:
     """The fleet in one line."""
-    return Totals(
-        states=Counter(s.state for s in fleet.sessions),
+    return FleetTotals(
+        states=Counter(s.state for s in fleet.sessions if not s.is_unviewed),
         crashed=sum(s.crashed for s in fleet.sessions),
+        finished=sum(s.is_unviewed for s in fleet.sessions),
         requests=sum(len(s.asks) for s in fleet.sessions),
         tokens=sum(s.tokens.input + s.tokens.output for s in fleet.sessions if s.tokens),
         cost_usd=sum(s.cost_usd or 0.0 for s in fleet.sessions),

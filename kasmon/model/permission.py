@@ -5,7 +5,7 @@ the agent sent, so an answer that carries the digest can only ever mean this tex
 """
 
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 import msgspec
 
@@ -13,7 +13,11 @@ SessionId = NewType("SessionId", str)
 RequestId = NewType("RequestId", str)
 
 
-class AskKind(StrEnum):
+NO_PLAN: Final = "The agent sent no plan text."
+"""What a person reads in a request to approve a plan that has none."""
+
+
+class RequestKind(StrEnum):
     """What a request wants from a person."""
 
     PERMISSION = "permission"
@@ -43,7 +47,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     id: RequestId
     """`<session>-<n>`, n counted by the session's log."""
     session: SessionId
-    kind: AskKind = AskKind.PERMISSION
+    kind: RequestKind = RequestKind.PERMISSION
     tool: str = ""
     """The tool the agent wants to use, e.g. `Bash` or `Edit`; empty for questions."""
     title: str = ""
@@ -54,6 +58,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The whole request as text to read: a command, a question, a plan, a unified diff."""
     is_diff: bool = False
     """Whether `shown` is a unified diff."""
+    required: tuple[str, ...] = ()
+    """The fields that an edited input must have, where the tool's schema is known; empty: each field of `input`."""
     choices: tuple[Decision, ...] = ()
     """The decisions this request takes; LATER is always possible and not listed."""
     options: tuple[str, ...] = ()
@@ -76,11 +82,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of everything above that a person decides on; see `digest_of`."""
     later: bool = False
     """A person has set it aside: it waits on, and no longer rises by itself."""
+    by_host: bool = False
+    """kasmon's own host asks, and not the agent, so the end of a turn does not withdraw it."""
     answerable: bool = True
     """Whether kasmon can carry an answer to the agent; False for prompts seen on a terminal, where only focus helps."""
+    may_be_cut: bool = False
+    """It was read from a terminal, and nothing proves that all of it was shown: consent is given there only."""
 
 
-class Closed(msgspec.Struct, frozen=True, kw_only=True):
+MAY_BE_CUT: Final = "this may be truncated: open the terminal"
+"""What is said of a request that `may_be_cut`."""
+CONSENTS: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT, Decision.CHOOSE})
+"""Decisions by which the agent goes on with what it asked for."""
+
+
+class ClosedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How a request ended."""
 
     id: RequestId
@@ -93,6 +109,8 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
     """At which screen the person sat; empty where nobody knows."""
     rule: str = ""
     """The id of the rule that answered, or that the answer made."""
+    diff: str = ""
+    """What was edited in its input: a unified diff, of a long one the beginning."""
 
 
 def digest_of(request: Request) -> str:

@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from kasmon.model.permission import AskKind, Request
+from kasmon.model.permission import Request, RequestKind
 
 Scope = Literal["session", "plan", "project"]
 Match = Literal["words", "command", "path", "input"]
@@ -45,7 +45,7 @@ LONGEST: Final = 500
 """A rule longer than this, in characters, is not offered: nobody would read it."""
 
 
-class Effect(StrEnum):
+class RuleEffect(StrEnum):
     """What a rule answers."""
 
     ALLOW = "allow"
@@ -56,7 +56,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """What a person said once for all requests of a kind."""
 
     id: str
-    effect: Effect
+    effect: RuleEffect
     scope: Scope
     of: str
     """The session's id, the plan's id, or the project's folder, whole."""
@@ -74,7 +74,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return words(self.tool, self.match, self.text)
 
 
-class Where(NamedTuple):
+class RequestSource(NamedTuple):
     """Where a request comes from: what the rules of its session, its plan and its project are known by."""
 
     session: str
@@ -87,16 +87,16 @@ class Where(NamedTuple):
         return {"session": self.session, "plan": self.plan, "project": self.project}[scope]
 
 
-class Drawn(NamedTuple):
+class RuleDraft(NamedTuple):
     """What a rule for one request would say."""
 
     match: Match
     text: str
 
 
-def drawn(request: Request, workdir: str) -> Drawn | None:
+def drawn(request: Request, workdir: str) -> RuleDraft | None:
     """What a standing rule for requests like this one says; None where none says it exactly, or none would be read."""
-    if request.kind is not AskKind.PERMISSION or not request.tool:
+    if request.kind is not RequestKind.PERMISSION or not request.tool:
         return None
     found = _command(request, workdir) or _path(request) or _input(request)
     if found is None or len(found.text) > LONGEST or "\n" in found.text or found.text.endswith(":*"):
@@ -111,7 +111,7 @@ def words(tool: str, match: Match, text: str) -> str:
 
 def covers(rule: Rule, request: Request, workdir: str) -> bool:
     """Whether *request*, made in *workdir*, is what *rule* speaks of."""
-    if rule.tool != request.tool or request.kind is not AskKind.PERMISSION:
+    if rule.tool != request.tool or request.kind is not RequestKind.PERMISSION:
         return False
     command = _command_text(request, workdir)
     match rule.match:
@@ -121,20 +121,20 @@ def covers(rule: Rule, request: Request, workdir: str) -> bool:
             said = command or ""
             return PLAIN.fullmatch(said) is not None and (said == rule.text or said.startswith(f"{rule.text} "))
         case "path" | "input":
-            return drawn(request, workdir) == Drawn(rule.match, rule.text)
+            return drawn(request, workdir) == RuleDraft(rule.match, rule.text)
 
 
-def decide(request: Request, rules: Iterable[Rule], where: Where) -> Rule | None:
+def decide(request: Request, rules: Iterable[Rule], where: RequestSource) -> Rule | None:
     """The rule that answers *request*; None if a person has to. One that denies wins over one that allows."""
-    if request.kind is not AskKind.PERMISSION:
+    if request.kind is not RequestKind.PERMISSION:
         return None
     speaking = [
         rule for rule in rules if rule.of and rule.of == where.of(rule.scope) and covers(rule, request, where.workdir)
     ]
-    return next((rule for rule in speaking if rule.effect is Effect.DENY), next(iter(speaking), None))
+    return next((rule for rule in speaking if rule.effect is RuleEffect.DENY), next(iter(speaking), None))
 
 
-def _command(request: Request, workdir: str) -> Drawn | None:
+def _command(request: Request, workdir: str) -> RuleDraft | None:
     command = _command_text(request, workdir)
     if command is None:
         return None
@@ -145,8 +145,8 @@ def _command(request: Request, workdir: str) -> Drawn | None:
         and SUBCOMMAND.fullmatch(second)
         and second not in RUN_ANYTHING
     ):
-        return Drawn("words", f"{first} {second}")
-    return Drawn("command", command)
+        return RuleDraft("words", f"{first} {second}")
+    return RuleDraft("command", command)
 
 
 def _command_text(request: Request, workdir: str) -> str | None:
@@ -165,17 +165,17 @@ def _command_text(request: Request, workdir: str) -> str | None:
     return command.strip() if rest.keys() <= HARMLESS else None
 
 
-def _path(request: Request) -> Drawn | None:
+def _path(request: Request) -> RuleDraft | None:
     paths = [request.input[name] for name in PATHS if isinstance(request.input.get(name), str)]
     if not request.is_diff or len(paths) != 1 or ".." in PurePosixPath(paths[0]).parts:
         return None
-    return Drawn("path", paths[0])
+    return RuleDraft("path", paths[0])
 
 
-def _input(request: Request) -> Drawn | None:
+def _input(request: Request) -> RuleDraft | None:
     if request.is_diff or not request.input:
         return None
     try:
-        return Drawn("input", msgspec.json.encode(request.input, order="deterministic").decode())
+        return RuleDraft("input", msgspec.json.encode(request.input, order="deterministic").decode())
     except (TypeError, ValueError, RecursionError):
         return None

@@ -1,15 +1,19 @@
 """One session at one moment: `Session`, what its facts add up to (`fold.fact.apply` adds one more)."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.evidence import Signal
-from kasmon.model.housing import Housing
-from kasmon.model.permission import AskKind, Closed, Request, RequestId, SessionId
-from kasmon.model.progress import Progress
-from kasmon.model.state import ALIVE, ATTENTION, SessionState
+from kasmon.model.agent_program import launched_program
+from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.evidence import STOPPED_BY, Signal
+from kasmon.model.permission import ClosedRequest, Request, RequestId, RequestKind, SessionId
+from kasmon.model.sandbox.state import SandboxState
+from kasmon.model.session_state import ALIVE, ATTENTION, CRASHED, FINISHED, RESTING, SessionState
+from kasmon.model.work_progress import WorkProgress
+
+AWAITED: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED})
+"""How far a prompt came whose turn is still to end."""
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     mode: Mode = Mode.TMUX
     backend: str = ""
+    program: str = ""
+    """The name of the program that it was started with; empty where it has none of its own: a login shell."""
     parent: SessionId | None = None
     workdir: str = ""
     machine: str = ""
@@ -53,7 +59,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     peers: int | None = None
     plan: str | None = None
     sandbox: str | None = None
-    housing: Housing | None = None
+    housing: SandboxState | None = None
     """Its sandbox; None where it has none, or nobody knows of it yet."""
     created_at: float = 0.0
 
@@ -63,13 +69,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     """On whose word: `protocol`, `program`, `output`, `launch`, `exit`, `host`, `fleet`."""
     unsure_why: str | None = None
-    asking: AskKind | None = None
+    asking: RequestKind | None = None
     limited_until: float | None = None
     recheck_at: float | None = None
     """In a terminal: when the state may be another one without any new fact, in seconds since the epoch."""
     stuck: bool = False
     stuck_why: str = ""
-    progress: Progress = Progress()
+    progress: WorkProgress = WorkProgress()
     """What came of its work, by which it is judged whether it is stuck."""
     waits: str = ""
     """What the agent said that it waits for on purpose; until its next turn."""
@@ -81,6 +87,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """How its last turn ended; empty while one runs."""
     turn_error: str = ""
     """And what went wrong in it."""
+    finished_at: float = 0.0
+    """When its last turn ended that nobody interrupted, in seconds since the epoch; 0 before that."""
+    viewed_at: float = 0.0
+    """When a person last opened it or marked it as viewed, in seconds since the epoch; 0: never."""
+    worked: bool = False
+    """Whether it worked since it was last idle; agents in a terminal only."""
 
     generation: int = 0
     pid: int | None = None
@@ -92,12 +104,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     end_why: str = ""
     stopped: bool = False
     """It ended because a person asked for it, so its ending is no crash."""
+    handed_over: bool = False
+    """It ended because its host made room for one of another version of kasmon, which resumes it."""
     timed_out: bool = False
     """It ended because its sandbox's time was over; nor is that a crash."""
 
     asks: tuple[Request, ...] = ()
     """Open requests, oldest first."""
-    closed: tuple[Closed, ...] = ()
+    closed: tuple[ClosedRequest, ...] = ()
     """The last requests that were answered or withdrawn."""
     signals: tuple[Signal, ...] = ()
     receipts: tuple[Receipt, ...] = ()
@@ -139,24 +153,57 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in ALIVE and self.generation > 0
 
     @property
+    def is_orphaned(self) -> bool:
+        """Whether its agent runs without the host that alone could talk to it: it can be ended, and started again."""
+        has_host = self.host is None or self.host.alive
+        return self.mode is Mode.SDK and self.state is SessionState.UNSURE and not has_host
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop signal (Ctrl-Z) stopped its agent in its terminal: it can be continued."""
+        return self.state is SessionState.UNSURE and self.unsure_why in STOPPED_BY.values()
+
+    @property
     def crashed(self) -> bool:
         """Whether it ended in a way that a person may want to look at: not by exit code 0, not by our own stop."""
         badly = self.signal is not None or self.exit_code not in (0, None)
         unexplained = self.exit_code is None and bool(self.end_why)
-        is_wanted = self.stopped or self.timed_out
+        is_wanted = self.stopped or self.timed_out or self.handed_over
         return self.state is SessionState.ENDED and not is_wanted and (badly or unexplained)
+
+    @property
+    def is_unviewed(self) -> bool:
+        """Whether a turn of it ended that no person has looked at yet, and it rests since."""
+        return self.finished_at > self.viewed_at and self.state in RESTING and self.mode is not Mode.INTERPRETER
+
+    @property
+    def has_host_request(self) -> bool:
+        """Whether its host asks for something, such as a refused host, that nobody answered or set aside.
+
+        Its agent does not wait for the answer, so its state is another one.
+        """
+        return self.state in ALIVE and any(ask.by_host and not ask.later for ask in self.asks)
 
     @property
     def attention(self) -> int:
         """Its place in the list: the smaller, the sooner it needs a person."""
+        if self.has_host_request:
+            return ATTENTION[SessionState.ASKING]
+        if self.is_unviewed:
+            return FINISHED
         if self.stuck and self.state is SessionState.WORKING:
             return ATTENTION[SessionState.UNSURE]
-        return 2 if self.crashed else ATTENTION[self.state]
+        return CRASHED if self.crashed else ATTENTION[self.state]
 
     @property
     def queue(self) -> int:
         """How many prompts wait."""
         return sum(receipt.state is ReceiptState.QUEUED for receipt in self.receipts)
+
+    @property
+    def awaits_turn(self) -> bool:
+        """Whether a prompt was sent whose turn has not begun, or not ended: it is idle only for this moment."""
+        return any(receipt.state in AWAITED for receipt in self.receipts)
 
     def next_request(self) -> RequestId:
         """The id of the request that is opened next; every one that was ever opened counts."""
@@ -179,6 +226,7 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
         agent=launch.agent,
         mode=launch.mode,
         backend=launch.backend,
+        program=launched_program(launch),
         parent=launch.parent,
         workdir=launch.workdir,
         machine=machine,

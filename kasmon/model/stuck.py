@@ -5,13 +5,16 @@
 | when nothing came of it for `after_s`: no result, no word, no file written where it works, no work of a child |
 | when it made the same call `calls` times in a row: the same tool with the same input |
 
-Unless it said that it waits.
+Unless it said that it waits, or is a program of which only is known that it runs or prints.
 """
 
 import msgspec
 
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
+
+UNKNOWING = frozenset({"launch", "process", "output"})
+"""Sources of a state that know nothing of what the program does."""
 
 
 class StuckLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,12 +31,12 @@ def stuck(session: Session, limits: StuckLimits, seen_at: float, now: float) -> 
         seen_at: when an effect that no fact tells of was last seen: a file written, a child that worked, text that
             is being written. In seconds since the epoch, as *now*.
     """
-    if session.state is not SessionState.WORKING or session.waits:
+    if session.state is not SessionState.WORKING or session.waits or session.source in UNKNOWING:
         return ""
     if 0 < limits.calls <= session.progress.times:
         return f"the same call {limits.calls} times in a row"
     if 0 < limits.after_s <= now - max(quiet_since(session), seen_at):
-        return f"nothing came of it for {_span(limits.after_s)}"
+        return f"no progress for {_span(limits.after_s)}"
     return ""
 
 

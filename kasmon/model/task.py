@@ -1,16 +1,34 @@
-"""A session's place in a larger work: its task, its wave, its peers, and the variables that tell its agent so."""
+"""A session's place in a plan: its task, its wave, its peers, the variables that tell them to its agent, and what
+the agent declares about its task.
+"""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from kasmon.model.command import Launch
+from kasmon.model.commands import Launch
+from kasmon.model.events import ContextReported
+from kasmon.sanitize import clean_line
+
+LONGEST: Final = 200
+"""Characters of a reason, or of a word on what is done."""
+
+
+def declared(waiting: str | None, done: str | None, at: float) -> ContextReported:
+    """The fact that it waits for something, or is done; None leaves the one as it was."""
+    return ContextReported(at=at, waiting=_cut(waiting), done=_cut(done))
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else clean_line(text).strip()[:LONGEST]
+
 
 OWN_PREFIXES = ("KASMON_", "KASMOS_")
 """Variables that kasmon alone sets; nobody passes them to an agent by hand."""
 
 
-class Peers(msgspec.Struct, frozen=True, kw_only=True):
+class TaskGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Where a session stands among those that run beside it."""
 
     task: int | None = None
@@ -20,9 +38,9 @@ class Peers(msgspec.Struct, frozen=True, kw_only=True):
     plan: str | None = None
 
 
-def peers(launch: Launch) -> Peers:
+def peers(launch: Launch) -> TaskGroup:
     """The place that *launch* gives its session."""
-    return Peers(task=launch.task, wave=launch.wave, size=launch.peers, plan=launch.plan)
+    return TaskGroup(task=launch.task, wave=launch.wave, size=launch.peers, plan=launch.plan)
 
 
 def environment(launch: Launch) -> dict[str, str]:

@@ -7,18 +7,18 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from kasmon.model.sandbox import Policy, Runtime, Size, Tier
-from kasmon.model.snapshot import Judged, Snapshot
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, SandboxSize, Tier
+from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
 
 
-class Reason(NamedTuple):
+class UnavailableReason(NamedTuple):
     """Why there is none of a tier here, and what would help."""
 
     why: str
     hint: str = ""
 
 
-class Probe(msgspec.Struct, frozen=True, kw_only=True):
+class TierProbe(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a tier works on this machine, as tried and not as guessed."""
 
     tier: Tier
@@ -31,16 +31,16 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """How long the try took; None where nothing could be tried."""
 
 
-class Slept(msgspec.Struct, frozen=True, kw_only=True):
+class PauseResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a sandbox sleeps."""
 
     held: bool
     """Its processes still hold their memory; otherwise it is on disk, and nothing runs."""
     snapshot: str = ""
-    """Where its memory is on disk: the id of that (`model.snapshot.Snapshot.id`, or a service's)."""
+    """Where its memory is on disk: the id of that (`model.sandbox.snapshot.Snapshot.id`, or a service's)."""
 
 
-class Used(Protocol):
+class UsageReport(Protocol):
     """What a sandbox uses, beside what it may."""
 
     @property
@@ -50,10 +50,10 @@ class Used(Protocol):
     @property
     def processes(self) -> int: ...
     @property
-    def allowed(self) -> Size: ...
+    def allowed(self) -> SandboxSize: ...
 
 
-class Proven(Protocol):
+class ConfinementProof(Protocol):
     """What was found of how a process is confined."""
 
     @property
@@ -63,17 +63,17 @@ class Proven(Protocol):
 
 
 @runtime_checkable
-class Measured(Protocol):
+class UsageTier(Protocol):
     """A tier that can tell what a sandbox uses."""
 
-    def usage(self, policy: Policy, runtime: Runtime, /) -> Used: ...
+    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> UsageReport: ...
 
 
 @runtime_checkable
-class Proving(Protocol):
+class ConfinementTier(Protocol):
     """A tier that can tell how a sandbox is confined."""
 
-    def prove(self, policy: Policy, pid: int, /) -> Proven:
+    def prove(self, policy: SandboxPolicy, pid: int, /) -> ConfinementProof:
         """Whether the process *pid*, of this machine's numbering, is confined as *policy* wants.
 
         Raises:
@@ -83,7 +83,7 @@ class Proving(Protocol):
 
 
 @runtime_checkable
-class Walled(Protocol):
+class OwnKernelTier(Protocol):
     """A tier whose sandboxes have a kernel that is not this machine's: the agent inside tells how it is there."""
 
     @property
@@ -91,10 +91,10 @@ class Walled(Protocol):
 
 
 @runtime_checkable
-class Gated(Protocol):
+class EgressTier(Protocol):
     """A tier whose sandboxes have a way out that can be changed while they live."""
 
-    def allow(self, policy: Policy, /) -> None:
+    def allow(self, policy: SandboxPolicy, /) -> None:
         """Let it lead whither *policy* says from now on.
 
         Raises:
@@ -102,16 +102,16 @@ class Gated(Protocol):
         """
         ...
 
-    def refusals(self, policy: Policy, since: float, /) -> str:
+    def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
         """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
         ...
 
 
 @runtime_checkable
-class Mirrored(Protocol):
+class MirrorTier(Protocol):
     """A tier whose sandboxes have a copy of their folders, which come out with each answer."""
 
-    def refresh(self, policy: Policy, runtime: Runtime, /) -> tuple[str, ...]:
+    def refresh(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> tuple[str, ...]:
         """Put what changed outside into the one that lives at *runtime*; what a person should know of it, as sentences.
 
         Raises:
@@ -120,7 +120,7 @@ class Mirrored(Protocol):
         ...
 
 
-class Connecting(Protocol):
+class PortConnector(Protocol):
     """A way to the ports of one sandbox."""
 
     def connect(self, port: int) -> socket.socket:
@@ -137,10 +137,10 @@ class Connecting(Protocol):
 
 
 @runtime_checkable
-class Reachable(Protocol):
+class PortTier(Protocol):
     """A tier whose sandboxes' ports can be reached from this machine, while they are awake."""
 
-    def ports(self, policy: Policy, runtime: Runtime, /) -> Connecting:
+    def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> PortConnector:
         """The way to the ports of the one that lives at *runtime*.
 
         Raises:
@@ -150,27 +150,27 @@ class Reachable(Protocol):
 
 
 @runtime_checkable
-class Seen(Protocol):
+class InspectableTier(Protocol):
     """A tier whose sandboxes can be looked into from outside while they live, asleep or not."""
 
-    def folders(self, policy: Policy, runtime: Runtime, /) -> Mapping[str, Path]:
+    def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Mapping[str, Path]:
         """Folders that are no part of the workspace, and may hold what code left: where each is inside, and for us.
 
         No link in there is to be followed.
         """
         ...
 
-    def environments(self, policy: Policy, runtime: Runtime, /) -> Iterator[tuple[str, bytes]]:
+    def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Iterator[tuple[str, bytes]]:
         """Yield each process inside, in words, with what it was started with."""
         ...
 
-    def mapped(self, policy: Policy, runtime: Runtime, /) -> Container[int]:
+    def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Container[int]:
         """The inodes of files that somebody inside can write to as to memory now: their times may not tell of that."""
         ...
 
 
 @runtime_checkable
-class Elsewhere(Protocol):
+class HostedTier(Protocol):
     """A tier whose sandboxes are not on this machine: one that sleeps is kept there, with its memory, at once."""
 
     @property
@@ -180,7 +180,7 @@ class Elsewhere(Protocol):
         """Take what this process needs to reach them from *variables* of who wants something of it, if it is there."""
         ...
 
-    def fetch(self, policy: Policy, /) -> None:
+    def fetch(self, policy: SandboxPolicy, /) -> None:
         """Bring the folders of this machine up to what the sandbox of *policy* has in them, where it runs; for its end.
 
         Raises:
@@ -190,23 +190,23 @@ class Elsewhere(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class RecordTier(Protocol):
     """A tier that knows by its own records what became of a sandbox whose keeper died before it could note that."""
 
-    def adopt(self, policy: Policy, /) -> Runtime | None:
+    def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """The sandbox of *policy* that lives, and runs or sleeps in memory; None where none does."""
         ...
 
-    def kept(self, policy: Policy, /) -> Snapshot | None:
+    def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """The memory on disk that *policy*'s sandbox can go on from, by its record; None where there is none."""
         ...
 
 
 @runtime_checkable
-class Recorded(Protocol):
+class LocalSnapshotTier(Protocol):
     """A tier that keeps memories on this machine's disk, each with a record of what it is."""
 
-    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """The last memory of *policy*'s sandbox on disk, whether it may be gone on from or not; None if there is none.
 
         Its files are read through, which takes as long as that does, only where it is to be told of the *whole*.
@@ -215,10 +215,10 @@ class Recorded(Protocol):
 
 
 @runtime_checkable
-class Forking(Protocol):
+class ForkTier(Protocol):
     """A tier that can copy a sandbox with its memory."""
 
-    def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
+    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         """Lay down for *other*, which has nothing yet, the disk and the memory that *policy*'s sandbox sleeps in on
         disk. Each is resumed as its own; the one that was copied sleeps on.
 
@@ -229,38 +229,42 @@ class Forking(Protocol):
         ...
 
 
-class Sandbox(Protocol):
+class SandboxTier(Protocol):
     """One way of confining. All calls may block, up to 10 s unless said otherwise, and raise `SandboxError`."""
 
     tier: Tier
     keeps_memory: bool
     """Whether `pause` with `to_disk` survives the end of every process, with what interpreters hold."""
 
-    def probe(self) -> Probe:
+    def probe(self) -> TierProbe:
         """Try it."""
         ...
 
-    def missing(self) -> Reason | None:
+    def missing(self) -> UnavailableReason | None:
         """What it takes that is not here, as far as that is seen at once, without trying; None where nothing is."""
         ...
 
-    def workspace(self, policy: Policy, /) -> str:
+    def workspace(self, policy: SandboxPolicy, /) -> str:
         """The folder of this machine that is `/workspace` inside, wherever that is kept."""
         ...
 
-    def create(self, policy: Policy, /) -> Runtime:
+    def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         """Make it; the agent inside answers when this returns. Whatever was begun is gone where it raises."""
         ...
 
-    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+    def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
         """Whether the sandbox of *runtime* is still that one and lives, asleep or not."""
         ...
 
-    def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
+    def wrap(
+        self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
+    ) -> list[str]:
         """The command that runs *argv* inside a sandbox of its own, on the caller's stdin, stdout and terminal."""
         ...
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
+    def pause(
+        self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
+    ) -> PauseResult:
         """Stop all in it. *to_disk* ends its processes and keeps their memory, where the tier can.
 
         *turn*: how many the session has had, for what is written of that memory. A memory of before is kept until the
@@ -271,7 +275,7 @@ class Sandbox(Protocol):
         """
         ...
 
-    def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
         """Go on with it. It is to be healed before anybody trusts it.
 
         From a memory on disk it goes on once: that is noted there before anything inside runs.
@@ -282,11 +286,11 @@ class Sandbox(Protocol):
         """
         ...
 
-    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+    def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Leave no process, socket, mount or memory of it; idempotent. Its workspace is not touched."""
         ...
 
-    def forget(self, policy: Policy, /) -> str:
+    def forget(self, policy: SandboxPolicy, /) -> str:
         """Remove what a destroyed sandbox left to its session: its home, and a workspace of our own. Idempotent.
 
         Where it worked on a copy of the folder that it was given, and not all in it is as it is there, the copy stays:

@@ -6,21 +6,20 @@ from typing import Final
 
 from kasmon.errors import UnableError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Runtime, Tier
-from kasmon.paths import Places, private_folder
-from kasmon.sandbox.base import Sandbox
-from kasmon.sandbox.within import Points, Within
+from kasmon.model.sandbox.policy import LoggedTier, SandboxPolicy, SandboxRuntime, Tier
+from kasmon.paths import Paths, private_folder
+from kasmon.sandbox.base import SandboxTier
+from kasmon.sandbox.guest_client.protocol import CheckpointPoints, GuestClient
 
 TIERS: Final[dict[Tier, str]] = {
-    "jail": "kasmon.sandbox.jail.bubblewrap:Jail",
+    "jail": "kasmon.sandbox.jail.jail:Jail",
     "microvm": "kasmon.sandbox.microvm.machine:MicroVm",
-    "gvisor": "kasmon.sandbox.gvisor.tier:Gvisor",
     "e2b": "kasmon.sandbox.e2b.tier:E2b",
 }
 """Tier -> where its sandbox is."""
 
 
-def tier_of(policy: Policy) -> Sandbox:
+def tier_of(policy: SandboxPolicy) -> SandboxTier:
     """What confines the sandbox of *policy*.
 
     Raises:
@@ -29,7 +28,7 @@ def tier_of(policy: Policy) -> Sandbox:
     return load(policy.tier)
 
 
-def load(tier: Tier, of: Places | None = None) -> Sandbox:
+def load(tier: LoggedTier, of: Paths | None = None) -> SandboxTier:
     """The sandbox of *tier*, of the kasmon of those places; by default of the one that the environment names.
 
     Raises:
@@ -37,14 +36,14 @@ def load(tier: Tier, of: Places | None = None) -> Sandbox:
     """
     if tier not in TIERS:
         raise UnableError(
-            f"there is no sandbox {tier!r} in this version of kasmon.", hint=f"There are {', '.join(TIERS)}."
+            f"there is no sandbox tier {tier!r} in this version of kasmon.", hint=f"Tiers: {', '.join(TIERS)}."
         )
     module, _, name = TIERS[tier].partition(":")
-    sandbox: Sandbox = getattr(import_module(module), name)(of)
+    sandbox: SandboxTier = getattr(import_module(module), name)(of)
     return sandbox
 
 
-def furnish(sandbox: Sandbox, policy: Policy) -> str:
+def furnish(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
     """The workspace of a sandbox of *policy* that is yet to be made; it is there then, and of whom it should be."""
     ground = getattr(sandbox, "ground", None)
     if ground is not None and not policy.workspace:
@@ -55,15 +54,15 @@ def furnish(sandbox: Sandbox, policy: Policy) -> str:
     return sandbox.workspace(policy)
 
 
-def reach(runtime: Runtime, name: str = "") -> Within:
+def reach(runtime: SandboxRuntime, name: str = "") -> GuestClient:
     """The agent inside the sandbox that lives at *runtime*, of the session called *name*."""
-    from kasmon.sandbox.channel import Channel
+    from kasmon.sandbox.guest_client.channel import GuestChannel
 
-    return Channel(runtime.socket, name=name)
+    return GuestChannel(runtime.socket, name=name)
 
 
-def points(places: Places, session: SessionId) -> Points:
+def points(places: Paths, session: SessionId) -> CheckpointPoints:
     """Where the checkpoints of *session* lie."""
-    from kasmon.sandbox.checkpoint.checkpoint import Checkpoints
+    from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 
-    return Checkpoints(places.checkpoints(session))
+    return CheckpointStore(places.checkpoints(session))

@@ -1,1 +1,1 @@
-"""The scripted agent as a program of the terminal, with a small screen of its own: `python -m kasmon.scripted`."""
+"""The name under which the scripted agent's program is started: `python -m kasmon.scripted`."""

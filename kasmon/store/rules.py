@@ -9,7 +9,7 @@ import msgspec
 from kasmon.errors import ConfigError, NotFoundError
 from kasmon.model.rule import Rule
 from kasmon.paths import private_folder, write_private
-from kasmon.store.lock import locked
+from kasmon.store.file_lock import locked
 
 
 class RuleBook:
@@ -31,11 +31,11 @@ class RuleBook:
         except OSError as error:
             raise ConfigError(str(self.path), f"it cannot be read ({error.strerror or error})") from error
         except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of 5,000 digits
-            raise ConfigError(str(self.path), f"it is no TOML: {error}") from error
+            raise ConfigError(str(self.path), f"it is not valid TOML: {error}") from error
         try:
             return msgspec.convert(table.get("rule", []), tuple[Rule, ...])
         except msgspec.ValidationError as error:
-            raise ConfigError(str(self.path), f"it holds no rules: {error}") from error
+            raise ConfigError(str(self.path), f"it contains no rules: {error}") from error
 
     def add(self, rule: Rule) -> Rule:
         """Keep *rule* under the next free id, and return it so; one that says the same is returned instead.
@@ -71,7 +71,7 @@ class RuleBook:
         def without(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
             removed.extend(rule for rule in rules if rule.id == wanted)
             if not removed:
-                raise NotFoundError(f"no rule is called {wanted!r}.", hint="See `kasmon rules ls`.")
+                raise NotFoundError(f"there is no rule {wanted!r}.", hint="See `kasmon rules ls`.")
             return tuple(rule for rule in rules if rule.id != wanted)
 
         self._change(without)
@@ -100,7 +100,8 @@ class RuleBook:
     def _write(self, rules: tuple[Rule, ...]) -> None:
         import tomli_w  # only here: most hosts never write a rule
 
-        write_private(self.path, tomli_w.dumps({"rule": [msgspec.to_builtins(rule) for rule in rules]}).encode())
+        content = tomli_w.dumps({"rule": [msgspec.to_builtins(rule) for rule in rules]}).encode()
+        write_private(self.path, content, durable=True)
 
 
 def _says(rule: Rule) -> tuple[str, ...]:

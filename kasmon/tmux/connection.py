@@ -4,28 +4,28 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kasmon.errors import KasmonError, TmuxServerGoneError
-from kasmon.tmux.control import ControlClient
-from kasmon.tmux.daemon import not_run
-from kasmon.tmux.request import Request
-from kasmon.tmux.server import Server
+from kasmon.tmux.control_client import ControlClient
+from kasmon.tmux.requests import TmuxRequest
+from kasmon.tmux.server import TmuxServer
+from kasmon.tmux.server_process import not_run
 
 Answer = TypeVar("Answer")
 OnDone = Callable[[Answer | KasmonError], None]
 
 
-class Connection:
+class ControlConnection:
     """At most one running control client for a server.
 
     Once it is open, watch `fileno()` for reading and call `pump()`; while `wants_write()`, watch `write_fileno()` for
     writing and call `flush()`.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: TmuxServer) -> None:
         self._server = server
         self._client: ControlClient | None = None
 
     @property
-    def server(self) -> Server:
+    def server(self) -> TmuxServer:
         """The server that this is a connection to."""
         return self._server
 
@@ -61,14 +61,14 @@ class Connection:
         if client is not None:
             client.close()
 
-    def submit(self, request: Request[Answer], on_done: OnDone[Answer] | None = None) -> None:
-        """Send any request of `kasmon.tmux.request`; *on_done* gets its answer or the error in its place."""
+    def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
+        """Send any request of `kasmon.tmux.requests`; *on_done* gets its answer or the error in its place."""
         if self._client is not None:
             self._client.submit(request, on_done)
         elif on_done:
             on_done(TmuxServerGoneError(str(self._server.socket)))
 
-    def call(self, request: Request[Answer], limit_s: float = 10.0) -> Answer:
+    def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
         """The answer to *request*, waited for.
 
         Raises:

@@ -4,18 +4,18 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kasmon.errors import KasmonError, TmuxCommandError
-from kasmon.tmux import request as ask
-from kasmon.tmux.connection import Connection, OnDone
-from kasmon.tmux.control import ControlClient
-from kasmon.tmux.deaths import Deaths
-from kasmon.tmux.facts import HUB, PaneFacts, distinct, orphans
-from kasmon.tmux.flood import Floods
-from kasmon.tmux.protocol import Notice
-from kasmon.tmux.quote import ID, exact, word
-from kasmon.tmux.server import Server
+from kasmon.tmux import requests as ask
+from kasmon.tmux.connection import ControlConnection, OnDone
+from kasmon.tmux.control_client import ControlClient
+from kasmon.tmux.control_protocol import NoticeItem
+from kasmon.tmux.flood_control import FloodControl
+from kasmon.tmux.formats import HUB, PaneFacts, distinct, orphans
+from kasmon.tmux.pane_deaths import PaneDeaths
+from kasmon.tmux.quoting import ID, exact, word
+from kasmon.tmux.server import TmuxServer
 
 PAUSE_AFTER_S = 1
 """How far behind we may be before tmux skips a pane's output. Until then it keeps that output in its memory."""
@@ -26,17 +26,19 @@ TICK_S = 1.0
 DEAD_FORMAT = "#{W:#{P:#{pane_pid}#{?pane_dead,d,} }}"
 """What tmux compares once a second, as short as can be; the pid makes a second death another one than the first."""
 
+OWN_IDS = "#{session_id} #{window_id} #{pane_id}"
+
 LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window-close", "sessions-changed"})
 
 
-class Hub(Connection):
+class Hub(ControlConnection):
     """Everything that goes on in a tmux server, through one pipe.
 
     Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Nothing blocks but
     `open`, `call` and `close`. After `on_gone`, `open()` tries again, and raises if the server is gone.
     """
 
-    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, server: TmuxServer, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(server)
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
         """A pane printed *data*; empty data says that it is new here, or that output was skipped: capture it."""
@@ -52,9 +54,10 @@ class Hub(Connection):
         self._server_pid = 0
         self._own_pane = self._own_window = self._session = ""
         self._watched: frozenset[str] = frozenset()
+        self._focused: tuple[str, ...] = ()
         self._keeper: ControlClient | None = None
-        self._floods = Floods()
-        self._deaths = Deaths()
+        self._floods = FloodControl()
+        self._deaths = PaneDeaths()
         self._looking = self._look_again = False
 
     def open(self) -> None:
@@ -72,7 +75,7 @@ class Hub(Connection):
                 "new-session", "-d", "-s", HUB, "-n", HUB, "-c", "/", "--", "/bin/sh", "-c", "exec cat >/dev/null"
             )
         self._own_pane = self._own_window = self._session = ""
-        self._deaths, self._looking, self._look_again = Deaths(), False, False
+        self._deaths, self._looking, self._look_again = PaneDeaths(), False, False
         try:
             self._client = self._attached("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
             self._client.on_output, self._client.on_notice = self._heard, self._noticed
@@ -91,7 +94,7 @@ class Hub(Connection):
             keeper.close()
         for pane in self._floods.off:
             self.on_flood(pane, False)
-        self._floods = Floods()
+        self._floods = FloodControl()
 
     @property
     def server_pid(self) -> int:
@@ -116,15 +119,32 @@ class Hub(Connection):
             if self._floods.listen(pane, self._clock()):
                 self._listen(pane)
 
-    def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None]) -> None:
-        """Put what `Server.load` stored as *buffer* into *pane*, or be refused; the buffer goes either way."""
+    def focus(self, windows: Sequence[str]) -> None:
+        """A person has entered these windows, the last one latest; none: they left all.
+
+        tmux tells a program that asked for focus events (`?1004`) that it is focused while a client's current window is
+        its own. Our client's current window is therefore the one that was entered last, and else the hub's own.
+        """
+        self._focused = tuple(windows)
+        if self._session:
+            self._select()
+
+    def _select(self) -> None:
+        window = self._focused[-1] if self._focused else self._own_window
+        self.submit(ask.command(f"select-window -t {exact(self._session)}:{exact(window)}"))
+
+    def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None], unless: str = "") -> None:
+        """Put what `TmuxServer.load` stored as *buffer* into *pane*, or be refused; the buffer goes either way.
+
+        *unless*: as in `requests.guarded`.
+        """
 
         def done(answer: KasmonError | None) -> None:
             if isinstance(answer, KasmonError):
                 self.submit(ask.drop_buffer(buffer))
             on_done(answer)
 
-        self.submit(ask.paste(pane, buffer), done)
+        self.submit(ask.paste(pane, buffer, unless), done)
 
     def look(self) -> None:
         """Ask for all panes; tell of new deaths and of panes that are gone; end windows that only the hub holds."""
@@ -161,13 +181,14 @@ class Hub(Connection):
             os.kill(self._server_pid, signal.SIGCHLD)
 
     def _settle(self) -> None:
-        where = self.call(
-            ask.command("display-message -p '#{pid} #{client_name} #{session_id} #{window_id} #{pane_id}'")
+        where = self.call(  # the hub's first window is its own; its current one may be an agent's
+            ask.command(f"display-message -t '={HUB}:^' -p '#{{pid}} #{{client_name}} {OWN_IDS}'")
         )
         pid, client, self._session, self._own_window, self._own_pane = where[0].decode("ascii").split(" ")
         self._server_pid = int(pid)
         for window in self._unlinked():
             self._link(window)
+        self._select()
         self.submit(ask.command(f"refresh-client -B {word('dead::' + DEAD_FORMAT)}"))
         # A hook cannot notify, but it can pause our own pane, and that is told at once.
         signal_us = f"refresh-client -t {word(client)} -A {word(f'{self._own_pane}:pause')}"
@@ -193,7 +214,7 @@ class Hub(Connection):
             self.on_flood(pane, True)
         self.on_output(pane, data)
 
-    def _noticed(self, notice: Notice) -> None:
+    def _noticed(self, notice: NoticeItem) -> None:
         if not self._session:
             return  # not settled yet: what is told now, `_settle` finds in its lists
         first = notice.rest.split(b" ")[0].decode("ascii", "replace")

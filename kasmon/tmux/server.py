@@ -7,22 +7,22 @@ import uuid
 from collections.abc import Sequence
 
 from kasmon.errors import TmuxCommandError
-from kasmon.tmux.conf import CELLS
-from kasmon.tmux.daemon import Daemon
-from kasmon.tmux.facts import (
+from kasmon.tmux.formats import (
     PANE_FORMAT,
-    Pane,
+    CreatedPane,
     read_pane,
 )
-from kasmon.tmux.quote import argument, command_line, escape_format, exact, own_name
+from kasmon.tmux.quoting import argument, command_line, escape_format, exact, own_name
+from kasmon.tmux.server_config import CELLS
+from kasmon.tmux.server_process import ServerProcess
 
 
-class Server(Daemon):
+class TmuxServer(ServerProcess):
     """The tmux server at a socket of ours; `start()` it first."""
 
     def create(
         self, session_id: str, argv: Sequence[str], *, size: tuple[int, int] = CELLS, parent: str | None = None
-    ) -> Pane:
+    ) -> CreatedPane:
         """A new pane that runs *argv*: in a session called *session_id*, or in a new window of session *parent* (`$3`).
 
         Nobody's view changes. The program starts in `/`: `launch.py` goes where the agent belongs, since a directory's
@@ -50,7 +50,7 @@ class Server(Daemon):
             raise TmuxCommandError(where[0], f"it answered {answer!r}")
         return pane
 
-    def respawn(self, pane: str, argv: Sequence[str]) -> Pane:
+    def respawn(self, pane: str, argv: Sequence[str]) -> CreatedPane:
         """Run *argv* in the window of *pane*, in place of what runs or ran there; the pane is another one.
 
         tmux 3.3a counts on with the old program's bytes when it respawns a pane, and dies with all agents if some
@@ -96,7 +96,7 @@ class Server(Daemon):
             ValueError: if there is nothing in it: tmux keeps no empty buffer.
         """
         if not text:
-            raise ValueError("there is nothing to paste")
+            raise ValueError("nothing to paste")
         buffer = f"kasmon-{uuid.uuid4().hex}"
         self.run("load-buffer", "-b", buffer, "-", stdin=text)
         return buffer

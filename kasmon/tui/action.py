@@ -5,44 +5,44 @@ from enum import Enum, StrEnum, auto
 import msgspec
 
 
-class Where(StrEnum):
+class KeyContext(StrEnum):
     """What must have the keyboard for a key to count."""
 
     LIST = "in the list"
     FILTER = "in the filter"
-    CARD = "on a request"
-    INBOX = "in the list of requests"
+    CARD = "in a request"
+    INBOX = "in the inbox"
     BOARD = "on the wave board"
     PROMPT = "in the prompt box"
-    CODE = "in a box for code"
-    SANDBOX = "on a sandbox"
-    READING = "while reading"
-    TEXT = "while reading a terminal"
-    FIND = "while searching"
-    QUEUE = "on queued prompts"
+    CODE = "in the code box"
+    SANDBOX = "on the sandbox screen"
+    READING = "in a transcript or scrollback"
+    TEXT = "in scrollback"
+    FIND = "in the find bar"
+    QUEUE = "in the prompt queue"
     SEARCH = "in the search of all sessions"
     TERMINAL = "in a terminal"
     EVERYWHERE = "everywhere"
 
 
-class Group(StrEnum):
+class HelpGroup(StrEnum):
     """The headings of the help."""
 
-    MOVE = "Move"
-    SESSION = "This session"
-    SANDBOX = "Its sandbox"
+    MOVE = "Navigate"
+    SESSION = "Session"
+    SANDBOX = "Sandbox"
     FLEET = "All sessions"
     VIEW = "View"
-    REQUEST = "A request"
-    BOARD = "The wave board"
-    INSIDE = "Inside a session"
-    READING = "Reading what it said"
-    QUEUE = "Prompts that wait"
-    SEARCH = "Searching all sessions"
+    REQUEST = "Requests"
+    BOARD = "Wave board"
+    INSIDE = "Open session"
+    READING = "Transcript and scrollback"
+    QUEUE = "Prompt queue"
+    SEARCH = "Search in all sessions"
     KASMON = "kasmon"
 
 
-class Offered(Enum):
+class FooterOffer(Enum):
     """When the line at the bottom offers an action."""
 
     NEVER = auto()
@@ -66,9 +66,11 @@ class Offered(Enum):
     PAUSABLE = auto()
     """To one whose sandbox can be put to sleep with its memory on disk."""
     ASLEEP = auto()
-    """To one whose sandbox sleeps."""
+    """To one whose sandbox sleeps, or whose agent Ctrl-Z stopped."""
     KEEPING = auto()
     """To one of whose sandbox checkpoints are kept."""
+    UNVIEWED = auto()
+    """To one that has finished a turn which the person has not looked at."""
     SANDBOXED = auto()
     """To one that has a sandbox."""
 
@@ -81,9 +83,9 @@ class Action(msgspec.Struct, frozen=True):
     label: str
     """One or two words, for the line at the bottom and the palette."""
     help: str
-    where: Where
-    group: Group
-    offered: Offered = Offered.NEVER
+    where: KeyContext
+    group: HelpGroup
+    offered: FooterOffer = FooterOffer.NEVER
     """Whether it stands in the line at the bottom, which ends with the last two that do."""
     palette: bool = True
     """Whether the palette offers it, where its place is one from which the palette is called."""
@@ -91,4 +93,4 @@ class Action(msgspec.Struct, frozen=True):
     @property
     def is_in_palette(self) -> bool:
         """Whether the palette offers it: what counts in the list, or everywhere."""
-        return self.palette and self.where in (Where.LIST, Where.EVERYWHERE)
+        return self.palette and self.where in (KeyContext.LIST, KeyContext.EVERYWHERE)

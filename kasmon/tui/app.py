@@ -1,7 +1,7 @@
 """The dashboard's composition root: values come in from the world, wishes go out to it.
 
 Nothing in here or below opens a file or a socket; `live.py` is the world of a real kasmon. What a key does stands in
-`deeds.py`, which keys there are in `keys.py`, and who is asked where a widget tells something in `told.py`.
+`general.py`, which keys there are in `keymap.py`, and who is asked where a widget tells something in `told.py`.
 """
 
 import asyncio
@@ -19,48 +19,48 @@ from textual.command import CommandPalette, Provider
 from textual.filter import LineFilter, Monochrome
 
 from kasmon.charset import wants_ascii
-from kasmon.clean import clean_block
 from kasmon.errors import KasmonError
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.tui.action import Where
-from kasmon.tui.bars import is_offered, offers
-from kasmon.tui.board import Board
-from kasmon.tui.calls import Calls
+from kasmon.sanitize import clean_block
+from kasmon.tui.action import KeyContext
+from kasmon.tui.actions.general import GeneralActions
 from kasmon.tui.clock import Clock, RealClock
-from kasmon.tui.deeds import Deeds
-from kasmon.tui.desk import Desk
-from kasmon.tui.hygiene import keep_clean
-from kasmon.tui.inbox import Inbox
-from kasmon.tui.inside import Inside
-from kasmon.tui.keys import ACTIONS, Keys
-from kasmon.tui.look import Look, news, session_label, state_name
-from kasmon.tui.messages import PlaceChanged
-from kasmon.tui.notices import Toast, shortened, toasts
-from kasmon.tui.order import difference
-from kasmon.tui.overlay import Overlay
-from kasmon.tui.safety import NoColours, NothingActs, log_crash
-from kasmon.tui.searching import Searching
-from kasmon.tui.shapes import PlainShapes
-from kasmon.tui.shelf import Shelf
-from kasmon.tui.taste import Taste
-from kasmon.tui.theme import DEFAULT
-from kasmon.tui.thrift import lighten_strips
-from kasmon.tui.told import Told
-from kasmon.tui.waves import Waves
-from kasmon.tui.wishes import Wishes
-from kasmon.tui.world import Settings, World
+from kasmon.tui.command_runner import CommandRunner
+from kasmon.tui.gateway.protocol import DashboardSettings, Gateway
+from kasmon.tui.keymap import ACTIONS, KeyMap
+from kasmon.tui.main_view import MainView
+from kasmon.tui.message_handlers import MessageHandlers
+from kasmon.tui.messages import KeyContextChanged
+from kasmon.tui.notifications.controller import NotificationController
+from kasmon.tui.notifications.toasts import Toast, shortened, toasts
+from kasmon.tui.permissions.controller import PermissionController
+from kasmon.tui.plan_board.controller import PlanBoardController
+from kasmon.tui.process.shutdown import keep_clean
+from kasmon.tui.search.controller import SearchController
+from kasmon.tui.session_list.order import difference
+from kasmon.tui.session_pane import SessionPane
+from kasmon.tui.status_bars import is_offered, offers
+from kasmon.tui.textual_ext.ascii_shapes import AsciiFilter
+from kasmon.tui.textual_ext.line_filters import ControlCharacterFilter, MonochromeFilter, log_crash
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.textual_ext.screen import MainScreen
+from kasmon.tui.textual_ext.strips import lighten_strips
+from kasmon.tui.theme.library import ThemeLibrary
+from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_name
+from kasmon.tui.theme.theme import DEFAULT
+from kasmon.tui.theme.user_settings import UserSettings
 
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
     "textual.widgets._input",
-    "kasmon.tui.dialogs",
-    "kasmon.tui.new_session",
-    "kasmon.tui.ask_screen",
-    "kasmon.tui.inbox_screen",
-    "kasmon.tui.session",
-    "kasmon.tui.prompt",
+    "kasmon.tui.dialogs.common",
+    "kasmon.tui.dialogs.new_session",
+    "kasmon.tui.permissions.card_screen",
+    "kasmon.tui.permissions.inbox_screen",
+    "kasmon.tui.transcript.view",
+    "kasmon.tui.transcript.prompt_box",
 )
 """Heavy things that the first frame does not need."""
 LATER_S: Final = 0.1
@@ -71,7 +71,7 @@ LEFT_S: Final = 1.0
 """So long at most a key waits for the one before it."""
 
 
-class Kasmon(Told, inherit_bindings=False):
+class Kasmon(MessageHandlers, inherit_bindings=False):
     """The screen over one fleet. Without a world it shows what it is given and wishes lead nowhere."""
 
     CSS_PATH = Path(__file__).with_name("kasmon.tcss")
@@ -85,8 +85,8 @@ class Kasmon(Told, inherit_bindings=False):
     def __init__(
         self,
         fleet: Fleet | None = None,
-        world: World | None = None,
-        settings: Settings | None = None,
+        world: Gateway | None = None,
+        settings: DashboardSettings | None = None,
         *,
         clock: Clock | None = None,
         driver_class: type[Any] | None = None,
@@ -96,30 +96,32 @@ class Kasmon(Told, inherit_bindings=False):
         self.animation_level = "none"
         self.use_command_palette = True  # by our key alone: the class variable would bind one of its own
         self.world, self.clock = world, clock or RealClock()
-        self.settings = settings or Settings()
+        self.settings = settings or DashboardSettings()
         self.fleet = Fleet()
         self.agents_go_on = True
         """Whether they do when this closes; in a demo they end with it."""
-        self.keys = Keys()
-        self.themes = Shelf()
+        self.keys = KeyMap()
+        self.themes = ThemeLibrary()
         self.utf8 = _is_utf8(self.settings)
-        self.taste = Taste(self)
+        self.taste = UserSettings(self)
         self.set_class(not self.utf8, "-ascii")
         self.set_class(self.no_color, "-plain")
-        self.look = Look(self.taste.theme_file(DEFAULT), utf8=self.utf8)
-        self.deeds = Deeds(self)
-        self.inbox = Inbox(self)
-        self.waves = Waves(self)
-        self.inside = Inside(self)
-        self.searching = Searching(self)
-        self.calls = Calls(self)
-        self.wishes = Wishes(self)
+        self.look = ThemeStyles(self.taste.theme_file(DEFAULT), utf8=self.utf8)
+        self.deeds = GeneralActions(self)
+        self.inbox = PermissionController(self)
+        self.waves = PlanBoardController(self)
+        self.inside = SessionPane(self)
+        self.searching = SearchController(self)
+        self.calls = NotificationController(self)
+        self.wishes = CommandRunner(self)
         self.crash = ""
         """What is said on the terminal once it is as before; empty while nothing crashed."""
-        self.desk = Desk(self.look, self.clock, self.inside.make)
+        self.farewell = ""
+        """What is printed on the terminal after a person has quit; empty while no agent keeps running."""
+        self.desk = MainView(self.look, self.clock, self.inside.make)
         self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
-        self._filters += [NothingActs(), *([NoColours()] if self.no_color else [])]
-        self._filters += [] if self.utf8 else [PlainShapes()]
+        self._filters += [ControlCharacterFilter(), *([MonochromeFilter()] if self.no_color else [])]
+        self._filters += [] if self.utf8 else [AsciiFilter()]
         self._first_fleet = fleet
         self.has_fleet = False
         self._last_key_at = self.clock.ticking()
@@ -127,8 +129,8 @@ class Kasmon(Told, inherit_bindings=False):
 
     # Life.
 
-    def get_default_screen(self) -> Board:
-        return Board(id="_default")
+    def get_default_screen(self) -> MainScreen:
+        return MainScreen(id="_default")
 
     def compose(self) -> ComposeResult:
         yield self.desk
@@ -142,7 +144,7 @@ class Kasmon(Told, inherit_bindings=False):
 
     def on_mount(self) -> None:
         keep_clean(self)
-        self.desk.preview_wanted = self.settings.preview
+        self.desk.begin(preview=self.settings.preview, split=self.settings.split)
         if self._first_fleet is not None:
             self._take(self._first_fleet)
         self.desk.table.focus()
@@ -186,8 +188,12 @@ class Kasmon(Told, inherit_bindings=False):
 
     async def _follow_settings(self) -> None:
         assert self.world is not None
+        is_first = True
         async for settings in self.world.settings():
             before = self.settings
+            if is_first:
+                is_first = False
+                self.desk.begin(preview=settings.preview, split=settings.split)
             await asyncio.to_thread(self.themes.get, settings.theme)  # a shipped theme's file is read once
             self.taste.adopt(settings)
             for problem in settings.problems:
@@ -198,6 +204,7 @@ class Kasmon(Told, inherit_bindings=False):
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.hold_still()
             self.inbox.look_soon()
+            self._restore_focus()
             if self._is_ours(event):
                 return
             if self.screen.focused is not None and self.screen.focused is self.desk.filter_bar.box:
@@ -219,6 +226,9 @@ class Kasmon(Told, inherit_bindings=False):
         In here, and not by Textual's bindings: those are looked up when the key has gone to the focused widget and come
         back, and what was typed behind it went the same way meanwhile, however much the key changed.
         """
+        if self._wants_help(key):
+            self.action_do("help")
+            return True
         above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
         if isinstance(above, Overlay) and above.takes(key):
             return True
@@ -226,18 +236,38 @@ class Kasmon(Told, inherit_bindings=False):
             self.action_do("quit")
             return True
         if self.list_has_keys:
-            places: tuple[Where, ...] = (Where.LIST, Where.EVERYWHERE)
+            places: tuple[KeyContext, ...] = (KeyContext.LIST, KeyContext.EVERYWHERE)
         elif (place := self.inside.place) is not None:
-            writing = place is Where.FIND and key.is_printable
-            places = (place,) if writing else (place, Where.EVERYWHERE)
+            writing = place is KeyContext.FIND and key.is_printable
+            places = (place,) if writing else (place, KeyContext.EVERYWHERE)
         elif key.is_printable or self.inbox.screen is not None or self.inside.is_in_terminal:
             return False
         else:
-            places = (Where.EVERYWHERE,)
+            places = (KeyContext.EVERYWHERE,)
         row = next((row for alias in key.aliases if (row := self.keys.action(alias, *places))), None)
         if row is not None:
             self.action_do(row.id)
         return row is not None
+
+    def _wants_help(self, key: events.Key) -> bool:
+        """Whether *key* asks for the help: on every screen, except where it is text for a box or a terminal has it."""
+        if not set(key.aliases) & set(self.keys.of("help")) or (
+            len(self.screen_stack) == 1 and self.inside.is_in_terminal
+        ):
+            return False
+        if isinstance(self.screen, Overlay) and self.screen.is_opening:
+            return False
+        focused = self.screen.focused
+        return focused is None or not focused.check_consume_key(key.key, key.character)
+
+    def _restore_focus(self) -> None:
+        """Give a key a widget to go to. A terminal that reports its loss of focus may still send keys, and Textual
+        has taken the focus from every widget by then: the key would do nothing."""
+        if not self.app_focus:
+            self.app_focus = True
+        desk, is_on_top = self.desk, len(self.screen_stack) == 1
+        if is_on_top and self.screen.focused is None and not desk.focused_inside and not self.is_too_small:
+            self.screen.set_focus(desk.filter_bar.box or desk.table)
 
     def hold_still(self) -> None:
         """The person just did something: nothing moves or rises for a while."""
@@ -266,7 +296,7 @@ class Kasmon(Told, inherit_bindings=False):
             self._exception_event.set()
         log_crash(error)
         name = type(error).__name__
-        self.crash = self.crash or f"the dashboard crashed ({name}); the agents go on. Run `kasmon` again."
+        self.crash = self.crash or f"the dashboard crashed ({name}); the agents keep running. Run `kasmon` again."
         self.panic()
 
     # The fleet.
@@ -308,7 +338,7 @@ class Kasmon(Told, inherit_bindings=False):
             return
         if any(isinstance(screen, Overlay) for screen in self.screen_stack):
             return  # nothing lies over a card or a dialog; the list says it, and the bell did
-        rises = self.list_has_keys  # what is asked is on a card in a moment
+        rises = self.inbox.may_rise  # what is asked is on a card in a moment
         for toast in shortened(toast for toast in told if toast.state != "asking" or not rises):
             self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
@@ -328,38 +358,54 @@ class Kasmon(Told, inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         if not self.is_palette_open:
-            self.push_screen(CommandPalette(placeholder="An action, or a session's name", id="--command-palette"))
+            self.push_screen(CommandPalette(placeholder="Search commands and sessions", id="--command-palette"))
 
     # Keys.
 
-    def on_place_changed(self, message: PlaceChanged) -> None:
+    def on_key_context_changed(self, message: KeyContextChanged) -> None:
         message.stop()
         self.offer_keys()
         self.inbox.tell()
 
+    @property
+    def _place(self) -> KeyContext:
+        """What has the keyboard on the main screen."""
+        if self.desk.focused_inside:
+            return self.inside.place or (KeyContext.TERMINAL if self.inside.terminal is not None else KeyContext.PROMPT)
+        return KeyContext.LIST if self.desk.filter_bar.box is None else KeyContext.FILTER
+
+    @property
+    def _writes_code(self) -> bool:
+        """Whether the box inside the session takes code."""
+        session = self.desk.preview.session
+        return session is not None and session.mode is Mode.INTERPRETER
+
+    @property
+    def help_places(self) -> tuple[KeyContext, ...]:
+        """Whose keys the help shows first; none in the list, whose keys it begins with."""
+        place = self._place
+        if place is KeyContext.LIST:
+            return ()
+        inside = (KeyContext.CODE if self._writes_code else KeyContext.PROMPT, KeyContext.READING, KeyContext.QUEUE)
+        return (place, *(other for other in inside if other is not place)) if place in inside else (place,)
+
     def offer_keys(self) -> None:
         """Show the keys that matter where the keyboard is now, for what the cursor is on."""
-        desk, place = self.desk, Where.LIST
-        if desk.focused_inside:
-            inside = Where.TERMINAL if self.inside.terminal is not None else Where.PROMPT
-            place = self.inside.place or inside
-        elif desk.filter_bar.box is not None:
-            place = Where.FILTER
+        desk, place = self.desk, self._place
         session = None if desk.table.selected is None else desk.table.session(desk.table.selected)
-        wheres = {place, Where.EVERYWHERE}
-        shown_inside = desk.preview.session
-        if place is Where.PROMPT and shown_inside is not None and shown_inside.mode is Mode.INTERPRETER:
-            wheres.add(Where.CODE)
-        rows = [row for row in ACTIONS if row.where in wheres and not (Where.CODE in wheres and row.id in NO_CODE)]
+        wheres = {place, KeyContext.EVERYWHERE}
+        if place is KeyContext.PROMPT and self._writes_code:
+            wheres.add(KeyContext.CODE)
+        rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row.id in NO_CODE)]
         is_somewhere, has_sessions = bool(desk.table.items), bool(self.fleet.sessions)
         rows = [row for row in rows if is_offered(row.offered, session, is_somewhere, has_sessions)]
-        reads = place in (Where.LIST, Where.READING, Where.QUEUE)
+        reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)
         shown = self.keys.shown if reads else self.keys.shown_while_writing
         desk.key_bar.offered = offers(rows, [shown(row.id, self.utf8) for row in rows])
         desk.table.keys, desk.filter_bar.words.way_out = self.keys, self.keys.shown("show_all", self.utf8)
 
 
-def _is_utf8(settings: Settings) -> bool:
+def _is_utf8(settings: DashboardSettings) -> bool:
     if settings.ascii != "auto":
         return settings.ascii == "no"
     return locale.getencoding().lower().replace("-", "") == "utf8" and not wants_ascii()

@@ -7,16 +7,16 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from kasmon.clean import clean_line
-from kasmon.model.changes import NARROW, FileChange, beside, unified
-from kasmon.model.text import Line
-from kasmon.tui.action import Where
-from kasmon.tui.keys import Keys
-from kasmon.tui.lines import DrawnLine, Lines, fitting_keys
-from kasmon.tui.look import Look, Span
-from kasmon.tui.messages import ActionWanted
-from kasmon.tui.overlay import Overlay
-from kasmon.tui.reader import Reader
+from kasmon.model.transcript.file_changes import NARROW, FileChange, beside, unified
+from kasmon.model.transcript.text import TextLine
+from kasmon.sanitize import clean_line
+from kasmon.tui.action import KeyContext
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import ActionRequested
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.widgets.reader import Reader
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, fitting_keys
 
 LIST_COLUMNS: Final = 34
 ROOMY: Final = 110
@@ -29,24 +29,25 @@ PICK: Final = "diff_pick"
 class DiffScreen(Overlay):
     """The *files* that the session called *name* changed."""
 
+    places = (KeyContext.READING,)
     DEFAULT_CSS = """
     DiffScreen { align: left top; background: $background; }
     DiffScreen #diff-middle { layout: vertical; height: 1fr; width: 1fr; }
     DiffScreen.-beside #diff-middle { layout: horizontal; }
-    DiffScreen.-beside Lines#diff-files { width: 34; height: 1fr; }
+    DiffScreen.-beside TextLines#diff-files { width: 34; height: 1fr; }
     DiffScreen Reader { height: 1fr; max-height: 100%; width: 1fr; }
     """
 
-    def __init__(self, look: Look, keys: Keys, name: str, files: Sequence[FileChange]) -> None:
+    def __init__(self, look: ThemeStyles, keys: KeyMap, name: str, files: Sequence[FileChange]) -> None:
         super().__init__()
         self.look, self.keys, self.session_name, self.files = look, keys, name, files
         self.at = 0
         self.wants_two = False
         """Whether the old is to stand beside the new; it does where there is room."""
-        self.head = Lines(look, "surface")
-        self.list = Lines(look, "surface", id="diff-files")
+        self.head = TextLines(look, "surface")
+        self.list = TextLines(look, "surface", id="diff-files")
         self.reader = Reader(look, self._rows, ground="background", margin=1)
-        self.foot = Lines(look, "surface")
+        self.foot = TextLines(look, "surface")
         self._acts: dict[str, Callable[[], object]] = {
             "read_line_down": lambda: self.reader.scroll_rows(1),
             "read_line_up": lambda: self.reader.scroll_rows(-1),
@@ -85,10 +86,10 @@ class DiffScreen(Overlay):
         return act is not None
 
     def takes(self, key: events.Key) -> bool:
-        row = next((row for name in key.aliases if (row := self.keys.action(name, Where.READING))), None)
+        row = next((row for name in key.aliases if (row := self.keys.action(name, KeyContext.READING))), None)
         return row is not None and self.do(row.id)
 
-    def on_action_wanted(self, message: ActionWanted) -> None:
+    def on_action_requested(self, message: ActionRequested) -> None:
         if self.do(message.action):
             message.stop()
 
@@ -99,7 +100,7 @@ class DiffScreen(Overlay):
             self.reader.read(self._rows)
             self._draw()
 
-    def dress(self, look: Look) -> None:
+    def dress(self, look: ThemeStyles) -> None:
         super().dress(look)
         self.head.look = self.list.look = self.foot.look = self.reader.look = look
         self._draw()
@@ -114,7 +115,7 @@ class DiffScreen(Overlay):
         self.reader.read(self._rows)
         self._draw()
 
-    def _rows(self, width: int) -> Sequence[Line]:
+    def _rows(self, width: int) -> Sequence[TextLine]:
         change = self.files[self.at]
         return beside(change, width) if self.wants_two and width >= NARROW else unified(change, width)
 
@@ -146,7 +147,7 @@ class DiffScreen(Overlay):
         return lines
 
     def _keys(self) -> DrawnLine:
-        words = [("turn_back", "file before"), ("turn_on", "file after")]
+        words = [("turn_back", "prev file"), ("turn_on", "next file")]
         if self.size.width >= NARROW:
             words.append(("toggle", "one column" if self.wants_two else "two columns"))
         words.append(("stop_reading", "back"))

@@ -1,52 +1,62 @@
-"""The help: the key table as rows, and what the shapes in the list mean."""
+"""The help: the keys of the screen it was opened on, then the whole key table and what the shapes in the list mean."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
-from kasmon.model.glyph import GLYPHS
-from kasmon.model.text import BLANK, Line, Span, Token, cells, fitted
-from kasmon.tui.action import Action, Group, Where
-from kasmon.tui.keys import ACTIONS, Keys
-from kasmon.tui.look import Look
-from kasmon.tui.sentence import sentence
+from textual import events
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kasmon.model.formatting import GLYPHS
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, cells, fitted
+from kasmon.sanitize import clean_line
+from kasmon.tui.action import Action, HelpGroup, KeyContext
+from kasmon.tui.dialogs.base import PAGES, Dialog, DialogField
+from kasmon.tui.error_text import sentence
+from kasmon.tui.keymap import ACTIONS, KeyMap
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.widgets.reader import Reader
 
 MEANINGS = {
-    "starting": "its agent is not ready yet",
-    "idle": "it waits for a prompt",
-    "working": "a turn runs",
-    "asking": "it waits for you",
-    "limited": "its provider makes it wait",
-    "paused": "set aside whole; nothing runs",
-    "standby": "its machine sleeps until it is needed",
-    "unsure": "nobody can tell; never taken for idle",
-    "lost": "contact with it is lost; restart it",
-    "ended": "it ended well, or you stopped it",
-    "crashed": "it ended badly",
+    "starting": "the agent is starting",
+    "idle": "ready for a prompt",
+    "working": "a turn is running",
+    "asking": "a request is pending",
+    "finished": "a turn ended and you have not viewed it yet",
+    "limited": "waiting for the provider's usage limit",
+    "paused": "paused; nothing runs",
+    "standby": "paused while idle; resumes on next use",
+    "unsure": "status unknown; never treated as idle",
+    "lost": "the host process died; restart the session",
+    "ended": "exited normally, or you stopped it",
+    "crashed": "exited with an error",
 }
 MARK_MEANINGS = (
-    ("bypass", "its agent was told to skip permissions"),
-    ("fallback", "it runs in a terminal, though the structured mode was asked for"),
-    ("child", "a further window of the session above"),
-    ("pin", "the preview stays with it"),
-    ("proven", "its sandbox was proven from within"),
-    ("unproven", "its sandbox is not proven"),
-    ("breach", "its sandbox is not as it should be"),
+    ("bypass", "the agent skips permissions"),
+    ("fallback", "runs in a terminal, because structured mode was unavailable"),
+    ("child", "an extra window of the session above"),
+    ("pin", "the preview is pinned to this session"),
+    ("proven", "sandbox verified"),
+    ("unproven", "sandbox not verified"),
+    ("breach", "sandbox check failed"),
 )
 WORDS = (
-    ("w2 3/4", "wave 2, of whose 4 tasks this is the third"),
-    ("asking ×2", "two requests of it wait"),
-    ("0/4 done", "so many sessions of a wave have ended well"),
+    ("w2 3/4", "wave 2, task 3 of 4"),
+    ("asking ×2", "two pending requests"),
+    ("0/4 done", "sessions of a wave that are done"),
 )
 MOUSE = (
-    ("click", "on a session, a wave, a key: what its key does; on a title: sort; on a state: only those, or all again"),
-    ("double click", "on a session: go into it"),
-    ("wheel", "scrolls what is under it"),
+    ("click", "session, wave or key: same as its key; column title: sort; state: filter or clear"),
+    ("double click", "open the session"),
+    ("wheel", "scroll"),
 )
 HOMES = {
-    Group.REQUEST: Where.CARD,
-    Group.BOARD: Where.BOARD,
-    Group.READING: Where.READING,
-    Group.QUEUE: Where.QUEUE,
-    Group.SEARCH: Where.SEARCH,
+    HelpGroup.REQUEST: KeyContext.CARD,
+    HelpGroup.BOARD: KeyContext.BOARD,
+    HelpGroup.READING: KeyContext.READING,
+    HelpGroup.QUEUE: KeyContext.QUEUE,
+    HelpGroup.SEARCH: KeyContext.SEARCH,
 }
 """Where the keys of a group count, which its heading says; those of any other group count in the list."""
 INDENT = 2
@@ -55,42 +65,139 @@ LEAST_COLUMN = 16
 """The column of keys has at most a third of the width, but never fewer cells than this."""
 
 
-def help_rows(keys: Keys, look: Look, width: int) -> Sequence[Line]:
-    """Everything that a person can do, by group, then the shapes."""
-    utf8, shapes = look.utf8, 0 if look.utf8 else 1
-    rows: list[Line] = []
+SCROLLS: Final = {"up": -1, "down": 1}
+"""The keys that scroll by rows, whatever has the keyboard."""
+
+
+class HelpEntry(NamedTuple):
+    """A line of the help."""
+
+    key: str
+    """Keys, or a shape."""
+    text: str
+    """What it does or means."""
+    label: str = ""
+    """Another word that it is found by."""
+
+
+class HelpDialog(Dialog):
+    """All keys, those of the screen below first; what is typed narrows them to the entries that contain it."""
+
+    title_text = "Keys"
+
+    def __init__(
+        self, look: ThemeStyles, keys: KeyMap, places: Sequence[KeyContext] = (), offers: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """*places* have the keyboard on the screen below; *offers* are the keys that its foot names."""
+        super().__init__(look, keys)
+        self._first, self._offers = tuple(places), tuple(offers)
+        self.words = LineInput(placeholder="key or text", id="help-words")
+        self.reader = Reader(look, self._rows, margin=1)
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("Search", self.words)
+        yield self.reader
+
+    def on_mount(self) -> None:
+        self.offer(("up down", "scroll"), ("esc", "close"))
+        self.begin(self.words)
+
+    def on_input_changed(self, event: Input.Changed | None = None) -> None:
+        self.reader.read(self._rows)
+
+    def takes(self, key: events.Key) -> bool:
+        """Scroll by the keys that write nothing."""
+        if self._early is None and key.key in SCROLLS:
+            self.reader.scroll_rows(SCROLLS[key.key])
+        elif self._early is None and key.key in PAGES:
+            self.reader.scroll_pages(PAGES[key.key])
+        else:
+            return super().takes(key)
+        return True
+
+    def share_room(self) -> None:
+        """The entries scroll, not what is searched for."""
+        super().share_room()
+        self.reader.styles.max_height = max(1, self.room - (1 if self.has_class("-tight") else 2))
+
+    def _rows(self, width: int) -> Sequence[TextLine]:
+        return help_rows(self.keys, self.look, width, self._first, self._offers, self.words.value)
+
+
+def help_rows(
+    keys: KeyMap,
+    look: ThemeStyles,
+    width: int,
+    places: Sequence[KeyContext] = (),
+    offers: Sequence[tuple[str, str]] = (),
+    words: str = "",
+) -> Sequence[TextLine]:
+    """The entries of the help, each section under its heading.
+
+    Args:
+        places: where the keyboard is; the keys that count there come first.
+        offers: the keys, as shown, that the screen below names itself; they come before everything else.
+        words: only entries that contain all of these are shown.
+    """
+    utf8 = look.utf8
     longest = max(cells(keys.all_shown(row.id, utf8)) for row in ACTIONS)
     column = min(GAP + longest, max(LEAST_COLUMN, width // 3))
-    for group in Group:
-        for place, mine in _places(group, keys).items():
-            rows += [BLANK, Line(((sentence(place), Token.HEADING),))]
-            for row in mine:
-                word = " (everywhere)" if row.where is Where.EVERYWHERE else ""
-                rows += _entry(keys.all_shown(row.id, utf8), f"{row.help}{word}", column, width)
-    shown = [(f"{GLYPHS[state][shapes]}  {state}", meaning) for state, meaning in MEANINGS.items()]
-    shown += [(look.mark(mark), meaning) for mark, meaning in MARK_MEANINGS]
-    shown += [(words.replace("×", look.mark("times")), meaning) for words, meaning in WORDS]
-    for title, entries in (("What stands in the list", shown), ("The mouse", MOUSE)):
-        rows += [BLANK, Line(((title, Token.HEADING),))]
-        for what, meaning in entries:
-            rows += _entry(what, meaning, column, width)
+    wanted = words.casefold().split()
+    rows: list[TextLine] = []
+    for title, entries in _sections(keys, look, places, offers):
+        shown = [entry for entry in entries if all(word in f"{title} {' '.join(entry)}".casefold() for word in wanted)]
+        if shown:
+            rows += [BLANK, TextLine(((title, Token.HEADING),))]
+            for key, text, _ in shown:
+                rows += _entry(key, text, column, width)
+    if not rows:
+        return [BLANK, *fitted([(f"No key matches {clean_line(words)!r}.", Token.NOTICE)], width)]
     return rows[1:]
 
 
-def _places(group: Group, keys: Keys) -> dict[str, list[Action]]:
+def _sections(
+    keys: KeyMap, look: ThemeStyles, places: Sequence[KeyContext], offers: Sequence[tuple[str, str]]
+) -> Iterable[tuple[str, Sequence[HelpEntry]]]:
+    if offers:
+        yield "In this dialog", [HelpEntry(key, word) for key, word in offers]
+    for place in places:
+        mine = [row for row in ACTIONS if row.where is place and keys.of(row.id)]
+        yield sentence(place.value), [HelpEntry(keys.all_shown(row.id, look.utf8), row.help, row.label) for row in mine]
+    for group in HelpGroup:
+        for title, mine in _places(group, keys).items():
+            rest = [row for row in mine if row.where not in places]
+            yield (
+                sentence(title),
+                [HelpEntry(keys.all_shown(row.id, look.utf8), _text_of(row), row.label) for row in rest],
+            )
+    shapes = 0 if look.utf8 else 1
+    shown = [HelpEntry(f"{GLYPHS[state][shapes]}  {state}", meaning) for state, meaning in MEANINGS.items()]
+    shown += [HelpEntry(look.mark(mark), meaning) for mark, meaning in MARK_MEANINGS]
+    shown += [HelpEntry(text.replace("×", look.mark("times")), meaning) for text, meaning in WORDS]
+    yield "Symbols in the list", shown
+    yield "Mouse", [HelpEntry(what, meaning) for what, meaning in MOUSE]
+
+
+def _text_of(row: Action) -> str:
+    return f"{row.help} (everywhere)" if row.where is KeyContext.EVERYWHERE else row.help
+
+
+def _places(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
     """The actions of *group* that have a key: under its heading, and under the name of each other place."""
     places: dict[str, list[Action]] = {}
-    home = HOMES.get(group, Where.LIST)
+    home = HOMES.get(group, KeyContext.LIST)
     for row in (row for row in ACTIONS if row.group is group and keys.of(row.id)):
-        places.setdefault(group.value if row.where in (home, Where.EVERYWHERE) else row.where.value, []).append(row)
+        places.setdefault(group.value if row.where in (home, KeyContext.EVERYWHERE) else row.where.value, []).append(
+            row
+        )
     return places
 
 
-def _entry(key: str, text: str, column: int, width: int) -> list[Line]:
+def _entry(key: str, text: str, column: int, width: int) -> list[TextLine]:
     """Keys, and beside them what they do; below them where they leave no room."""
     indent: Span = (" " * (column + INDENT), Token.TEXT)
     shown: tuple[Span, ...] = ((" " * INDENT, Token.TEXT), (key, Token.STRONG))
     if cells(key) + GAP > column:
-        return [Line(shown), *fitted([(text, Token.TEXT)], width, (indent,), (indent,))]
+        return [TextLine(shown), *fitted([(text, Token.TEXT)], width, (indent,), (indent,))]
     first = (*shown, (" " * (column - cells(key)), Token.TEXT))
     return fitted([(text, Token.TEXT)], width, first, (indent,))

@@ -2,15 +2,15 @@
 
 from textual.message import Message
 
-from kasmon.model.command import Mode, ReceiptId
+from kasmon.model.commands import Mode, ReceiptId
 from kasmon.model.permission import RequestId, SessionId
-from kasmon.model.sandbox import Interpreter
-from kasmon.model.searched import Hit
-from kasmon.tui.order import Sort
-from kasmon.tui.world import Steer, Wanted
+from kasmon.model.sandbox.policy import Interpreter
+from kasmon.model.transcript.search_text import SearchHit
+from kasmon.tui.gateway.protocol import DecideOnPlan, Split, Wanted
+from kasmon.tui.session_list.order import SortOrder
 
 
-class CommandWanted(Message):
+class CommandRequested(Message):
     """Somebody at the screen wants something done in the world below."""
 
     def __init__(self, wanted: Wanted, *, token: int = 0) -> None:
@@ -19,7 +19,7 @@ class CommandWanted(Message):
         """*token* is the waiting dialog's own; the outcome comes back to the dialog that has it."""
 
 
-class SearchWanted(Message):
+class SearchRequested(Message):
     """All sessions are to be searched for these words, and no longer for others; for none where they are empty."""
 
     def __init__(self, words: str) -> None:
@@ -30,12 +30,12 @@ class SearchWanted(Message):
 class HitOpened(Message):
     """Enter or a second click on a place that a search found."""
 
-    def __init__(self, hit: Hit) -> None:
+    def __init__(self, hit: SearchHit) -> None:
         super().__init__()
         self.hit = hit
 
 
-class SearchLeft(Message):
+class SearchClosed(Message):
     """Nobody searches any more."""
 
 
@@ -47,7 +47,7 @@ class SessionSelected(Message):
         self.session = session
 
 
-class PlaceChanged(Message):
+class KeyContextChanged(Message):
     """The keyboard or the cursor is somewhere else: other keys may matter now."""
 
 
@@ -67,12 +67,20 @@ class StateClicked(Message):
         self.state = state
 
 
-class SortWanted(Message):
+class SortRequested(Message):
     """A click on a column's title."""
 
-    def __init__(self, sort: Sort) -> None:
+    def __init__(self, sort: SortOrder) -> None:
         super().__init__()
         self.sort = sort
+
+
+class SplitChanged(Message):
+    """A person dragged the divider between list and preview."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__()
+        self.split = split
 
 
 class FilterChanged(Message):
@@ -83,7 +91,7 @@ class FilterChanged(Message):
         self.text = text
 
 
-class FilterLeft(Message):
+class FilterClosed(Message):
     """The filter gave the keyboard back to the list; *kept* says whether its text stays."""
 
     def __init__(self, kept: bool) -> None:
@@ -91,7 +99,7 @@ class FilterLeft(Message):
         self.kept = kept
 
 
-class ActionWanted(Message):
+class ActionRequested(Message):
     """A click, or a choice in the palette, on something that has a key."""
 
     def __init__(self, action: str) -> None:
@@ -121,7 +129,7 @@ class CodeEntered(Message):
         self.session, self.interpreter, self.code = session, interpreter, code
 
 
-class ConfinedWanted(Message):
+class SandboxPreviewRequested(Message):
     """What this agent's sandbox would get is to be told to the dialog that asks."""
 
     def __init__(self, agent: str, mode: Mode | None, workdir: str, tier: str) -> None:
@@ -129,7 +137,7 @@ class ConfinedWanted(Message):
         self.agent, self.mode, self.workdir, self.tier = agent, mode, workdir, tier
 
 
-class FolderNamed(Message):
+class FolderNoticeRequested(Message):
     """What there is to say of this folder is to be told to the dialog that asks."""
 
     def __init__(self, folder: str) -> None:
@@ -137,7 +145,7 @@ class FolderNamed(Message):
         self.folder = folder
 
 
-class SandboxLooked(Message):
+class SandboxRefreshRequested(Message):
     """What is known of this session's sandbox is to be looked up anew."""
 
     def __init__(self, session: SessionId) -> None:
@@ -145,7 +153,7 @@ class SandboxLooked(Message):
         self.session = session
 
 
-class SandboxDeed(Message):
+class SandboxActionRequested(Message):
     """Something is wanted of a session's sandbox: *deed* is the key table's name for it.
 
     Args:
@@ -160,7 +168,7 @@ class SandboxDeed(Message):
         self.checkpoint, self.turn, self.host = checkpoint, turn, host
 
 
-class FilesWanted(Message):
+class FilesRequested(Message):
     """Somebody writes the name of a file of this session's folder."""
 
     def __init__(self, session: SessionId) -> None:
@@ -168,7 +176,7 @@ class FilesWanted(Message):
         self.session = session
 
 
-class CardLeft(Message):
+class CardClosed(Message):
     """The permission card wants to close; *put_off* are the requests that must not rise by themselves again."""
 
     def __init__(self, put_off: tuple[RequestId, ...]) -> None:
@@ -176,7 +184,7 @@ class CardLeft(Message):
         self.put_off = put_off
 
 
-class InboxLeft(Message):
+class InboxClosed(Message):
     """The inbox wants to close; *put_off* as for a card."""
 
     def __init__(self, put_off: tuple[RequestId, ...]) -> None:
@@ -184,19 +192,19 @@ class InboxLeft(Message):
         self.put_off = put_off
 
 
-class BoardLeft(Message):
+class PlanBoardClosed(Message):
     """The wave board wants to close."""
 
 
-class NewAgentWanted(Message):
+class NewAgentRequested(Message):
     """Another agent is wanted for a task: *wanted*, once it says which."""
 
-    def __init__(self, wanted: Steer) -> None:
+    def __init__(self, wanted: DecideOnPlan) -> None:
         super().__init__()
         self.wanted = wanted
 
 
-class DiffWanted(Message):
+class DiffRequested(Message):
     """What this session changed is to be shown."""
 
     def __init__(self, session: SessionId) -> None:

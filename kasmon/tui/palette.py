@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from kasmon.tui.keys import ACTIONS
-from kasmon.tui.messages import ActionWanted, SessionOpened
+from kasmon.tui.keymap import ACTIONS
+from kasmon.tui.messages import ActionRequested, SessionOpened
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
@@ -47,7 +47,7 @@ class KasmonCommands(Provider):
             if row.is_in_palette:
                 words = f"{row.label[0].upper()}{row.label[1:]}"
                 said = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
-                yield words, said, partial(app.post_message, ActionWanted(row.id))
+                yield words, said, partial(app.post_message, ActionRequested(row.id))
 
     def _sessions(self) -> Iterator[Entry]:
         """All sessions; each opens."""
@@ -57,5 +57,5 @@ class KasmonCommands(Provider):
 
 
 def literal(text: str) -> str:
-    """*text* for Textual's palette, which reads a plain string as markup and takes `Content` as it is."""
+    """*text* for Textual's palette, which reads a plain string as markup and takes `ConversationContent` as it is."""
     return cast("str", Content(text))

@@ -9,17 +9,19 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kasmon.clean import clean_line
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.tui.bars import LineWidget
+from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
-from kasmon.tui.confined import badge, is_broken, phase_word
-from kasmon.tui.look import (
+from kasmon.tui.sandbox.status import badge, is_broken, phase_word
+from kasmon.tui.session_list.row import moments
+from kasmon.tui.status_bars import LineWidget
+from kasmon.tui.textual_ext.strips import UniformVertical
+from kasmon.tui.theme.look import (
     LEAST_FOLDER,
-    Look,
     Span,
+    ThemeStyles,
     age,
     count,
     evidence,
@@ -28,8 +30,6 @@ from kasmon.tui.look import (
     wave_place,
     wave_words,
 )
-from kasmon.tui.row import moments
-from kasmon.tui.thrift import PlainVertical
 
 ROOMY_WIDTH: Final = 100
 """From this width on the head has whole words."""
@@ -37,8 +37,8 @@ Content = Callable[[Session], Widget | None]
 """Makes the widget that shows a session's inside; None where there is none to show."""
 
 
-class TerminalInside(PlainVertical):
-    """Marks the inside that is a terminal, `focus.FocusView`: it is told by this without what draws it."""
+class TerminalPane(UniformVertical):
+    """Marks the inside that is a terminal, `view.FocusView`: it is told by this without what draws it."""
 
 
 class PreviewHead(LineWidget):
@@ -47,7 +47,7 @@ class PreviewHead(LineWidget):
     session: reactive[Session | None] = reactive(None, repaint=False)
     pinned: reactive[bool] = reactive(False)
 
-    def __init__(self, look: Look, clock: Clock) -> None:
+    def __init__(self, look: ThemeStyles, clock: Clock) -> None:
         super().__init__(look)
         self.clock = clock
         self._moments = ""
@@ -69,12 +69,12 @@ class PreviewHead(LineWidget):
         dot = f" {look.mark('dot')} "
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
-        told = phase_word(session.housing).removeprefix(name).removeprefix(", ") if session.housing is not None else ""
+        told = phase_word(session.housing).removeprefix(name).strip() if session.housing is not None else ""
         phase = f"{dot}{told}" if told else ""
         right: list[Span] = [
             (f"{look.state_glyph(name)} {name} {age(now - session.since)}", f"state-{name}"),
             (phase, "soft"),
-            (f"{dot}{'seen by ' if width >= ROOMY_WIDTH else ''}{clean_line(evidence(session, now))} ", "faint"),
+            (f"{dot}{'source: ' if width >= ROOMY_WIDTH else ''}{clean_line(evidence(session, now))} ", "faint"),
         ]
         left: list[Span] = [
             (f" {pin}", "accent"),
@@ -103,12 +103,12 @@ class PreviewHead(LineWidget):
         return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
 
 
-class Preview(PlainVertical):
+class Preview(UniformVertical):
     """The head, and below it the inside of one session. *make* builds the inside; it is kept while the session is."""
 
     session: reactive[Session | None] = reactive(None, repaint=False)
 
-    def __init__(self, look: Look, clock: Clock, make: Content) -> None:
+    def __init__(self, look: ThemeStyles, clock: Clock, make: Content) -> None:
         super().__init__(id="preview")
         self.head = PreviewHead(look, clock)
         self.look, self.make = look, make
@@ -138,8 +138,8 @@ class Preview(PlainVertical):
             self.call_after_refresh(self.build)
 
     def build(self) -> None:
-        """Make what stands below the head, unless it is there."""
-        if self._inside is None and self.session is not None and self.is_mounted:
+        """Make what stands below the head, unless it is there or the dashboard quits."""
+        if self._inside is None and self.session is not None and self.is_mounted and self.is_attached:
             self._inside = self.make(self.session)
             if self._inside is not None:
                 self.mount(self._inside)
@@ -149,7 +149,7 @@ class Preview(PlainVertical):
         """What stands below the head, once it is made."""
         return self._inside
 
-    def dress(self, look: Look) -> None:
+    def dress(self, look: ThemeStyles) -> None:
         self.look = look
         self.head.dress(look)
 

@@ -1,16 +1,55 @@
-"""Open the dashboard on this terminal."""
+"""Open the dashboard on this terminal, and write its errors to kasmon's own log: when and where, without values."""
 
+import contextlib
+import logging
 import os
 import sys
+from pathlib import Path
+from typing import Final
 
-from kasmon.paths import Places
+from kasmon.backends.common.environment import secret_values
+from kasmon.host.journal import process_log
+from kasmon.paths import Paths
 from kasmon.tui.app import Kasmon
-from kasmon.tui.driver import TapDriver
-from kasmon.tui.live import LiveWorld
-from kasmon.tui.trouble import keep_trouble
+from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.textual_ext.driver import TapDriver
+from kasmon.tui.textual_ext.line_filters import trace_of
+
+LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
-def run(places: Places, *, agents_go_on: bool = True) -> int:
+class ValuelessFormatter(logging.Formatter):
+    """One line a record: the first one of its message, and where its error comes from. What an error says may be
+    anything that anybody wrote, and asyncio puts it into the further lines of its own messages."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = record.getMessage().partition("\n")[0]
+        error = record.exc_info[1] if record.exc_info else None
+        plain = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None, "args": ()})
+        plain.msg = process_log.hidden(said if error is None else f"{said}: {trace_of(error)}")
+        return super().format(plain)
+
+
+class ErrorLog(logging.Handler):
+    """Writes to the file at *path*, which is there only once something went wrong."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self.setFormatter(ValuelessFormatter(LINE))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError), process_log.opened(self._path) as file:
+            file.write(f"{self.format(record)}\n".encode("utf-8", "replace"))
+
+
+def keep_trouble(path: Path) -> None:
+    """From now on all that goes wrong in this process is told at *path*, and nowhere else."""
+    process_log.learn(secret_values(os.environ))
+    process_log.keep(ErrorLog(path))
+
+
+def run(places: Paths, *, agents_go_on: bool = True) -> int:
     """Show the dashboard over *places* until the person leaves it, and return the exit code.
 
     *agents_go_on* is what it tells that person; of a demo they do not.
@@ -18,7 +57,7 @@ def run(places: Places, *, agents_go_on: bool = True) -> int:
     keep_trouble(places.own_log)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # what a shell once exported; the terminal knows its size, also when that changes
-    world = LiveWorld(places)
+    world = LiveGateway(places)
     app = Kasmon(world.first(), world, driver_class=TapDriver)
     app.agents_go_on = agents_go_on
     try:
@@ -27,4 +66,8 @@ def run(places: Places, *, agents_go_on: bool = True) -> int:
         world.close()
         if app.crash:
             sys.stderr.write(f"kasmon: {app.crash}\n")
+        elif app.farewell:
+            with contextlib.suppress(OSError):  # the terminal may be gone by now
+                sys.stdout.write(f"{app.farewell}\n")
+                sys.stdout.flush()
     return app.return_code or 0

@@ -66,9 +66,9 @@ def page_files() -> Mapping[str, PageFile]:
         theirs = files("textual_serve")
         found = {name: PageFile(kind, (theirs / path).read_bytes()) for name, (path, kind) in BEHIND.items()}
     except ModuleNotFoundError as error:
-        raise UnavailableError("textual-serve, which brings the page, is not installed.", hint=f"`{GET}`") from error
+        raise UnavailableError("textual-serve, which serves the page, is not installed.", hint=f"`{GET}`") from error
     except OSError as error:
-        raise UnavailableError("textual-serve is there, and another version.", hint=f"`{GET}`") from error
+        raise UnavailableError("textual-serve is installed in another version.", hint=f"`{GET}`") from error
     return found | {name: PageFile(kind, (ours / path).read_bytes()) for name, (path, kind) in OWN.items()}
 
 

@@ -3,9 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,9 +10,11 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from kasmon.errors import UnavailableError
-from kasmon.web.gate import COOKIE, LINK, Asked, Gate
+from kasmon.host.journal import process_log
+from kasmon.web.access import COOKIE, LINK, LOG_OUT, AccessGuard, AccessRequest
+from kasmon.web.connections import Connections
+from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, fitting
 from kasmon.web.page import PageFile, enter_page, headers, page_files
-from kasmon.web.visit import DASHBOARD, Visit, fitting
 
 MOST_VISITS: Final = 8
 """So many pages have a dashboard at once, at most."""
@@ -23,10 +22,21 @@ MESSAGE_BYTES: Final = 1 << 20
 """The longest message of a page; what is pasted into it is one."""
 HEARTBEAT_S: Final = 20.0
 """A page that has not answered for so long, in seconds, is gone."""
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FULL: Final = f"kasmon web: {MOST_VISITS} dashboards are open already. Close one of those pages first.\r\n"
+GOODBYE_S: Final = 2.0
+"""How long a page may take to hear that its dashboard is over, in seconds; then its connection is cut."""
+REPEAT_S: Final = 60.0
+"""What goes wrong again and again is said again after so many seconds."""
+FULL: Final = f"kasmon web: {MOST_VISITS} dashboards are already open. Close one of those pages first.\r\n"
 
 log = logging.getLogger(__name__)
+
+
+class OpenPage(msgspec.Struct, frozen=True):
+    """The browser behind a WebSocket."""
+
+    cookie: str
+    transport: asyncio.BaseTransport | None
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -48,9 +58,13 @@ class WebView:
         self._files: Mapping[str, PageFile] = page_files()
         self._enter = enter_page()
         self._runner: web.AppRunner | None = None
-        self._sockets: set[web.WebSocketResponse] = set()
-        self.visits: set[Visit] = set()
-        self.gate = Gate(address, port)
+        self._listening: asyncio.Server | None = None
+        self._sockets: dict[web.WebSocketResponse, OpenPage] = {}
+        self._said_at: dict[str, float] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self.connections = Connections()
+        self.visits: set[DashboardSession] = set()
+        self.gate = AccessGuard(address, port)
 
     async def open(self) -> None:
         """Listen.
@@ -61,25 +75,58 @@ class WebView:
         app = web.Application(middlewares=[self._guarded()])
         app.router.add_get("/{place}/ws", self._visit)
         app.router.add_get("/{place}/{name:.*}", self._file)
-        runner = web.AppRunner(app, access_log=None, logger=_unheard())
+        app.router.add_post(f"/{{place}}/{LOG_OUT}", self._log_out)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_S)
         await runner.setup()
+        assert runner.server is not None
+        loop = asyncio.get_running_loop()
         try:
-            await web.TCPSite(runner, self._address, self.port).start()
+            self._listening = await loop.create_server(
+                self.connections.protocol_factory(runner.server), self._address, self.port
+            )
         except (OSError, OverflowError) as error:
             await runner.cleanup()
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise UnavailableError(
-                f"port {self.port} of {self._address} is not to be had: {why}.", hint="`--port 0` takes a free one."
+                f"port {self.port} of {self._address} is unavailable: {why}.", hint="`--port 0` uses a free port."
             ) from error
+        loop.set_exception_handler(self._unhandled)
         self._runner = runner
-        self.port = int(runner.addresses[0][1])
-        self.gate = Gate(self._address, self.port)
+        self.port = int(self._listening.sockets[0].getsockname()[1])
+        self.gate = AccessGuard(self._address, self.port)
+
+    def revoke(self, cookie: str | None = None) -> None:
+        """Log out the browser with *cookie*, or every one: its cookie lets nobody in, and its dashboards end."""
+        self.gate.revoke(cookie)
+        sockets = [socket for socket, of in self._sockets.items() if cookie is None or of.cookie == cookie]
+        self._ending.add(task := asyncio.get_running_loop().create_task(self._hang_up(sockets)))
+        task.add_done_callback(self._ending.discard)
+
+    async def _hang_up(self, sockets: Sequence[web.WebSocketResponse]) -> None:
+        """Tell each of *sockets* that it is over, and cut those that do not hear it in time."""
+        opened = [self._sockets[socket] for socket in sockets]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                going = [socket.close(code=WSCloseCode.GOING_AWAY) for socket in sockets]
+                await asyncio.gather(*going, return_exceptions=True)
+                return
+        for each in opened:
+            _abort(each.transport)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Say in one line what went wrong on the loop, as no room for another connection; not again at once."""
+        error = context.get("exception")
+        what = f"{context.get('message') or 'something failed'}: {error!r}" if error else str(context.get("message"))
+        if loop.time() >= self._said_at.get(what, 0.0):
+            self._said_at = {**dict(list(self._said_at.items())[-20:]), what: loop.time() + REPEAT_S}
+            log.warning("%s", what)
 
     async def close(self) -> None:
         """Let nobody in any more, and end every dashboard; the agents go on."""
         if self._runner is not None:
-            going = [socket.close(code=WSCloseCode.GOING_AWAY) for socket in self._sockets]
-            await asyncio.gather(*going, return_exceptions=True)
+            if self._listening is not None:
+                self._listening.close()
+            await self._hang_up(list(self._sockets))
             await self._runner.cleanup()
             self._runner = None
 
@@ -90,15 +137,18 @@ class WebView:
             asked = asked_by(request)
             if refusal := self.gate.refusal(asked):
                 return self._plain(refusal.status, refusal.why)
-            if asked.link is not None:
+            self.connections.mark_accepted(request.transport)
+            if asked.link is not None and asked.method == "GET":
                 return self._let_in()
             try:
                 return await handler(request)
             except web.HTTPException as error:
-                return self._plain(error.status, "nothing is here.")
-            except Exception:  # the server goes on, and says no more to whoever asked
-                log.exception("a request failed")
-                return self._plain(500, "that failed; kasmon web's terminal says why.")
+                return self._plain(error.status, "not found.")
+            except Exception as error:  # noqa: BLE001 - the server goes on, and says no more to whoever asked
+                self._unhandled(
+                    asyncio.get_running_loop(), {"message": f"a request for {request.path!r}", "exception": error}
+                )
+                return self._plain(500, "internal error; see the terminal of `kasmon web`.")
 
         return guard
 
@@ -112,7 +162,14 @@ class WebView:
     def _let_in(self) -> web.Response:
         answer = web.Response(body=self._enter, content_type="text/html", headers=headers(self._own_name))
         cookie = self.gate.change()
+        process_log.learn([cookie])
         answer.set_cookie(COOKIE, cookie, path=f"/{self.gate.place}/", httponly=True, samesite="Strict")
+        return answer
+
+    async def _log_out(self, request: web.Request) -> web.Response:
+        self.revoke(request.cookies.get(COOKIE, ""))
+        answer = self._plain(200, "logged out.")
+        answer.del_cookie(COOKIE, path=f"/{self.gate.place}/")
         return answer
 
     async def _file(self, request: web.Request) -> web.Response:
@@ -124,7 +181,7 @@ class WebView:
     async def _visit(self, request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES, compress=False)
         await socket.prepare(request)
-        self._sockets.add(socket)
+        self._sockets[socket] = OpenPage(request.cookies.get(COOKIE, ""), request.transport)
         try:
             if len(self._sockets) > MOST_VISITS:
                 await socket.send_bytes(FULL.encode())
@@ -133,12 +190,13 @@ class WebView:
                 await self._dashboard(socket, columns or 80, rows or 24)
             await socket.close()
         finally:
-            self._sockets.discard(socket)
+            opened = self._sockets.pop(socket)
+            asyncio.get_running_loop().call_later(GOODBYE_S, _abort, opened.transport)  # if nobody reads the last of it
         return socket
 
     async def _dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
         try:
-            visit = await Visit.open(columns, rows, self._environment, self._argv)
+            visit = await DashboardSession.open(columns, rows, self._environment, self._argv)
         except OSError as error:
             await socket.send_bytes(f"kasmon web: no dashboard could be started: {error.strerror}.\r\n".encode())
             return
@@ -150,10 +208,10 @@ class WebView:
             self.visits.discard(visit)
 
 
-def asked_by(request: web.Request) -> Asked:
+def asked_by(request: web.Request) -> AccessRequest:
     """What *request* says that matters at the gate."""
     told = request.headers
-    return Asked(
+    return AccessRequest(
         path=request.path,
         method=request.method,
         hosts=told.getall("Host", []),
@@ -166,7 +224,7 @@ def asked_by(request: web.Request) -> Asked:
     )
 
 
-async def _live(visit: Visit, socket: web.WebSocketResponse) -> None:
+async def _live(visit: DashboardSession, socket: web.WebSocketResponse) -> None:
     """Carry what is drawn there and what is typed here, until either ends."""
 
     async def show() -> None:
@@ -186,7 +244,7 @@ async def _live(visit: Visit, socket: web.WebSocketResponse) -> None:
             await showing
 
 
-async def hear(visit: Visit, text: str) -> None:
+async def hear(visit: DashboardSession, text: str) -> None:
     """Do what one message of textual-serve's script says; one that says nothing of keys or size is left unanswered."""
     try:
         said = msgspec.json.decode(text)
@@ -201,40 +259,6 @@ async def hear(visit: Visit, text: str) -> None:
                 visit.resize(columns, rows)
 
 
-def _unheard() -> logging.Logger:
-    """Where aiohttp tells of requests that are none: with all that was in them, which may be a secret."""
-    logger = logging.getLogger(f"{__name__}.http")
-    logger.disabled = True
-    return logger
-
-
-async def serve(view: WebView, tell: Callable[[str], None]) -> int:
-    """Serve until a signal comes; its number. *tell* gets each link: the first, and another for each Enter."""
-    loop, heard = asyncio.get_running_loop(), asyncio.Event()
-    signals: list[int] = []
-
-    def hear_signal(number: int) -> None:
-        signals.append(number)
-        heard.set()
-
-    for number in SIGNALS:
-        loop.add_signal_handler(number, hear_signal, number)
-    await view.open()
-    try:
-        tell(view.gate.link())
-        if sys.stdin is not None and sys.stdin.isatty():
-            loop.add_reader(0, _again, view, tell)
-        await heard.wait()
-        return signals[0]
-    finally:
-        loop.remove_reader(0)
-        await view.close()
-
-
-def _again(view: WebView, tell: Callable[[str], None]) -> None:
-    """Somebody pressed Enter, here or, if we are in the background, for another program of this terminal."""
-    with contextlib.suppress(OSError):
-        if os.tcgetpgrp(0) == os.getpgrp() and os.read(0, 4096):
-            tell(view.gate.link())
-            return
-    asyncio.get_running_loop().remove_reader(0)
+def _abort(transport: asyncio.BaseTransport | None) -> None:
+    if isinstance(transport, asyncio.Transport):
+        transport.abort()

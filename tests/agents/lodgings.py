@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shlex
 import socket
 import tomllib
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.demo.scratch import clear
-from kasmon.model.event import ConfinementSeen
+from kasmon.model.events import ConfinementSeen
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Tier
-from kasmon.model.state import SessionState
+from kasmon.model.sandbox.policy import SandboxPolicy, Tier
+from kasmon.model.session_state import SessionState
 from kasmon.paths import private_folder, write_private
-from kasmon.process import is_running
-from kasmon.sandbox.far.quarters import lodging
+from kasmon.process_identity import is_running
+from kasmon.sandbox.remote_guest.launch_spec import lodging
 from tests.agents.stack import LIMIT_S, Stack, killed
 from tests.waiting import until
 
@@ -44,8 +45,8 @@ def housed(stack: Stack, tier: Tier, *more: str) -> Iterator[Stack]:
     lines += [f"[agents.{agent.name}.confined]", f'network = ["private:{name}:{port}"]', *more, ""]
     write_private(stack.places.config_file, "\n".join(lines).encode())
     yield stack
-    policies = [Policy(session=SessionId(folder.name), tier=tier) for folder in stack.places.sessions.iterdir()]
-    kept = lodging(stack.places, Policy(session=SessionId("nobody00"), tier=tier))
+    policies = [SandboxPolicy(session=SessionId(folder.name), tier=tier) for folder in stack.places.sessions.iterdir()]
+    kept = lodging(stack.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier))
     kept.ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     clear(stack.path)
     for policy in policies:
@@ -65,8 +66,8 @@ def _told_by_flags(config: Path, url: str, there: str) -> list[str]:
 
 
 def begun(stack: Stack) -> SessionId:
-    """A structured session that is inside, and has had its first turn."""
-    session = stack.new("worker", "", "--yes")
+    """A structured session that is inside, and has had its first turn. It holds no secret."""
+    session = stack.new("worker", "", "--yes", env="--env-public")
     seen = until(lambda: stack.facts(session, ConfinementSeen), LIMIT_S, "a look at its sandbox")[-1]
     assert (True, ()) == (seen.ok, seen.mismatches)
     stack.turn(session, ONE)
@@ -99,4 +100,4 @@ def is_rebuilt(stack: Stack, session: SessionId) -> None:
     now = stack.session(session)
     assert (known, 2) == (now.resume_id, now.generation)
     assert {ONE, TWO} <= set(stack.heard(THREE))
-    assert "last prompt" in now.proof or "given last" in now.proof
+    assert re.search("our last prompt|(ends with|contains) the last prompt", now.proof)

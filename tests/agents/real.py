@@ -11,8 +11,8 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from kasmon.backends.surroundings import encoded
-from kasmon.model.command import Launch, Mode
+from kasmon.backends.common.environment import encoded
+from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import places, write_private
 from tests.waiting import until

@@ -21,13 +21,14 @@ import psutil
 import pytest
 
 from kasmon.demo.scratch import clear
-from kasmon.model.event import Event
+from kasmon.host.sandboxed.egress_requests import TOOL
+from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
-from kasmon.paths import Places, places, private_folder, write_private
-from kasmon.store.log import EventLog
-from kasmon.supervisor.look import look_once
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, places, private_folder, write_private
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
 from tests.agents.real import RealAgent
 from tests.cli.line import Done
 from tests.modelstub import ModelStub
@@ -37,7 +38,7 @@ ASKING: Final[dict[str, tuple[str, ...]]] = {"claude": (), "codex": ("-a untrust
 PROMPT: Final = {"claude": "❯", "codex": "Ask Codex"}
 """What stands on a screen that takes a prompt."""
 KASMON: Final = (sys.executable, "-P", "-m", "kasmon")
-LIMIT_S: Final = 45.0
+LIMIT_S: Final = 90.0
 """A net under an agent that hangs, no expectation."""
 
 FactT = TypeVar("FactT", bound=Event)
@@ -50,7 +51,7 @@ class Stack:
         self.agent = agent
         self.stub = stub
         self.path = Path(os.environ["XDG_STATE_HOME"]).parent
-        self.places: Places = places()
+        self.places: Paths = places()
         self.places.make()
         self.variables = {
             **os.environ,
@@ -99,9 +100,9 @@ class Stack:
         assert 0 == done.code, done.err
         return json.loads(done.out)
 
-    def new(self, name: str, prompt: str = "", *more: str, mode: str = "sdk") -> SessionId:
-        """Start the agent with *prompt* on stdin; its variables reach it by their names."""
-        own = [word for variable in self.agent.own for word in ("--env", variable)]
+    def new(self, name: str, prompt: str = "", *more: str, mode: str = "sdk", env: str = "--env") -> SessionId:
+        """Start the agent with *prompt* on stdin; its variables reach it by name, by the option *env*."""
+        own = [word for variable in self.agent.own for word in (env, variable)]
         wanted = ("--agent", self.agent.name, "--mode", mode, "--prompt", "-")
         done = self("new", name, *wanted, *own, *more, given=prompt)
         assert 0 == done.code, done.err
@@ -152,6 +153,11 @@ class Stack:
         except TimeoutError:
             raise AssertionError(f"no turn for {prompt!r}; on the screen:\n{self('read', session).out}") from None
 
+    def keys(self, session: SessionId, *names: str) -> None:
+        """Press keys in the agent's terminal, by tmux's names, as a person does who is attached to it."""
+        tmux = ("tmux", "-S", str(self.places.tmux_socket), "send-keys", "-t", f"={session}:", *names)
+        subprocess.run(tmux, check=True, timeout=LIMIT_S)
+
     def shows(self, session: SessionId, text: str) -> str:
         """What `kasmon read` prints, once *text* is in it."""
 
@@ -168,11 +174,12 @@ class Stack:
         return [event for event, _ in EventLog(self.places.log(session)).read() if isinstance(event, kind)]
 
     def asked(self, session: SessionId | None = None) -> Any:
-        """The oldest request of `kasmon inbox` that waits, of *session* where it is given."""
+        """The oldest request of an agent in `kasmon inbox`, of *session* where it is given; hosts ask beside them."""
 
         def waiting() -> Any:
             requests = self.json("inbox")["requests"]
-            return next((one for one in requests if session in (None, one["session"])), None)
+            agents_own = (one for one in requests if one["tool"] != TOOL)
+            return next((one for one in agents_own if session in (None, one["session"])), None)
 
         return until(waiting, LIMIT_S, "a request")
 

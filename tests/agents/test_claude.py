@@ -13,29 +13,29 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from kasmon.backends import child
 from kasmon.backends.claude import backend
+from kasmon.backends.common import child_process
 from kasmon.errors import LaunchError
-from kasmon.model.command import Configure, Interrupt, Launch, Stop
-from kasmon.model.event import (
+from kasmon.model.commands import Configure, Interrupt, Launch, Stop
+from kasmon.model.events import (
     Event,
-    ForeignSeen,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
     PlanUpdated,
     RequestOpened,
     RequestWithdrawn,
     SessionEnded,
     SettingsChanged,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    UnknownMessageSeen,
     UsageReported,
 )
-from kasmon.model.permission import AskKind, Decision, Request
-from kasmon.model.state import SessionState
+from kasmon.model.permission import Decision, Request, RequestKind
+from kasmon.model.session_state import SessionState
 from tests.agents.real import RealAgent, family
 from tests.backends import mcp_server
 from tests.backends.backend_contract import LIMIT_S, Heard
@@ -102,13 +102,13 @@ async def test_a_turn_with_text_thinking_and_figures(claude: RealAgent) -> None:
         ended = await talk.turn("go %% think hm so %% say hello there")
 
         assert "done" == ended.reason
-        assert ["hello there"] == [fact.text for fact in talk.of(MessageSaid)]
-        assert ["hm so"] == [fact.text for fact in talk.of(ThoughtSaid)]
+        assert ["hello there"] == [fact.text for fact in talk.of(MessageWritten)]
+        assert ["hm so"] == [fact.text for fact in talk.of(ThoughtWritten)]
         assert ["go %% think hm so %% say hello there"] == [fact.prompt for fact in talk.of(TurnStarted)]
         usage = talk.of(UsageReported)[-1]
         assert min(usage.input, usage.output, usage.context, usage.limit, usage.cost_usd or 0) > 0
         assert talk.session.model.startswith("claude-")
-        assert [] == talk.of(ForeignSeen)
+        assert [] == talk.of(UnknownMessageSeen)
 
 
 async def test_it_offers_models_and_permission_modes(claude: RealAgent, stub: ModelStub) -> None:
@@ -125,7 +125,7 @@ async def test_allowed_a_command_runs(claude: RealAgent) -> None:
         await talk.turn("go %% bash touch yes.txt %% say done", Decision.ALLOW)
 
         assert (claude.workdir / "yes.txt").exists()
-        assert ["done"] == [fact.text for fact in talk.of(MessageSaid)]
+        assert ["done"] == [fact.text for fact in talk.of(MessageWritten)]
 
 
 async def test_denied_it_does_not_run_and_the_agent_knows_why(claude: RealAgent) -> None:
@@ -150,7 +150,7 @@ async def test_cancelled_its_turn_ends(claude: RealAgent) -> None:
         ended = await talk.turn("go %% bash touch no.txt %% say after", Decision.CANCEL)
 
         assert "interrupted" == ended.reason
-        assert [] == talk.of(MessageSaid)
+        assert [] == talk.of(MessageWritten)
         assert not (claude.workdir / "no.txt").exists()
 
 
@@ -184,7 +184,7 @@ async def test_questions_are_answered_together(claude: RealAgent) -> None:
             which.option_notes,
             which.many,
         )
-        assert AskKind.QUESTION is colour.kind
+        assert RequestKind.QUESTION is colour.kind
         told = talk.of(ToolFinished)[-1].output
         assert '"Colour?"="neither of them"' in told
         assert '"Which?"="red, blue"' in told
@@ -205,22 +205,22 @@ async def test_the_form_of_an_mcp_server_is_filled_in(claude: RealAgent) -> None
         await talk.answer(count, Decision.CHOOSE, labels=("3",))
         await talk.ended(0)
 
-        assert (AskKind.QUESTION, "demo: Colour", ("red", "blue")) == (colour.kind, colour.title, colour.options)
+        assert (RequestKind.QUESTION, "demo: Colour", ("red", "blue")) == (colour.kind, colour.title, colour.options)
         assert '{"action": "accept", "content": {"colour": "blue", "count": 3}}' == talk.of(ToolFinished)[-1].output
-        assert [] == talk.of(ForeignSeen)
+        assert [] == talk.of(UnknownMessageSeen)
 
 
 @pytest.mark.parametrize(
     ("how", "kind", "decision", "told"),
     [
-        ("", AskKind.QUESTION, Decision.DENY, '{"action": "decline"}'),
-        ("plain", AskKind.PERMISSION, Decision.ALLOW, '{"action": "accept", "content": {}}'),
-        ("url", AskKind.AUTH, Decision.ALLOW, '{"action": "accept"'),
-        ("url", AskKind.AUTH, Decision.DENY, '{"action": "decline"}'),
+        ("", RequestKind.QUESTION, Decision.DENY, '{"action": "decline"}'),
+        ("plain", RequestKind.PERMISSION, Decision.ALLOW, '{"action": "accept", "content": {}}'),
+        ("url", RequestKind.AUTH, Decision.ALLOW, '{"action": "accept"'),
+        ("url", RequestKind.AUTH, Decision.DENY, '{"action": "decline"}'),
     ],
 )
 async def test_what_an_mcp_server_wants_is_allowed_or_declined(
-    claude: RealAgent, how: str, kind: AskKind, decision: Decision, told: str
+    claude: RealAgent, how: str, kind: RequestKind, decision: Decision, told: str
 ) -> None:
     async with talking(claude, *with_server()) as talk:
         await talk.prompt(f"go %% tool mcp__demo__greet {json.dumps({'how': how})} %% say greeted")
@@ -265,7 +265,7 @@ async def test_a_plan_is_denied_with_a_reason_and_then_approved(claude: RealAgen
         await talk.answer(request, Decision.ALLOW)
         await talk.ended(1)
 
-        assert (AskKind.PLAN, "# My plan") == (request.kind, request.shown)
+        assert (RequestKind.PLAN, "# My plan") == (request.kind, request.shown)
         assert "plan" != talk.session.permission_mode
 
 
@@ -295,7 +295,9 @@ async def test_a_prompt_while_it_writes_is_the_next_turn(claude: RealAgent) -> N
         await talk.prompt("go %% slow 1 word")
         await auntil(lambda: talk.all[-1] not in talk.facts, LIMIT_S, "text")
         await talk.prompt("next %% say second")
-        await talk.until_true(lambda fact: isinstance(fact, MessageSaid) and fact.text == "second", "the second text")
+        await talk.until_true(
+            lambda fact: isinstance(fact, MessageWritten) and fact.text == "second", "the second text"
+        )
         await talk.until(SessionState.IDLE)
 
         assert ["go %% slow 1 word", "next %% say second"] == [fact.prompt for fact in talk.of(TurnStarted)]
@@ -334,7 +336,7 @@ async def test_an_interrupt_ends_the_turn_and_closes_its_requests(claude: RealAg
         assert (moment == "permission") == bool(talk.of(RequestWithdrawn))
         assert not [line for line in commands(claude) if "time.sleep" in line]
         await talk.turn("go %% say alive")
-        assert "alive" == talk.of(MessageSaid)[-1].text
+        assert "alive" == talk.of(MessageWritten)[-1].text
 
 
 def commands(claude: RealAgent) -> list[str]:
@@ -359,7 +361,7 @@ async def test_a_background_agent_works_within_its_call_and_wakes_its_own_turn(c
         await talk.until(SessionState.IDLE)
 
         call = next(fact.call for fact in talk.of(ToolStarted) if fact.tool in ("Agent", "Task"))
-        assert {"inner", "inner done"} <= {fact.text for fact in talk.of(MessageSaid) if fact.within == call}
+        assert {"inner", "inner done"} <= {fact.text for fact in talk.of(MessageWritten) if fact.within == call}
         assert [call] == [fact.within for fact in talk.of(ToolStarted) if fact.tool == "Bash"]
         assert len(talk.of(TurnStarted)) == len(talk.of(TurnEnded))
 
@@ -392,7 +394,7 @@ async def test_what_fails_once_is_tried_again(claude: RealAgent) -> None:
         ended = await talk.turn("go %% fail 500 1 %% say recovered")
 
         assert "done" == ended.reason
-        assert "recovered" == talk.of(MessageSaid)[-1].text
+        assert "recovered" == talk.of(MessageWritten)[-1].text
 
 
 async def test_too_many_requests_are_a_limit(claude: RealAgent) -> None:
@@ -417,7 +419,7 @@ async def test_a_conversation_goes_on_after_its_process(claude: RealAgent, how: 
         await talk.turn("go %% say two")
 
         assert name == talk.session.resume_id
-        assert "its transcript ends with the prompt that was given last" in talk.session.proof
+        assert "its transcript ends with the last prompt" in talk.session.proof
         assert [] == [fact for fact in talk.of(NoticeRaised) if fact.level != "info"]
 
 
@@ -474,7 +476,7 @@ async def test_killed_it_ends_with_its_signal_and_all_that_it_had_just_started(
     claude: RealAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its commands lead sessions of their own, and nobody has seen this one yet."""
-    monkeypatch.setattr(child, "LOOK_S", 600.0)
+    monkeypatch.setattr(child_process, "LOOK_S", 600.0)
     async with talking(claude) as talk:
         await talk.prompt(f"go %% bash {SLEEP} %% say done")
         await talk.answer(await talk.asked(), Decision.ALLOW)

@@ -16,30 +16,30 @@ import pytest
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.codex import backend
-from kasmon.backends.codex.asks import ELICITATION, READERS
-from kasmon.backends.codex.item import is_known
-from kasmon.backends.codex.talk import Talk
-from kasmon.backends.codex.wire import Wire
+from kasmon.backends.codex.items import is_known
+from kasmon.backends.codex.request_registry import ELICITATION, READERS
+from kasmon.backends.codex.translator import CodexTranslator
+from kasmon.backends.codex.transport import CodexTransport
 from kasmon.errors import LaunchError, RefusedError
-from kasmon.model.command import Configure, Interrupt, Launch, Stop
-from kasmon.model.event import (
-    ForeignSeen,
+from kasmon.model.commands import Configure, Interrupt, Launch, Stop
+from kasmon.model.events import (
     LimitReached,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
     RequestWithdrawn,
     SessionEnded,
     SessionStarted,
     SettingsChanged,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    UnknownMessageSeen,
     UsageReported,
 )
-from kasmon.model.permission import AskKind, Decision
-from kasmon.model.state import SessionState
+from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.session_state import SessionState
 from tests.agents.real import RealAgent, family, native_codex
 from tests.backends.backend_contract import LIMIT_S, Heard
 from tests.backends.codex.record import SERVER, with_greet
@@ -83,7 +83,7 @@ async def opened(wanted: Wanted) -> AsyncIterator[Heard]:
         await agent.aclose()
         async with asyncio.timeout(LIMIT_S):
             await listening
-        assert not [fact for fact in heard.facts if isinstance(fact, ForeignSeen)]
+        assert not [fact for fact in heard.facts if isinstance(fact, UnknownMessageSeen)]
 
 
 async def not_opened(wanted: Wanted) -> str:
@@ -104,7 +104,7 @@ async def ended(heard: Heard, count: int = 1) -> TurnEnded:
 
 
 def said(heard: Heard) -> list[str]:
-    return [fact.text for fact in of(heard, MessageSaid)]
+    return [fact.text for fact in of(heard, MessageWritten)]
 
 
 async def test_a_turn_from_prompt_to_end(codex: RealAgent) -> None:
@@ -117,7 +117,7 @@ async def test_a_turn_from_prompt_to_end(codex: RealAgent) -> None:
         assert started.resume_id
         assert ("gpt-5.5", "") == (started.model, started.proof)
         assert [("go %% think hmm %% say hello there", "user")] == [(t.prompt, t.by) for t in of(heard, TurnStarted)]
-        assert (["hmm"], ["hello there"]) == ([fact.text for fact in of(heard, ThoughtSaid)], said(heard))
+        assert (["hmm"], ["hello there"]) == ([fact.text for fact in of(heard, ThoughtWritten)], said(heard))
         chunks = [chunk for chunk in heard.all if isinstance(chunk, Chunk)]
         assert "hello there" == "".join(chunk.text for chunk in chunks if not chunk.thinking)
         assert "hmm" == "".join(chunk.text for chunk in chunks if chunk.thinking)
@@ -257,7 +257,7 @@ class TestQuestions:
         async with opened(asking(codex, *ASKS_ANYWHERE)) as heard:
             await heard.prompt(f"go %% tool request_user_input {self.TWO} %% say done")
             colour, size = await auntil(lambda: heard.session.asks[1:] and heard.session.asks, LIMIT_S)
-            assert (AskKind.QUESTION, ("red", "blue"), ("warm", "cold")) == (
+            assert (RequestKind.QUESTION, ("red", "blue"), ("warm", "cold")) == (
                 colour.kind,
                 colour.options,
                 colour.option_notes,
@@ -297,7 +297,7 @@ class TestPlans:
             await heard.prompt("go %% plan # Plan\\n- first")
             await ended(heard)
             request = await heard.until_asked()
-            assert (AskKind.PLAN, "# Plan\n- first\n") == (request.kind, request.shown)
+            assert (RequestKind.PLAN, "# Plan\n- first\n") == (request.kind, request.shown)
             await heard.answer(request, Decision.ALLOW)
             await ended(heard, 2)
 
@@ -408,7 +408,7 @@ class TestSteering:
     ) -> None:
         stub.must_be_called = False
         async with opened(plain(codex)) as heard:
-            with pytest.raises(RefusedError, match=r"^codex did not take the prompt: Input exceeds .*[^.]\.$"):
+            with pytest.raises(RefusedError, match=r"^codex did not accept the prompt: Input exceeds .*[^.]\.$"):
                 await heard.prompt("x" * 1_100_000)
 
             assert [] == of(heard, TurnStarted)
@@ -423,7 +423,7 @@ class TestResume:
         async with opened(plain(codex, generation=2, resume=first, remembers="remember %% say noted")) as heard:
             started = heard.facts[0]
             assert isinstance(started, SessionStarted)
-            assert (first, "codex gave it the same id, and its history ends with our last prompt") == (
+            assert (first, "codex reported the same id, and its history ends with our last prompt") == (
                 started.resume_id,
                 started.proof,
             )
@@ -465,15 +465,15 @@ class TestResume:
             await ended(heard)
             first = heard.session.resume_id
         async with opened(plain(codex, generation=2, resume=first, remembers="something else")) as heard:
-            assert "codex gave it the same id" == heard.session.proof
-            assert [notice for notice in of(heard, NoticeRaised) if "does not show our last prompt" in notice.text]
+            assert "codex reported the same id" == heard.session.proof
+            assert [notice for notice in of(heard, NoticeRaised) if "does not contain our last prompt" in notice.text]
 
     async def test_a_conversation_that_is_gone_is_no_new_one(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         gone = "01a200fd-f3c8-7a50-97e8-000000000000"
         why = await not_opened(plain(codex, generation=2, resume=gone, remembers="something"))
 
-        assert f"cannot go on with the conversation '{gone}'" in why
+        assert f"cannot resume the conversation '{gone}'" in why
 
     async def test_one_that_was_never_prompted_is_begun_anew_and_told(self, codex: RealAgent, stub: ModelStub) -> None:
         """Codex keeps a thread from its first prompt on."""
@@ -606,11 +606,11 @@ class TestSubAgents:
             await heard.prompt(f"go %% tool spawn_agent {json.dumps(task)} %% bash echo x >> both %% say done")
             for _ in range(2):
                 await heard.answer(await heard.until_asked(), Decision.ALLOW)
-            await auntil(lambda: len(of(heard, MessageSaid)) == 2, LIMIT_S)
+            await auntil(lambda: len(of(heard, MessageWritten)) == 2, LIMIT_S)
             await ended(heard)
 
             (call,) = [tool.call for tool in of(heard, ToolStarted) if tool.tool == "agent"]
-            assert {("done", ""), ("done", call)} == {(fact.text, fact.within) for fact in of(heard, MessageSaid)}
+            assert {("done", ""), ("done", call)} == {(fact.text, fact.within) for fact in of(heard, MessageWritten)}
             assert {"", call} == {tool.within for tool in of(heard, ToolStarted) if tool.tool == "shell"}
             assert "x\nx\n" == (codex.workdir / "both").read_text()
             assert (1, 1) == (len(of(heard, TurnStarted)), len(of(heard, TurnEnded)))
@@ -648,7 +648,7 @@ class TestProtocol:
         return folder
 
     def test_all_that_it_may_say_is_known(self, schema: Path) -> None:
-        talk = Talk(launch())
+        talk = CodexTranslator(launch())
         notifications = _methods(schema / "ServerNotification.json")
         items = json.loads((schema / "ServerNotification.json").read_text())["definitions"]["ThreadItem"]["oneOf"]
         kinds = {one["properties"]["type"]["enum"][0] for one in items if "enum" in one["properties"]["type"]}
@@ -656,7 +656,7 @@ class TestProtocol:
             said.what
             for method in notifications
             for said in talk.heard(method, {}, 0.0)
-            if isinstance(said, ForeignSeen) and said.what == method
+            if isinstance(said, UnknownMessageSeen) and said.what == method
         ]
 
         assert len(notifications) > 80
@@ -679,13 +679,13 @@ class TestProtocol:
         self, codex: RealAgent, stub: ModelStub, schema: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         said: list[dict[str, Any]] = []
-        write = Wire._write
+        write = CodexTransport._write
 
-        async def kept(wire: Wire, message: dict[str, Any]) -> None:
+        async def kept(wire: CodexTransport, message: dict[str, Any]) -> None:
             said.append(message)
             await write(wire, message)
 
-        monkeypatch.setattr(Wire, "_write", kept)
+        monkeypatch.setattr(CodexTransport, "_write", kept)
         async with opened(asking(codex, "--model", "gpt-5.5")) as heard:
             await heard.prompt("go %% bash exec sleep 304")
             await heard.answer(await heard.until_asked(), Decision.ALLOW)

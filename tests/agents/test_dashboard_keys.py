@@ -7,7 +7,7 @@ from typing import cast
 import psutil
 import pytest
 
-from kasmon.model.event import RequestAnswered, ToolStarted, TurnEnded
+from kasmon.model.events import RequestAnswered, ToolStarted, TurnEnded
 from tests.agents.real import family
 from tests.agents.stack import LIMIT_S, Stack, beside, gone, stacked
 from tests.modelstub import ModelStub
@@ -37,8 +37,9 @@ class Person(Dashboard):
         self.shows(*then)
 
     def at_card(self, *words: str) -> None:
-        """Wait for the card that shows *words* and takes an answer."""
-        self.shows(*words, "ready")
+        """Wait for the request, open its card, and wait until that shows *words* and takes an answer."""
+        self.shows("pending request")
+        self.press("i", *words, "ready")
 
 
 def made(stack: Stack) -> list[str]:
@@ -71,14 +72,14 @@ def test_a_permission_is_allowed_denied_with_a_reason_and_edited(name: str, stac
     with Person(stack) as person:
         person.at_card("touch once.txt")
         assert [] == made(stack)
-        person.press("a", "idle")
+        person.press("a", "finished")
         stack.turned(session)
         assert ["once.txt"] == made(stack)
 
         stack("send", "worker", "go %% bash touch no.txt %% say two")
         person.at_card("touch no.txt")
-        person.press("d", "Why not")
-        person.press(f"{WHERE}\r", "idle")
+        person.press("d", "Reason (optional, sent to the agent)")
+        person.press(f"{WHERE}\r", "finished")
         stack.turned(session, 1)
         assert any(WHERE in f"{turn['user']}{turn['results']}" for turn in stub.turns)
 
@@ -89,8 +90,8 @@ def test_a_permission_is_allowed_denied_with_a_reason_and_edited(name: str, stac
             person.press("e", "▌ touch its.txt")
             person.type(f"{START}{CUT}")
             person.hides("▌ touch its.txt")
-            person.press("touch mine.txt\x1b", "Allow it as edited", "ready")
-        person.press("a", "idle")
+            person.press("touch mine.txt\x1b", "Allow as edited", "ready")
+        person.press("a", "finished")
         stack.turned(session, 2)
 
     assert ["mine.txt" if name == "claude" else "its.txt", "once.txt"] == made(stack)
@@ -104,7 +105,7 @@ def test_a_question_is_answered_by_choice(name: str, stack: Stack, stub: ModelSt
     with Person(stack) as person:
         person.at_card("Which colour?", "green", "blue")
         person.press("2", "◉ blue")
-        person.press(ENTER, "idle")
+        person.press(ENTER, "finished")
         stack.turned(session)
 
     assert '"blue"' in stub.turns[-1]["results"][-1]
@@ -123,13 +124,13 @@ def test_model_and_permission_mode_are_changed_and_a_prompt_is_written(
     models = now.models if now.model in now.models else (now.model, *now.models)
     with Person(stack) as person:
         person.shows("worker", "idle")
-        person.press("C", "How worker goes on", model, mode)
+        person.press("C", "Model and permissions: worker", model, mode)
         person.type(FURTHER * steps(models, now.model, model))
         person.press(TAB, f"▌{model}")
         person.type(FURTHER * steps(now.permission_modes, now.permission_mode, mode))
         person.type(ENTER)
         until(lambda: mode == stack.session(session).permission_mode, LIMIT_S, "the mode")
-        person.hides("How worker goes on")
+        person.hides("Model and permissions: worker")
 
         person.press(ENTER, "Write to worker")
         person.press(f"go %% say hello there{ENTER}", "hello there", "done ·", mode)
@@ -173,7 +174,7 @@ def test_killed_at_a_card_the_dashboard_shows_it_again_and_takes_its_answer(stac
 
     with Person(stack) as person:
         person.at_card("touch once.txt")
-        person.press("a", "idle")
+        person.press("a", "finished")
         stack.turned(session)
 
     assert ["once.txt"] == made(stack)

@@ -1,6 +1,7 @@
 """The real agents in tmux, state by state: what kasmon says of them is right, or it says that it is not sure.
 
-What was judged is written to `.cache/evidence/<agent>.json`; `python -m tests.screens.matrix live` makes a table of it.
+What was judged is written to `.cache/evidence/<agent>.json`; `python -m tests.detection.matrix live` makes a table of
+it.
 """
 
 import asyncio
@@ -17,17 +18,17 @@ from typing import Final
 import psutil
 import pytest
 
-from kasmon.backends.surroundings import encoded
-from kasmon.host.wire import Start
-from kasmon.model.fold.signal import judged
+from kasmon.backends.common.environment import encoded
+from kasmon.host.rpc.frames import StartSession
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
+from kasmon.model.reducers.evidence import judged
+from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from tests.agents.real import ROOT, RealAgent, pinned_version
 from tests.agents.stack import beside
+from tests.detection.scenes.studio import refusing
 from tests.host.inn import Inn
 from tests.modelstub import ModelStub
-from tests.screens.scenes.studio import refusing
 from tests.waiting import until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
@@ -167,7 +168,7 @@ def watched(
 
 async def _start(inn: Inn) -> None:
     async with inn.client() as link:
-        await link.ask(Start(n=0, session=ME), limit_s=20)
+        await link.ask(StartSession(n=0, session=ME), limit_s=20)
 
 
 def test_claude(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.agents.real import RealAgent
 from tests.agents.stack import beside
 from tests.agents.test_evidence import CODEX
-from tests.tui.test_exact import Inside, inside
+from tests.tui.terminal.test_exact import Inside, inside
 from tests.waiting import until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(240)]

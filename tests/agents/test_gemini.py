@@ -8,8 +8,8 @@ import pytest
 
 from kasmon.backends.acp import backend
 from kasmon.errors import LaunchError, RefusedError
-from kasmon.model.command import Configure
-from kasmon.model.event import UsageReported
+from kasmon.model.commands import Configure
+from kasmon.model.events import UsageReported
 from kasmon.model.permission import Decision
 from tests.agents.real import RealAgent
 from tests.backends.acp.real_contract import LIMIT_S, RealContract, started
@@ -45,14 +45,14 @@ class TestGemini(RealContract):
         (chat,) = (agent.home / ".gemini" / "tmp").glob(f"*/chats/session-*-{name[:8]}.jsonl")
         chat.rename(chat.with_name(f"session-{time.strftime('%Y-%m-%dT%H-%M', time.gmtime())}-{name[:8]}.jsonl"))
         async with self.talk(agent, generation=2, resume=name, remembers=said) as again:
-            assert again.heard.session.proof.startswith("the same id, and its own history holds our last prompt")
+            assert again.heard.session.proof.startswith("same id, and its own history contains our last prompt")
             await again.turn("go %% say here again")
 
         assert {said, "go %% say here again"} <= set(stub.turns[-1]["users"])
 
     async def test_without_a_key_it_names_the_ways_to_log_in(self, agent: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
-        with pytest.raises(LaunchError, match=r"wants a log-in first: .* GEMINI_API_KEY .*Log in with Google"):
+        with pytest.raises(LaunchError, match=r"requires a login: .* GEMINI_API_KEY .*Log in with Google"):
             await backend.open(await started(agent, variables={"GEMINI_API_KEY": ""}))
 
     async def test_in_a_folder_that_it_does_not_trust_it_asks_for_everything(self, agent: RealAgent) -> None:

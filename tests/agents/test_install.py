@@ -140,7 +140,7 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
     assert 0 == clone.run("make", "test-agents").returncode
     assert [
         "python -P -m pytest -n 3 -m agents -o timeout=180 tests/agents",
-        "python -P -m tests.screens.matrix golden live",
+        "python -P -m tests.detection.matrix golden live",
     ] == clone.calls
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kasmon.model.command import Configure
-from kasmon.model.event import PlanUpdated, SettingsChanged, UsageReported
+from kasmon.model.commands import Configure
+from kasmon.model.events import PlanUpdated, SettingsChanged, UsageReported
 from tests.agents.real import RealAgent
 from tests.backends.acp.real_contract import LIMIT_S, RealContract
 from tests.waiting import auntil

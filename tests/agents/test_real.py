@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.backends.surroundings import surroundings
+from kasmon.backends.common.environment import surroundings
 from tests.agents.real import PACKAGES, RealAgent, agent_binary, find, nothing_is_left, pinned_version, settled
 
 NATIVE = "codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"

@@ -10,24 +10,25 @@ from typing import Any, Final
 
 import pytest
 
-from kasmon.backends.tmux import answering
-from kasmon.errors import RequestClosedError
-from kasmon.host.wire import Do
-from kasmon.model.command import Answer, Prompt, Wish
-from kasmon.model.event import RequestAnswered, RequestWithdrawn
+from kasmon.backends.tmux.input import answer_delivery
+from kasmon.errors import RequestClosedError, StaleRequestError
+from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.model.commands import Answer, Prompt, Wish
+from kasmon.model.events import RequestAnswered, RequestWithdrawn
 from kasmon.model.permission import Decision, Request
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.agents.real import RealAgent
 from tests.agents.stack import Stack, beside, stacked
 from tests.agents.test_evidence import LIMIT_S, ME, Watched, watched
-from tests.backends import test_answering
-from tests.backends.test_answering import Room, last_moments
+from tests.backends.tmux.input import test_answer_delivery
+from tests.backends.tmux.input.test_answer_delivery import Room, last_moments
+from tests.detection.scenes.studio import steps
 from tests.modelstub import ModelStub
 from tests.waiting import until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(240)]
 stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
-room = test_answering.room
+room = test_answer_delivery.room
 BEGUN_S: Final = 90.0
 """A net under an agent that hangs at its start, no expectation."""
 ALLOW, ALWAYS, DENY, CHOOSE = Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.CHOOSE
@@ -66,7 +67,7 @@ def prompt(it: Watched, text: str) -> None:
 def wished(it: Watched, wish: Wish) -> None:
     async def carry() -> None:
         async with it.inn.client() as link:
-            await link.ask(Do(n=0, session=ME, wish=wish), limit_s=20)
+            await link.ask(ExecuteCommand(n=0, session=ME, wish=wish), limit_s=20)
 
     try:
         asyncio.run(carry())
@@ -115,7 +116,7 @@ def test_claude(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
         it.is_judged("chosen", SessionState.IDLE)
         assert "blue" in json.dumps(stub.turns[-1]["results"][-1])
         it.say("go %% ask Which colour?|red|blue %% say done")
-        answer(it, asked(it, "Which colour?"), CHOOSE, labels=("green, 1 of 2",))
+        answer(it, asked(it, "Which colour?"), CHOOSE, text="green, 1 of 2")
         it.is_judged("answered in own words", SessionState.IDLE)
         assert "green, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
 
@@ -141,9 +142,32 @@ def test_gemini(gemini: RealAgent, stub: ModelStub, scratch: Path) -> None:
         it.is_judged("chosen", SessionState.IDLE)
         assert "blue" in json.dumps(stub.turns[-1]["results"][-1])
         prompt(it, "go %% ask Which shape?|round|square %% say done")
-        answer(it, asked(it, "Which shape?"), CHOOSE, labels=("flat, 1 of 2",))
+        answer(it, asked(it, "Which shape?"), CHOOSE, text="flat, 1 of 2")
         it.is_judged("answered in own words", SessionState.IDLE)
         assert "flat, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
+
+
+def test_gemini_is_told_own_words_where_its_field_is_empty_and_not_behind_a_draft(
+    gemini: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
+    """Its hint and a draft differ in their colours alone; the words that are told read like the hint."""
+    wanted = {"question": "Name of the branch?", "header": "Branch", "type": "text", "placeholder": "like main"}
+    call = json.dumps({"questions": [wanted]}).replace("?", r"\u003f")  # it eats a question mark in its first prompt
+    say = f"go %% tool ask_user {call} %% say done"
+    with watched(gemini, stub, scratch) as it:
+        begun(it, "Type your message")
+        it.is_judged("idle", SessionState.IDLE)
+        prompt(it, say)
+        answer(it, asked(it, "Name of the branch?"), CHOOSE, text="like main")
+        it.is_judged("answered in own words", SessionState.IDLE)
+        assert "like main" in json.dumps(stub.turns[-1]["results"][-1])
+        prompt(it, say)
+        assert CHOOSE in asked(it, "Name of the branch?").choices
+        it.type("a draft")
+        until(
+            lambda: any("a draft" in one.shown and CHOOSE not in one.choices for one in it.inn.session(ME).asks),
+            LIMIT_S,
+        )
 
 
 def test_opencode(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
@@ -200,7 +224,7 @@ def test_opencode_is_told_several_choices_and_own_words(opencode: RealAgent, stu
         told = several_and_one(it, "question", "submit")
         assert ("tools" in told, "core" in told, "docs" in told, "fish" in told) == (True, True, False, True), told
         it.say("go %% ask Which shape?|round|square %% say done")
-        answer(it, asked(it, "Which shape?"), CHOOSE, labels=("flat, 1 of 2",))
+        answer(it, asked(it, "Which shape?"), CHOOSE, text="flat, 1 of 2")
         it.is_judged("answered in own words", SessionState.IDLE)
         assert "flat, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
 
@@ -227,7 +251,7 @@ def test_codex_is_told_what_was_chosen(codex: RealAgent, stub: ModelStub, scratc
         it.shows("answer: blue")
         it.is_judged("chosen", SessionState.IDLE)
         it.say("go %% ask Which shape?|round|square %% say done")
-        answer(it, asked(it, "Which shape?"), CHOOSE, labels=("flat, 1 of 2",))
+        answer(it, asked(it, "Which shape?"), CHOOSE, text="flat, 1 of 2")
         it.shows("note: flat, 1 of 2")
         it.is_judged("answered in own words", SessionState.IDLE)
 
@@ -270,7 +294,7 @@ def test_opencode_says_what_always_covers_before_it_does(opencode: RealAgent, st
 async def test_of_two_hundred_dialogs_those_that_change_in_the_last_moment_get_nothing(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "YOUNG_S", 0.0)
+    monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
     chance = random.Random(11)
     await last_moments(room, [chance.choice(("swap", "draw", "nothing")) for _ in range(200)])
 
@@ -289,3 +313,107 @@ def test_an_answer_from_the_command_line_reaches_the_screen(stack: Stack) -> Non
     stack.until_state(session, SessionState.IDLE)
     late = stack.answer(request, "deny")
     assert (4, True) == (late.code, "closed" in late.err), late.err
+
+
+def long_command(folder: Path, end: str, *, count: int = 40) -> str:
+    """A command of *count* steps; what makes *end* stands at its very end."""
+    return f"{steps(count, end='nothing')} ; touch {folder}/{end}"
+
+
+def asked_in_full(it: Watched, end: str) -> Request:
+    """The request about the command that makes *end*, all of which is known."""
+    request = asked(it, end)
+    assert not request.may_be_cut
+    assert {ALLOW, DENY} <= set(request.choices)
+    return request
+
+
+def two_that_differ_at_their_end(it: Watched, ask: Callable[[str], str], folder: Path) -> None:
+    """Two commands that look the same in the agent's dialog: the one is denied, and its digest allows not the other."""
+    prompt(it, ask(long_command(folder, "one.txt")))
+    one = asked_in_full(it, "one.txt")
+    answer(it, one, DENY)
+    it.is_judged("denied a long one", SessionState.IDLE)
+    prompt(it, ask(long_command(folder, "two.txt")))
+    two = asked_in_full(it, "two.txt")
+    assert one.digest != two.digest
+    with pytest.raises((StaleRequestError, RequestClosedError)):
+        wished(it, Answer(request=two.id, digest=one.digest, decision=ALLOW))
+    answer(it, two, ALLOW)
+    until((folder / "two.txt").exists, LIMIT_S, "the command ran")
+    assert not (folder / "one.txt").exists()
+
+
+def test_opencode_is_answered_to_all_of_a_command_that_its_dialog_cuts(
+    opencode: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
+    """By its own record; where that is not to be had, by its view."""
+    with watched(opencode, stub, scratch) as it:
+        begun(it, "Ask anything")
+        two_that_differ_at_their_end(
+            it,
+            lambda text: f"go %% tool bash {json.dumps({'command': text, 'description': 'x'})} %% say done",
+            opencode.workdir,
+        )
+
+
+def test_codex_is_answered_to_all_of_a_command_that_its_dialog_cuts(
+    codex: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
+    """By what its hook says."""
+
+    def escalated(text: str) -> str:
+        command = {"cmd": text, "sandbox_permissions": "require_escalated", "justification": "needs to"}
+        return f"go %% tool exec_command {json.dumps(command)} %% say done"
+
+    with watched(codex, stub, scratch, *CODEX) as it:
+        begun(it, "Ask Codex")
+        two_that_differ_at_their_end(it, escalated, codex.workdir)
+
+
+def test_claude_is_answered_to_all_of_a_command_that_is_higher_than_its_terminal(
+    claude: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
+    """By what its hook says."""
+    with watched(claude, stub, scratch, "--permission-mode", "default") as it:
+        begun(it, "^❯")
+        two_that_differ_at_their_end(
+            it,
+            lambda text: f"go %% tool Bash {json.dumps({'command': text, 'description': 'x'})} %% say done",
+            claude.workdir,
+        )
+
+
+def two_that_differ_in_what_a_view_shows(
+    it: Watched, ask: Callable[[str], str], folder: Path, *, count: int = 28
+) -> None:
+    """As above, for a command that the agent's own view has room for."""
+    for end, decision in (("one.txt", DENY), ("two.txt", ALLOW)):
+        prompt(it, ask(f"touch {folder}/{end} ;\n{steps(count, end='nothing')} ;\ntrue {end}"))
+        answer(it, asked_in_full(it, f"touch {folder}/{end}"), decision)
+        it.is_judged(f"answered to {end}", SessionState.IDLE)
+    assert not (folder / "one.txt").exists()
+    until((folder / "two.txt").exists, LIMIT_S, "the command ran")
+
+
+def test_codex_without_hooks_is_answered_to_what_its_view_shows(
+    codex: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
+    def escalated(text: str) -> str:
+        command = {"cmd": text, "sandbox_permissions": "require_escalated", "justification": "needs to"}
+        return f"go %% tool exec_command {json.dumps(command)} %% say done"
+
+    with watched(codex, stub, scratch, *CODEX, "-c", "hooks.PreToolUse=[]") as it:
+        begun(it, "Ask Codex")
+        two_that_differ_in_what_a_view_shows(it, escalated, codex.workdir)
+
+
+def test_gemini_is_answered_to_what_its_view_shows(gemini: RealAgent, stub: ModelStub, scratch: Path) -> None:
+    with watched(gemini, stub, scratch) as it:
+        begun(it, "Type your message")
+
+        def bash_of(text: str) -> str:
+            command = {"command": text, "description": "x"}
+            return f"go %% tool run_shell_command {json.dumps(command)} %% say done"
+
+        two_that_differ_in_what_a_view_shows(it, bash_of, gemini.workdir, count=26)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kasmon.model.command import Mode
-from kasmon.model.event import RequestOpened, SessionStarted
-from kasmon.model.state import SessionState
+from kasmon.model.commands import Mode
+from kasmon.model.events import RequestOpened, SessionStarted
+from kasmon.model.session_state import SessionState
 from kasmon.paths import private_folder, write_private
 from tests.agents.stack import PROMPT, Stack, beside, stacked
 from tests.execution.test_interface import SEED

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from kasmon.model.event import RequestAnswered
-from kasmon.model.state import SessionState
+from kasmon.model.events import RequestAnswered
+from kasmon.model.session_state import SessionState
 from tests.agents.stack import LIMIT_S, Stack, beside, killed, stacked
 from tests.safety.dash import Dashboard, Home
 from tests.waiting import until
@@ -45,7 +45,7 @@ def test_five_requests_outlive_a_dashboard_and_each_is_answered_once(stack: Stac
             assert 0 == done.code, done.err
         for session in sessions:
             stack.turned(session)
-        dashboard.shows(*NAMES, "idle")
+        dashboard.shows(*NAMES, "finished")
         dashboard.hides("asking")
 
     assert (5 if winner is rivals[0] else 4) == len(list(stack.agent.workdir.iterdir()))

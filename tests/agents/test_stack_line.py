@@ -1,9 +1,11 @@
 """A real agent from the command line: `new`, `read`, `inbox`, `answer`, `show`, `rules`, and what it can be told."""
 
+import json
+
 import pytest
 
-from kasmon.model.event import ReceiptMoved, RequestAnswered
-from kasmon.model.state import SessionState
+from kasmon.model.events import ReceiptMoved, RequestAnswered
+from kasmon.model.session_state import SessionState
 from tests.agents.real import BACKENDS
 from tests.agents.stack import Stack, beside, gone, stacked
 
@@ -73,6 +75,22 @@ def test_what_it_asks_is_answered_from_the_command_line(stack: Stack) -> None:
     by = ["user", "user", "user", "policy", "user", "policy"]
     assert list(zip(["allow", "deny", "always", "allow", "never", "deny"], by, strict=True)) == decided
     assert rule["id"] == stack.facts(session, RequestAnswered)[3].rule
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_turn_that_the_provider_refuses_is_a_failed_receipt_with_its_words(stack: Stack) -> None:
+    stack.configure(*stack.agent.flags[1:])
+    session = stack.new("worker", "go %% say one")
+    stack.turned(session)
+    done = stack("send", "worker", "-", "--wait", "idle", "--timeout", "40", "--json", given="go %% fail 400")
+    assert 1 == done.code, done
+    receipt = json.loads(done.out)["receipt"]
+    assert ("failed", "text", True) == (receipt["state"], receipt["carried_by"], "stub failure" in receipt["reason"])
+    assert "stub failure" in stack.session(session).turn_error
+
+    again = stack.json("send", "worker", "go %% say well again", "--wait", "idle", "--timeout", "40")
+    assert ("finished", "text") == (again["receipt"]["state"], again["receipt"]["carried_by"])
+    assert "" == stack.session(session).turn_error
 
 
 @BOTH

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
-from kasmon.process import started_at
+from kasmon.model.session_state import SessionState
+from kasmon.process_identity import started_at
 from tests.agents.stack import Stack, beside, killed, stacked
 
 pytestmark = pytest.mark.agents

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
-from kasmon.tmux.server import Server
+from kasmon.model.session_state import SessionState
+from kasmon.tmux.server import TmuxServer
 from tests.agents.stack import LIMIT_S, PROMPT, Stack, beside, killed, stacked
 from tests.waiting import until
 
@@ -23,7 +23,7 @@ def ended(stack: Stack, *sessions: SessionId) -> None:
     hosts = {stack.session(session).host.pid for session in sessions}  # type: ignore[union-attr]  # they all run
     agents = [stack.agent_of(session) for session in sessions]
     killed(*(psutil.Process(pid) for pid in hosts if pid), *agents)
-    Server(stack.places.tmux_socket).kill_server()
+    TmuxServer(stack.places.tmux_socket).kill_server()
     shutil.rmtree(stack.places.runtime)
 
 
@@ -57,7 +57,7 @@ def test_three_in_one_folder_come_back_each_as_itself(stack: Stack) -> None:
     assert 0 == done.code, done
     for session, (number, id_) in kept.items():
         assert id_ == stack.session(session).resume_id
-        assert f"{number}: goes on with its conversation {id_}" in done.out
+        assert f"{number}: resumed conversation {id_}" in done.out
     for session, (number, _) in kept.items():
         if session == third:
             stack.turn(session, "go %% say again three")
@@ -83,5 +83,5 @@ def test_one_whose_conversation_is_gone_is_not_started_as_another(stack: Stack) 
 
     done = stack("recover")
 
-    assert f"worker: is left as it is: its agent no longer has the conversation {id_}" in done.out
+    assert f"worker: unchanged: its agent no longer has the conversation {id_}" in done.out
     assert SessionState.LOST is stack.session(session).state

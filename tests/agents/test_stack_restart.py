@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.agents.stack import LIMIT_S, PROMPT, Stack, beside, stacked
 from tests.waiting import until
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from kasmon.model.event import MessageSaid, ToolFinished
+from kasmon.model.events import MessageWritten, ToolFinished
 from tests.agents.real import family
 from tests.agents.stack import Stack, beside, stacked
 
@@ -37,7 +37,7 @@ def test_a_planted_secret_is_nowhere_that_it_does_not_belong(stack: Stack) -> No
     assert any(SECRET in prompt for prompt in stack.heard(last))
     [*_, output] = [fact.output for fact in stack.facts(session, ToolFinished)[:1]]
     assert 2 == output.count(f"⟨hidden: {len(SECRET)} characters⟩")
-    assert f"it is ⟨hidden: {len(SECRET)} characters⟩" in [fact.text for fact in stack.facts(session, MessageSaid)]
+    assert f"it is ⟨hidden: {len(SECRET)} characters⟩" in [fact.text for fact in stack.facts(session, MessageWritten)]
     report, text = stack("doctor", "--report").out, stack("read", "worker").out
     for written in (*running, shown, report, text, stack("show", "worker", "--json").out):
         assert not holds(written.encode())

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kasmon.model.command import Prompt, Stop, Used
-from kasmon.model.event import SessionStarted, TurnEnded, UsageReported
+from kasmon.model.commands import ConversationUsage, Prompt, Stop
+from kasmon.model.events import SessionStarted, TurnEnded, UsageReported
 from tests.agents.real import BACKENDS, MODEL, RealAgent
 from tests.backends.backend_contract import Heard
 from tests.waiting import auntil
@@ -26,7 +26,7 @@ class Life:
         self._generation = 0
         self._resume: str | None = None
         self._remembers = ""
-        self.used = Used()
+        self.used = ConversationUsage()
 
     async def process(self, *, dies: bool) -> list[UsageReported]:
         """One process and one turn, at the end of which it *dies* or ends cleanly; what it reported."""
@@ -55,7 +55,7 @@ class Life:
             await listening
         reports = [fact for fact in heard.facts if isinstance(fact, UsageReported)]
         last = reports[-1]
-        self.used = Used(input=last.input, output=last.output, cost_usd=heard.session.cost_usd)
+        self.used = ConversationUsage(input=last.input, output=last.output, cost_usd=heard.session.cost_usd)
         return reports
 
 

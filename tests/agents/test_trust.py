@@ -12,8 +12,8 @@ from kasmon.backends.acp import backend as acp
 from kasmon.backends.base import Backend
 from kasmon.backends.claude import backend as claude_backend
 from kasmon.errors import UntrustedFolderError
-from kasmon.model.command import Prompt
-from kasmon.model.event import TurnEnded
+from kasmon.model.commands import Prompt
+from kasmon.model.events import TurnEnded
 from tests.agents.real import RealAgent
 from tests.backends.backend_contract import LIMIT_S
 from tests.modelstub import ModelStub

@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kasmon.backends.base import Agent, Backend, Chunk, Learned
+from kasmon.backends.base import Agent, Backend, Chunk, SecretsLearned
 from kasmon.errors import RequestClosedError, SessionEndedError, StaleRequestError
-from kasmon.model.command import Answer, Interrupt, Launch, Mode, Prompt, Stop
-from kasmon.model.event import (
+from kasmon.model.commands import Answer, Interrupt, Launch, Mode, Prompt, Stop
+from kasmon.model.events import (
     Event,
-    MessageSaid,
+    MessageWritten,
     RequestAnswered,
     RequestWithdrawn,
     SessionEnded,
@@ -28,10 +28,10 @@ from kasmon.model.event import (
     decode,
     encode,
 )
-from kasmon.model.fold.fact import apply
-from kasmon.model.permission import AskKind, Decision, Request, SessionId, digest_of
+from kasmon.model.permission import Decision, Request, RequestKind, SessionId, digest_of
+from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.waiting import auntil
 
 LIMIT_S = 20.0
@@ -51,7 +51,7 @@ class Heard:
 
     async def listen(self) -> None:
         async for said in self.agent.events():
-            if isinstance(said, Learned):
+            if isinstance(said, SecretsLearned):
                 continue
             self.all.append(said)
             if not isinstance(said, Chunk):
@@ -73,8 +73,8 @@ class Heard:
 
     async def until_text(self) -> str:
         """What it said last, once it has said anything."""
-        await self.until_said(MessageSaid)
-        return [fact.text for fact in self.facts if isinstance(fact, MessageSaid)][-1]
+        await self.until_said(MessageWritten)
+        return [fact.text for fact in self.facts if isinstance(fact, MessageWritten)][-1]
 
     async def until_over(self) -> list[Event]:
         await auntil(lambda: self.is_over, LIMIT_S, "the end of its events")
@@ -134,7 +134,7 @@ class StreamingContract(Contract):
     async def test_it_shows_a_message_while_it_is_written(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("say one two\n  three")
-            message = await heard.until_said(MessageSaid)
+            message = await heard.until_said(MessageWritten)
 
             before = heard.all[: heard.all.index(message)]
             assert "one two\nthree" == "".join(said.text for said in before if isinstance(said, Chunk))
@@ -162,7 +162,7 @@ class AskingContract(Contract):
         async with self.opened() as heard:
             await heard.prompt("ask git push\nsay after")
             await heard.answer(await heard.until_asked(), Decision.DENY, reason="not now")
-            await auntil(lambda: [f for f in heard.facts if isinstance(f, MessageSaid) and f.text == "after"])
+            await auntil(lambda: [f for f in heard.facts if isinstance(f, MessageWritten) and f.text == "after"])
 
             assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted)]
 
@@ -207,7 +207,7 @@ class AskingContract(Contract):
             await heard.prompt("say I am next")
             await heard.until(SessionState.ASKING)
 
-            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageSaid)]
+            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageWritten)]
 
 
 class EditingContract(Contract):
@@ -291,7 +291,7 @@ class BackendContract(Contract):
             await heard.prompt("ask git push")
             session = await heard.until(SessionState.ASKING)
 
-            assert AskKind.PERMISSION is session.asking
+            assert RequestKind.PERMISSION is session.asking
 
     @pytest.mark.parametrize(
         ("script", "code", "signal"), [("crash 3", 3, None), ("crash 0", 0, None), ("crash SIGKILL", None, "SIGKILL")]

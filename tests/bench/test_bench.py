@@ -10,15 +10,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.bench import asking, hosts, long, offline, run, talk
-from kasmon.bench.figure import Figure, table
-from kasmon.bench.stage import scratch, standing
-from kasmon.bench.startup import warm
-from kasmon.bench.terminal import environment, settle
+from kasmon.bench import run
+from kasmon.bench.agents import host_cost, offline
+from kasmon.bench.dashboard import event_latency, long_transcript, permission_latency
+from kasmon.bench.dashboard.startup import warm
+from kasmon.bench.support.figure import Figure, table
+from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.terminal import environment, settle
 from kasmon.errors import AgentNotFoundError, UsageError
-from kasmon.paths import Places, places
-from kasmon.store.fleet import FleetFold
-from kasmon.store.index import Index, remember
+from kasmon.paths import Paths, places
+from kasmon.store.fleet_cache import FleetCache, remember
+from kasmon.store.fleet_index import FleetIndex
 
 KNOWN = {
     "evidence",
@@ -60,7 +62,7 @@ def test_what_issue_3_asks_for_can_be_measured_by_name() -> None:
 def test_a_host_is_weighed_beside_bare_python(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts, "REST_S", 0.1)
+    monkeypatch.setattr(host_cost, "REST_S", 0.1)
     assert 0 == run.main(["host-scripted"], rounds=1, json=True)
 
     told = json.loads(capsys.readouterr().out)
@@ -102,7 +104,7 @@ def test_an_agent_is_looked_for_in_the_named_folder_then_in_the_checkout_then_on
         offline.program("claude", {"PATH": str(tmp_path / "nowhere")})
 
 
-@pytest.mark.parametrize("agent", hosts.REAL)
+@pytest.mark.parametrize("agent", host_cost.REAL)
 def test_an_agent_that_is_measured_has_a_home_of_its_own_and_nobody_to_call(agent: str, tmp_path: Path) -> None:
     around, own = offline.settled(agent, tmp_path)
 
@@ -117,28 +119,28 @@ def test_an_agent_that_is_measured_has_a_home_of_its_own_and_nobody_to_call(agen
 
 
 def _talk() -> list[Figure]:
-    return talk.event_to_screen(1.5, sessions=2, rate_hz=20.0)
+    return event_latency.event_to_screen(1.5, sessions=2, rate_hz=20.0)
 
 
 def _last_page() -> list[Figure]:
-    return long.last_page(1, events=1000)
+    return long_transcript.last_page(1, events=1000)
 
 
 def _dialog() -> list[Figure]:
-    return [asking.event_to_dialog(2, sessions=3)]
+    return [permission_latency.event_to_dialog(2, sessions=3)]
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index is written here, not by a dashboard after a while; and no dashboard is left to calm down for long."""
 
-    def warm(where: Places, _own: dict[str, str]) -> None:
-        fold, index = FleetFold(where), Index(where.index)
+    def warm(where: Paths, _own: dict[str, str]) -> None:
+        fold, index = FleetIndex(where), FleetCache(where.index)
         index.write(fold, set(fold.sessions), set())
         index.close()
 
-    monkeypatch.setattr(long, "warm", warm)
-    for module in (long, talk):
+    monkeypatch.setattr(long_transcript, "warm", warm)
+    for module in (long_transcript, event_latency):
         monkeypatch.setattr(module, "settle", lambda terminal, seconds: settle(terminal, min(seconds, 0.3)))
 
 
@@ -155,7 +157,7 @@ def test_a_real_dashboard_shows_what_is_waited_for(measure: Callable[[], list[Fi
 def test_the_index_is_there_before_it_is_called_warm() -> None:
     with scratch() as where, standing(where, 1) as ids:
         warm(where, environment(where.environment_variables()))
-        fold = FleetFold(where)
+        fold = FleetIndex(where)
         assert remember(where.index, fold)
         assert set(ids) == set(fold.sessions)
 
@@ -163,11 +165,11 @@ def test_the_index_is_there_before_it_is_called_warm() -> None:
 def test_a_story_is_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     log.touch()
-    long.lengthen(log, 1000)
+    long_transcript.lengthen(log, 1000)
 
     lines = log.read_bytes().splitlines()
     assert 1000 == len(lines)
-    assert long.LAST.encode() in lines[-1]
+    assert long_transcript.LAST.encode() in lines[-1]
 
 
 def test_a_figure_without_a_target_is_told_and_not_judged() -> None:

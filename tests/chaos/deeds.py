@@ -17,13 +17,14 @@ import msgspec
 import psutil
 
 from kasmon.errors import KasmonError
-from kasmon.host.alive import lock_holder
-from kasmon.model.command import Answer
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.model.session import Session
-from kasmon.model.state import ALIVE, SessionState
-from kasmon.process import started_at
-from kasmon.supervisor import sandboxes, verb
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.process_identity import started_at
+from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sessions import operations as verb
 from tests.chaos import promises
 from tests.chaos.fleet import Ground
 from tests.chaos.promises import Answered, Leaving
@@ -179,7 +180,7 @@ def run_code(ground: Ground, dice: Random) -> str:
     session = dice.choice(ground.jails)
     now = ground.session(session)
     if now is not None:
-        ground.do(sandboxes.run(ground.places, now, "python", "x = 1; print(x)"))
+        ground.do(operations.run(ground.places, now, "python", "x = 1; print(x)"))
     return f"code for {_name(ground, session)!r}"
 
 

@@ -16,23 +16,23 @@ from typing import Final, TypeVar
 
 import psutil
 
-from kasmon.bench.delivery import command, learn
+from kasmon.bench.dashboard.prompt_delivery import command, learn
 from kasmon.config import Config
 from kasmon.errors import KasmonError, LogMissingError
-from kasmon.host.alive import lock_holder
-from kasmon.model.command import Mode
-from kasmon.model.event import Event
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from kasmon.paths import private_folder, write_private
-from kasmon.process import started_at
+from kasmon.process_identity import started_at
 from kasmon.sandbox import tiers
-from kasmon.store.log import EventLog
-from kasmon.supervisor import sandboxes
-from kasmon.supervisor.look import look_once
-from kasmon.supervisor.verb import NewSession, create
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sessions.operations import NewSession, create
 from tests.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process
 from tests.safety.dash import KASMON, Dashboard, Home
 
@@ -140,8 +140,8 @@ class Ground:
                 argv = (sys.executable, "-P", "-m", "kasmon.scripted") if number % 2 else ("sh", "-c", HOSTILE_SH)
                 group.create_task(one(self._maker(f"term-{number}", mode=Mode.TMUX, argv=argv), self.terminals.append))
             for number in range(jails):
-                wanted = sandboxes.NewSandbox(name=f"jail-{number}")
-                group.create_task(one(lambda w=wanted: sandboxes.create(self.places, Config(), w), self.jails.append))  # type: ignore[misc]  # one wish each
+                wanted = operations.NewSandbox(name=f"jail-{number}")
+                group.create_task(one(lambda w=wanted: operations.create(self.places, Config(), w), self.jails.append))  # type: ignore[misc]  # one wish each
 
     def _maker(self, name: str, **more: object) -> Callable[[], Awaitable[SessionId]]:
         wanted = NewSession(name=name, workdir=str(self.home.path / "work"), speed=0.0, **more)  # type: ignore[arg-type]  # as each kind needs

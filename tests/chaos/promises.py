@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kasmon.model.command import ReceiptId, ReceiptState
-from kasmon.model.event import Event, ReceiptMoved, RequestAnswered, SessionStarted, TurnStarted
+from kasmon.model.commands import ReceiptId, ReceiptState
+from kasmon.model.events import Event, ReceiptMoved, RequestAnswered, SessionStarted, TurnStarted
 from kasmon.model.session import Session
-from kasmon.model.state import ALIVE, SessionState
+from kasmon.model.session_state import ALIVE, SessionState
 
 TAKEN: Final = frozenset({ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED})
 SURE: Final = frozenset({SessionState.IDLE, SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED})

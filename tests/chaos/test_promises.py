@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 import pytest
 
-from kasmon.model.command import Receipt, ReceiptId, ReceiptState
-from kasmon.model.event import Event, ReceiptMoved, RequestAnswered, SessionStarted, TurnStarted
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import Event, ReceiptMoved, RequestAnswered, SessionStarted, TurnStarted
 from kasmon.model.permission import Decision, RequestId, SessionId
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.chaos import promises
 from tests.chaos.deeds import DEEDS
 from tests.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kasmon.cli import run
-from kasmon.host.alive import HostLock
-from kasmon.model.plan.fact import PlanFact
-from kasmon.model.plan.read import read
-from kasmon.paths import Places, places, write_private
-from kasmon.store.plan import PlanBook
+from kasmon.cli.app import run
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.plan.events import PlanFact
+from kasmon.model.plan.parser import read
+from kasmon.paths import Paths, places, write_private
+from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import start
 from tests.cli.line import Done
 
@@ -38,7 +38,7 @@ class Desk:
 
     def __init__(self, folder: Path, heard: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
-        self.places: Places = places()
+        self.places: Paths = places()
         self.places.config.mkdir(exist_ok=True, mode=0o700)
         write_private(self.places.config / "config.toml", AGENTS.encode())
         self._heard = heard
@@ -60,7 +60,7 @@ class Desk:
         path.write_text(text)
         return str(path)
 
-    def agreed(self, *facts: PlanFact, text: str = PLAN, name: str = "tidy.md", headless: bool = False) -> PlanBook:
+    def agreed(self, *facts: PlanFact, text: str = PLAN, name: str = "tidy.md", headless: bool = False) -> PlanLog:
         """A plan that was agreed to, and then these facts."""
         file = self.file(text, name)
         book = start.agree(self.places, read(text, file), text, Path(file), self.folder, headless=headless)

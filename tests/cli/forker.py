@@ -90,11 +90,11 @@ def serve(path: str) -> NoReturn:
     import pkgutil
 
     import kasmon.__main__ as entry
-    import kasmon.commands
+    import kasmon.cli
 
-    importlib.import_module("kasmon.cli")
-    for module in pkgutil.iter_modules(kasmon.commands.__path__):
-        importlib.import_module(f"kasmon.commands.{module.name}")
+    importlib.import_module("kasmon.cli.app")
+    for module in pkgutil.walk_packages(kasmon.cli.__path__, "kasmon.cli."):
+        importlib.import_module(module.name)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from kasmon.demo.scratch import clear
-from kasmon.paths import Places, places
+from kasmon.paths import Paths, places
 from tests.cli.forker import Forker
 from tests.waiting import until
 
@@ -63,9 +63,8 @@ class Line:
             "XDG_RUNTIME_DIR": str(self.home / "r"),
             "XDG_CONFIG_HOME": str(self.home / "c"),
             "PYTHONUTF8": "1",
-            "KASMON_RUNSC": "no-runsc",  # `doctor` would try it, which takes seconds
         }
-        self.places: Places = places(self.environment)
+        self.places: Paths = places(self.environment)
 
     def __call__(self, *arguments: str, given: str = "", **variables: str) -> Done:
         needs_python = not LONG.isdisjoint(arguments[:1]) or any(name.startswith(OF_PYTHON) for name in variables)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.cli import app
-from kasmon.cli.parameter import sessions
-from kasmon.commands.completing import SESSION_FIRST
+from kasmon.cli.app import app
+from kasmon.cli.completion import SESSION_FIRST
+from kasmon.cli.parameters import sessions
 from tests.cli.line import KASMON, Line
-from tests.screens.stage import Stage
+from tests.detection.stage import Stage
 
 SHELLS = {
     "bash": (("bash", "--norc", "--noprofile"), "source ./script"),

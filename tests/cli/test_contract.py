@@ -51,8 +51,8 @@ FIELDS = {
 
 REQUEST = {"id", "session", "kind", "tool", "title", "input", "shown", "digest", "choices", "rule", "asked_at"}
 SHOWN = {"peer_sessions", "evidence", "receipts", "pane", "permissions", "events"}
-RUNS = {"model", "models", "permission_mode", "permission_modes", "abilities", "proof", "last_words"}
-"""What `show` says beyond the promise: how the agent runs, and its last words."""
+RUNS = {"model", "models", "permission_mode", "permission_modes", "abilities", "proof", "last_words", "closed"}
+"""What `show` says beyond the promise: how the agent runs, its last words, and how its requests ended."""
 
 
 def fits(value: object, kind: object) -> bool:
@@ -112,6 +112,19 @@ def test_from_the_first_prompt_to_the_end(kasmon: Line) -> None:
     assert 3 == kasmon("show", session).code
 
 
+def test_a_turn_that_fails_is_a_failed_receipt_and_an_exit_code_until_the_next_turn(kasmon: Line) -> None:
+    session = kasmon.new("fix-auth", "say hello")
+    kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
+
+    done = kasmon("send", session, "fail overloaded", "--wait", "idle", "--timeout", "20", "--json")
+    receipt = done.json["receipt"]
+    assert (1, "failed", "text") == (done.code, receipt["state"], receipt["carried_by"])
+    assert receipt["reason"]
+    assert 1 == kasmon("send", "--to", "agent=scripted", "fail again", "--wait", "idle", "--timeout", "20").code
+    again = kasmon.json("send", session, "say better", "--wait", "idle", "--timeout", "20")
+    assert "finished" == again["receipt"]["state"]
+
+
 def test_wait_says_by_its_exit_code_whether_it_came_true_can_or_cannot(kasmon: Line) -> None:
     idle, asks = kasmon.new("idle", "say hello"), kasmon.new("asks", "ask rm -rf build")
     pid = kasmon.request() and kasmon.json("show", asks)["session"]["host"]["pid"]
@@ -163,26 +176,88 @@ def test_exactly_one_request_is_answered_and_only_once(kasmon: Line) -> None:
     until(lambda: "later" in kasmon("read", session).out and kasmon.json("ls", "--state", "idle")["sessions"])
 
 
+def test_a_turn_that_ended_stands_in_front_until_it_is_marked_as_viewed(kasmon: Line) -> None:
+    one, two = (kasmon.new(name, "say hello") for name in ("one", "two"))
+    kasmon.json("wait", one, two, "--for", "idle", "--timeout", "20")
+    until(lambda: all(session["unviewed"] for session in kasmon.json("ls")["sessions"]))
+    assert "✦ finished" in kasmon("ls").out
+    assert "2 finished, not yet viewed" in kasmon("ls").out
+
+    first = kasmon.json("ls")["sessions"][0]["id"]
+    marked = kasmon.json("mark", first)["session"]
+    assert (False, "idle") == (marked["unviewed"], marked["state"])
+    assert marked["viewed_at"] > marked["finished_at"]
+    listed = kasmon.json("ls", "--state", "idle")["sessions"]
+    assert [(True, first != two), (False, first == two)] == [(each["unviewed"], each["id"] == two) for each in listed]
+    kasmon.json("mark", first)
+    assert 1 == kasmon.places.fleet_log.read_text().count("session.viewed")
+
+    kasmon.json("send", first, "say more", "--wait", "idle", "--timeout", "20")
+    until(lambda: kasmon.json("show", first)["session"]["unviewed"])
+
+
 def test_a_broadcast_has_a_receipt_from_each(kasmon: Line) -> None:
     ids = {kasmon.new(name, "say hello", "--wave", "2") for name in ("one", "two")}
     other = kasmon.new("three", "say hello")
     kasmon.json("wait", *ids, other, "--for", "idle", "--timeout", "20")
 
-    receipts = kasmon.json("send", "--to", "state=idle,wave=2", "say on", "--wait", "idle", "--timeout", "20")[
+    receipts = kasmon.json("send", "--to", "state=idle,wave=2", "say on", "--yes", "--wait", "idle", "--timeout", "20")[
         "receipts"
     ]
 
     assert ids == {receipt["session"] for receipt in receipts}
     assert {"finished"} == {receipt["state"] for receipt in receipts}
-    assert 2 == len(kasmon.json("send", "--to", "wave=2", "-", given="say once more")["receipts"])
+    assert 2 == len(kasmon.json("send", "--to", "wave=2", "-", "--yes", given="say once more")["receipts"])
     assert 4 == kasmon("send", "--to", "wave=7", "say on").code
     assert 2 == kasmon("send", "--to", "colour=red", "say on").code
     assert 2 == kasmon("send", "one", "say on", "--to", "wave=2").code
+    assert 2 == kasmon("send", "one", "say on", "--dry-run").code
+    assert 2 == kasmon("send", "one", "say on", "--include", "shells").code
     assert [other] == [session["id"] for session in kasmon.json("ls")["sessions"] if session["wave"] is None]
     assert ids == {session["id"] for session in kasmon.json("ls", "--wave", "2")["sessions"]}
     assert ids == {peer["id"] for peer in kasmon.json("show", "one")["session"]["peer_sessions"]} | {
         kasmon.json("show", "one")["session"]["id"]
     }
+
+
+def test_a_broadcast_to_several_needs_consent_and_a_dry_run_lists_them(kasmon: Line) -> None:
+    ids = {kasmon.new(name, "say hello") for name in ("one", "two")}
+    kasmon.json("wait", *ids, "--for", "idle", "--timeout", "20")
+
+    refused = kasmon("send", "--to", "state=idle", "say on", "--json")
+    assert (4, "refused") == (refused.code, refused.json["error"]["code"])
+    assert "--yes" in refused.json["error"]["hint"]
+    assert 4 == kasmon("send", "--to", "state=idle", "say on").code
+    told = kasmon.json("send", "--to", "state=idle", "say on", "--dry-run")
+    assert (ids, []) == ({session["id"] for session in told["recipients"]}, told["left_out"])
+    code, said = kasmon.terminal("send", "--to", "state=idle", "say on", typed=[("to cancel:", "y\n")])
+    assert 4 == code
+    assert all(name in said for name in ("NAME", "one", "two", "these 2"))
+    assert [1, 1] == [len(kasmon.json("show", one)["session"]["receipts"]) for one in ids]
+
+    code, said = kasmon.terminal("send", "--to", "state=idle", "say on", typed=[("to cancel:", "yes\n")])
+    assert 0 == code
+    assert 2 == said.count("-r2")
+
+
+def test_a_broadcast_reaches_no_shell_unless_that_is_asked_for(kasmon: Line) -> None:
+    made = kasmon.home / "executed"
+    agent, shell = kasmon.new("one", "say hello"), kasmon("new", "sh", "--agent", "shell").out.strip()
+    kasmon.json("wait", agent, shell, "--for", "idle", "--timeout", "20")
+    everybody = ("send", "--to", "state=idle", f"touch {made}")
+
+    told = kasmon.json(*everybody, "--dry-run")
+    assert ([agent], [shell]) == tuple([one["id"] for one in told[key]] for key in ("recipients", "left_out"))
+    assert "skipped, not agents (--include shells sends to them too): sh" in kasmon(*everybody, "--dry-run").out
+    assert [agent] == [receipt["session"] for receipt in kasmon.json(*everybody)["receipts"]]
+    assert not kasmon.json("show", shell)["session"]["receipts"]
+    refused = kasmon("send", "--to", "agent=shell", f"touch {made}")
+    assert (4, True) == (refused.code, "--include shells" in refused.err)
+    assert not made.exists()
+
+    sent = kasmon.json("send", "--to", "agent=shell", f"touch {made}", "--include", "shells", "--wait", "idle")
+    assert [shell] == [receipt["session"] for receipt in sent["receipts"]]
+    until(made.exists, what="what the shell executed")
 
 
 def test_an_edited_input_may_hold_numbers_of_any_size(kasmon: Line) -> None:
@@ -191,7 +266,7 @@ def test_an_edited_input_may_hold_numbers_of_any_size(kasmon: Line) -> None:
     edited = f'{{"command": "ls", "limit": 1{"0" * 40}}}'
 
     deep = kasmon("answer", request["id"], "edit", "--digest", request["digest"], "--input", "[" * 100_000)
-    assert (2, True) == (deep.code, "no JSON" in deep.err)
+    assert (2, True) == (deep.code, "not valid JSON" in deep.err)
     kasmon.json("answer", request["id"], "edit", "--digest", request["digest"], "--input", edited)
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
 
@@ -202,7 +277,7 @@ def test_text_that_is_no_utf8_is_refused_before_it_is_sent(kasmon: Line) -> None
 
     done = kasmon("send", session, os.fsdecode(b"caf\xe9"), "--json")
     assert (2, "usage") == (done.code, done.json["error"]["code"])
-    assert "no UTF-8" in done.err
+    assert "it is not UTF-8" in done.err
     assert 1 == len(kasmon.json("show", session)["session"]["receipts"])
 
 
@@ -223,9 +298,9 @@ def test_on_a_terminal_the_request_is_shown_and_the_whole_word_asked_for(kasmon:
     session = kasmon.new("asks", "ask rm -rf build")
     request = kasmon.request()["id"]
 
-    code, said = kasmon.terminal("answer", request, "allow", typed=[("leave it:", "\n")])
+    code, said = kasmon.terminal("answer", request, "allow", typed=[("to cancel:", "\n")])
     assert (4, True) == (code, "rm -rf build" in said)
-    code, said = kasmon.terminal("answer", request, "allow", typed=[("leave it:", "allow\n")])
+    code, said = kasmon.terminal("answer", request, "allow", typed=[("to cancel:", "allow\n")])
     assert 0 == code, said
 
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
@@ -262,7 +337,7 @@ BAD = {
     "nothing to send": (["send", "x"], 2, "usage", "prompt"),
     "nobody to send to": (["send", "nobody", "hello"], 3, "not-found", "'nobody'"),
     "nothing to wait for": (["wait", "nobody"], 2, "usage", "--for"),
-    "nobody to wait for": (["wait", "--for", "idle"], 2, "usage", "no session"),
+    "nobody to wait for": (["wait", "--for", "idle"], 2, "usage", "requires a session"),
     "waiting for no state": (["wait", "nobody", "--for", "done"], 2, "usage", "'done'"),
     "no time to wait": (["wait", "nobody", "--for", "idle", "--timeout", "nan"], 2, "usage", "--timeout"),
     "nobody to show": (["show", "nobody"], 3, "not-found", "'nobody'"),
@@ -272,14 +347,19 @@ BAD = {
     "no such mode": (["new", "x", "--mode", "SDK"], 2, "usage", "'SDK'"),
     "structured program": (["new", "x", "--mode", "sdk", "--", "true"], 2, "usage", "after --"),
     "no such folder": (["new", "x", "--agent", "scripted", "--dir", "/no/such"], 2, "usage", "/no/such"),
-    "a file to work in": (["new", "x", "--agent", "scripted", "--dir", "/etc/hosts"], 2, "usage", "no folder. Give a"),
+    "a file to work in": (
+        ["new", "x", "--agent", "scripted", "--dir", "/etc/hosts"],
+        2,
+        "usage",
+        "is not a folder. Give a",
+    ),
     "no machine": (["new", "x", "--agent", "claude@-x"], 2, "usage", "'-x'"),
     "structured elsewhere": (["new", "x", "--agent", "claude@big", "--mode", "sdk"], 4, "unable", "--mode"),
-    "sandboxed": (["new", "x", "--agent", "shell", "--sandbox", "gvisor"], 69, "no-sandbox", "can be made here"),
+    "sandboxed": (["new", "x", "--agent", "shell", "--sandbox", "microvm"], 69, "no-sandbox", "is unavailable here"),
     "claude structured": (["new", "x", "--agent", "claude", "--mode", "sdk"], 1, "launch", "[agents.claude] program"),
     "no such setting": (["config", "ui.colour"], 3, "not-found", "ui.theme"),
     "no such theme": (["config", "ui.theme", "nrd"], 2, "usage", "there is no theme 'nrd'. Allowed: catppuccin"),
-    "no such plan": (["plan", "check", "no-such.toml"], 3, "not-found", "'no-such.toml': there is no such file"),
+    "no such plan": (["plan", "check", "no-such.toml"], 3, "not-found", "'no-such.toml': the file does not exist"),
     "folder for a plan": (["plan", "check", "/etc"], 3, "not-found", "'/etc': it is a folder"),
     "no such action": (["config", "keys.fly", "f"], 2, "usage", "no such action"),
     "key with two meanings": (["config", "keys.quit", "n"], 2, "usage", "new"),

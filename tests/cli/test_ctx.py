@@ -49,6 +49,15 @@ def test_inside_a_session_it_knows_its_own_id(kasmon: Line) -> None:
     until(lambda: kasmon.json("show", session)["session"]["waits"] == "a build", LIMIT_S)
 
 
+def test_a_session_finds_kasmon_though_its_path_has_none(kasmon: Line) -> None:
+    usual = "/usr/bin:/bin"
+    for name, given in (("usual", []), ("own", ["--env", f"PATH={usual}"])):
+        inside = "kasmon ctx --waiting 'a build' >said.txt 2>&1; exec cat"
+        made = kasmon("new", name, *given, "--", "/bin/sh", "-c", inside, PATH=usual)
+        session = made.out.strip()
+        until(lambda id_=session: kasmon.json("show", id_)["session"]["waits"] == "a build", LIMIT_S)  # type: ignore[misc]
+
+
 def test_outside_of_a_session_it_has_to_be_named(kasmon: Line) -> None:
     done = kasmon("ctx")
 

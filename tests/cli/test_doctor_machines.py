@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.commands.check import Check
-from kasmon.commands.check_machines import machines
-from kasmon.commands.checks import known_of_tmux
+from kasmon.cli.doctor.checks import known_of_tmux, machines
+from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.config import Config
-from kasmon.supervisor.create import NewSession, prepare
+from kasmon.supervisor.sessions.create import NewSession, prepare
 from tests.supervisor.house import House
 
 SSH = """#!/bin/sh
@@ -40,7 +39,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     house.close()
 
 
-def looked(house: House, *hosts: str) -> list[Check]:
+def looked(house: House, *hosts: str) -> list[DoctorCheck]:
     """What is said where sessions ran on *hosts*."""
     for host in hosts:
         prepare(house.places, Config(), NewSession(name=f"on-{host}", agent=f"shell@{host}"), time.time())
@@ -51,18 +50,18 @@ def test_each_machine_that_was_used_has_a_line_with_its_tmux(house: House) -> No
     old, new = looked(house, "old", "new")
 
     assert ("machine-old", "warn") == (old.id, old.level)
-    assert old.text.startswith("'old' answers, with tmux 3.3a: it dies when")
-    assert ("machine-new", "ok", "'new' answers, with tmux 3.5a", "") == (new.id, new.level, new.text, new.fix)
+    assert old.text.startswith("'old' responds, with tmux 3.3a: it crashes when")
+    assert ("machine-new", "ok", "'new' responds, with tmux 3.5a", "") == (new.id, new.level, new.text, new.fix)
 
 
 def test_a_machine_without_tmux_and_one_that_does_not_answer_say_what_to_do(house: House) -> None:
     bare, gone = looked(house, "bare", "gone")
 
-    assert ("fail", "'bare' answers, and has no tmux: no agent can be started there") == (bare.level, bare.text)
+    assert ("fail", "'bare' responds, but has no tmux: no agent can be started there") == (bare.level, bare.text)
     assert "Install tmux" in bare.fix
     assert "warn" == gone.level
-    assert "'gone' does not answer: ssh: connect to host gone port 22: Connection refused" == gone.text
-    assert "See what `ssh gone` says" in gone.fix
+    assert "'gone' does not respond: ssh: connect to host gone port 22: Connection refused" == gone.text
+    assert "Run `ssh gone` to see" in gone.fix
 
 
 def test_where_none_was_used_nobody_is_asked(house: House) -> None:

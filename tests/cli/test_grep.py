@@ -2,9 +2,9 @@
 
 import json
 
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from tests.cli.line import Line
-from tests.supervisor.test_search import OLD, begun, printed, said
+from tests.supervisor.search.test_search import OLD, begun, printed, said
 
 
 def talks(kasmon: Line) -> None:
@@ -60,7 +60,7 @@ def test_json_has_every_field_and_nothing_found_is_exit_code_1(kasmon: Line) -> 
     assert (1, []) == (nothing.code, nothing.json["hits"])
     said_so = kasmon("grep", "no such words")
     assert (1, "") == (said_so.code, said_so.out)
-    assert "'no such words' is nowhere" in said_so.err
+    assert "no match for 'no such words' in any session" in said_so.err
 
 
 def test_what_cannot_be_searched_for_is_refused_and_a_leading_hyphen_is_a_word(kasmon: Line) -> None:
@@ -89,5 +89,5 @@ def test_a_session_is_exported_to_stdout_or_a_new_file(kasmon: Line) -> None:
         [each["line"] for each in content["terminal"]],
     )
     again = kasmon("export", "docs", "--out", "docs.json")
-    assert (4, "is there already" in again.err) == (again.code, True)
+    assert (4, "already exists" in again.err) == (again.code, True)
     assert 3 == kasmon("export", "nobody").code

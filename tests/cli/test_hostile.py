@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.event import (
-    MessageSaid,
+from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import (
+    LogOpened,
+    MessageWritten,
     NoticeRaised,
-    Opened,
     ReceiptMoved,
     RequestOpened,
     SessionCreated,
@@ -24,7 +24,7 @@ from kasmon.model.event import (
     TurnStarted,
 )
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
-from kasmon.store.log import EventLog
+from kasmon.store.event_log import EventLog
 from tests.cli.line import Line
 
 EVIL = (
@@ -36,7 +36,7 @@ ENDED = SessionId("evilbbbb")
 ALIVE = SessionId("evilcccc")
 """Somebody holds its host's lock, so its request is still open."""
 
-HOLD = "import sys; from kasmon.host.alive import HostLock; from pathlib import Path;" \
+HOLD = "import sys; from kasmon.host.rpc.host_lock import HostLock; from pathlib import Path;" \
        "HostLock(Path(sys.argv[1])).take(); print(flush=True); sys.stdin.read()"  # fmt: skip
 
 
@@ -78,11 +78,11 @@ def hostile(kasmon: Line) -> Iterator[Line]:
         )
         log = EventLog(where.log(session))
         for event in (
-            Opened(at=1.0, session=session),
+            LogOpened(at=1.0, session=session),
             SessionStarted(at=1.0, backend=EVIL, workdir=EVIL, pid=1, pid_started=-1.0, resume_id=EVIL, model=EVIL),
             TurnStarted(at=1.1, prompt=EVIL),
             ReceiptMoved(at=1.2, receipt=receipt, prompt=EVIL),
-            MessageSaid(at=1.3, text=EVIL),
+            MessageWritten(at=1.3, text=EVIL),
             ToolStarted(at=1.4, call="1", tool=EVIL, title=EVIL, input=json.dumps({"command": EVIL})),
             NoticeRaised(at=1.5, text=EVIL),
             RequestOpened(at=2.0, request=request),
@@ -144,13 +144,13 @@ def test_no_command_prints_what_acts_or_hides(hostile: Line, arguments: list[str
 
     assert said
     assert [] == harm(said)
-    assert "made a mistake" not in said
+    assert "internal error in kasmon" not in said
     assert code in (0, 1, 2, 3, 4, 5, 69)
 
 
 def test_a_request_is_shown_with_everything_it_hides(hostile: Line) -> None:
     """What it hides has to be seen, and then the tool's name typed instead of the plain word."""
-    code, said = hostile.terminal("answer", f"{ALIVE}-1", "allow", typed=[("leave it:", "allow\n")])
+    code, said = hostile.terminal("answer", f"{ALIVE}-1", "allow", typed=[("to cancel:", "allow\n")])
 
     assert 4 == code
     assert [] == harm(said)

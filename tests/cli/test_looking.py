@@ -2,12 +2,15 @@
 
 import msgspec
 
-from kasmon.commands.looking import LAST_WORDS, described
-from kasmon.commands.objects import shown_object
-from kasmon.model.command import Mode
+from kasmon.cli.output.json_objects import shown_object
+from kasmon.cli.output.table import mode_words
+from kasmon.cli.show import LAST_WORDS, described
+from kasmon.model.commands import Mode
+from kasmon.model.events import SessionStarted, SettingsChanged
 from kasmon.model.permission import SessionId
+from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 
 PLAIN = Session(id=SessionId("abcdefgh"), name="docs", agent="claude", mode=Mode.SDK, backend="claude", workdir="/")
 TOLD = msgspec.structs.replace(
@@ -39,3 +42,15 @@ def test_what_nobody_said_takes_no_line_and_is_null_for_programs() -> None:
     for name in ("model", "permission_mode", "proof", "last_words"):
         assert (None, getattr(TOLD, name)) == (empty[name], full[name])
     assert ([], ["streams"], ["claude-best", "claude-small"]) == (empty["models"], full["abilities"], full["models"])
+
+
+def test_the_mode_that_a_terminal_agent_reports_is_in_its_row_and_an_older_ones_counts_no_more() -> None:
+    agent = Session(id=SessionId("abcdefgh"), name="docs", agent="claude", program="claude", mode=Mode.TMUX)
+    told = apply(apply(agent, SessionStarted(at=1.0, mode=Mode.TMUX)), SettingsChanged(at=2.0, permission_mode="auto"))
+    assert "tmux (auto)" == mode_words(told)
+    assert "  permits   auto" in described(told, 3.0)
+
+    again = apply(told, SessionStarted(at=3.0, mode=Mode.TMUX, generation=2))
+    again = msgspec.structs.replace(again, state=SessionState.IDLE)
+    assert "tmux" == mode_words(again)
+    assert "  permits   not reported by the agent" in described(again, 4.0)

@@ -1,4 +1,4 @@
-"""What the papers tell people to type is understood, word by word; the first five minutes are run."""
+"""Every command in the documents parses, word by word; the README's first session is run."""
 
 import contextlib
 import re
@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from cyclopts import MissingArgumentError
 
-from kasmon.cli import app
+from kasmon.cli.app import app
 from tests.cli.line import Line
 
 ROOT = Path(__file__).parents[2]
-PAPERS = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAPERS = (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*"))
+"""All documents, and the examples, whose comments name commands."""
+
 SHOWN = re.compile(r"^    (kasmon [a-z].*)$", re.MULTILINE)
 NAMED = re.compile(r"`(kasmon [a-z][^`|]*)`")
 FORM = re.compile(r"[A-Z]{2,}|…|\.\.\.|/|\[")
@@ -24,7 +26,7 @@ OURS = ("kasmon host --tmux",)
 
 def commands() -> list[str]:
     """All that stand in the papers, each once; without their comments."""
-    text = "\n".join((ROOT / paper).read_text() for paper in PAPERS)
+    text = "\n".join(paper.read_text() for paper in PAPERS)
     named = [" ".join(words.split()) for words in NAMED.findall(text)]
     return sorted({*map(bare, SHOWN.findall(text)), *(words for words in named if not FORM.search(words))})
 
@@ -44,9 +46,9 @@ def test_every_command_in_the_papers_is_understood(said: str) -> None:
 
 
 @pytest.mark.story
-def test_the_first_five_minutes_go_as_the_readme_says(kasmon: Line) -> None:
+def test_the_first_session_runs_as_the_readme_says(kasmon: Line) -> None:
     """The scripted agent, which needs no account, stands in for claude."""
-    chapter = (ROOT / "README.md").read_text().split("## The first five minutes")[1].split("\n## ")[0]
+    chapter = (ROOT / "README.md").read_text().split("## First session")[1].split("\n## ")[0]
     lines = [bare(line) for line in SHOWN.findall(chapter)]
     (kasmon.home / "shop").mkdir()
 
@@ -56,4 +58,27 @@ def test_the_first_five_minutes_go_as_the_readme_says(kasmon: Line) -> None:
         if words[0] == "attach":  # it is for a terminal, and has tests of its own
             continue
         done = kasmon(*words)
+        assert 0 == done.code, (line, done.err)
+
+
+PLAYED = {
+    "docs/configuration.md": (),
+    "docs/plans.md": ("kasmon plan run refactor.toml", "kasmon plan retry refactor parser"),
+}
+"""Pages whose commands run from top to bottom -> those that do not: one asks on a terminal, one needs a failed task."""
+
+
+@pytest.mark.story
+@pytest.mark.parametrize("page", PLAYED)
+def test_the_commands_of_a_page_run_in_its_order(kasmon: Line, page: str) -> None:
+    """The scripted agent is the default agent."""
+    (kasmon.home / "c" / "kasmon").mkdir(mode=0o700)
+    (kasmon.home / "c" / "kasmon" / "config.toml").write_text('default_agent = "scripted"\n')
+    lines = [bare(line) for line in SHOWN.findall((ROOT / page).read_text("utf-8"))]
+    played = [line for line in lines if line not in PLAYED[page]]
+
+    assert len(played) > 2
+    assert {*PLAYED[page]} <= {*lines}
+    for line in played:
+        done = kasmon(*shlex.split(line)[1:])
         assert 0 == done.code, (line, done.err)

@@ -1,19 +1,20 @@
 """`kasmon plan`: look at a plan, agree to it, decide on it. No agent runs here; see `test_plan_story`."""
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from kasmon.commands.plan_report import report
-from kasmon.model.plan.fact import PlanEnded, PlanFact, TaskDone, TaskFailed
-from kasmon.model.plan.read import read
-from kasmon.model.plan.run import TaskState
+from kasmon.cli.plan.report import PlanStoppedError, report
+from kasmon.model.plan.events import PlanEnded, PlanFact, TaskDone, TaskFailed
+from kasmon.model.plan.parser import read
+from kasmon.model.plan.progress import TaskState
 from kasmon.paths import private_folder, write_private
-from kasmon.store.plan import plans
-from kasmon.supervisor import worktree
+from kasmon.store.plan_log import plans
+from kasmon.supervisor.worktrees import worktree
 from tests.cli.desk import PLAN, Desk, as_json, words
 from tests.cli.line import Line
 from tests.model.plan.plans import began, checked, claimed, done, failed, run, steered
@@ -33,7 +34,7 @@ def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Desk]:
 def test_a_plan_that_holds_together_is_said_to(desk: Desk) -> None:
     file = desk.file()
 
-    assert (0, f"{file}: 3 tasks in 2 waves, nothing is wrong\n") == ((done := desk("check", file)).code, done.out)
+    assert (0, f"{file}: 3 tasks in 2 waves, no faults\n") == ((done := desk("check", file)).code, done.out)
 
 
 def test_everything_that_is_wrong_is_said_by_file_and_line_with_exit_code_2(desk: Desk) -> None:
@@ -41,7 +42,7 @@ def test_everything_that_is_wrong_is_said_by_file_and_line_with_exit_code_2(desk
     done = desk("check", file)
 
     assert 2 == done.code
-    assert [f"{file}:3: there is a task '1' already, on line 2.", f"{file}:4: wave 2 has no task."] == words(done)
+    assert [f"{file}:3: task '1' is already defined on line 2.", f"{file}:4: wave 2 has no task."] == words(done)
     assert "(and 1 more)" in done.err
 
 
@@ -50,7 +51,7 @@ def test_with_json_the_faults_are_one_object(desk: Desk) -> None:
     done = desk("check", file, "--json")
 
     assert 2 == done.code
-    assert [{"file": file, "line": 3, "why": "there is a task '1' already, on line 2"}] == done.json["faults"]
+    assert [{"file": file, "line": 3, "why": "task '1' is already defined on line 2"}] == done.json["faults"]
     assert "plan" == done.json["error"]["code"]
 
 
@@ -58,7 +59,7 @@ def test_an_agent_that_is_in_no_config_is_a_fault(desk: Desk) -> None:
     done = desk("check", desk.file("**Agent:** gpt\n" + PLAN))
 
     assert 2 == done.code
-    assert "tidy.md:1: the plan wants the agent 'gpt'" in done.out
+    assert "tidy.md:1: the plan uses the unknown agent 'gpt'" in done.out
 
 
 @pytest.mark.parametrize("verb", ["check", "show", "run"])
@@ -66,7 +67,7 @@ def test_a_file_that_is_not_there_is_not_found(desk: Desk, verb: str) -> None:
     done = desk(verb, str(desk.folder / "none.md"))
 
     assert 3 == done.code
-    assert "no plan is called" in done.err
+    assert "there is no plan" in done.err
 
 
 def test_a_plan_is_drawn(desk: Desk) -> None:
@@ -105,7 +106,7 @@ def test_a_plan_that_runs_is_drawn_with_the_state_of_its_tasks(desk: Desk) -> No
 
     assert "● 1 sweep  [scripted] done" in said
     assert "● 2 dust  [scripted] failed: it broke" in said
-    assert "● 3 polish  [scripted] waiting: waits for wave 1" in said
+    assert "● 3 polish  [scripted] waiting: blocked by wave 1" in said
     assert ["tidy: running", "asks: task 2 failed: retry, replace, skip, or abort"] == list(said[-2:])
 
 
@@ -114,8 +115,8 @@ def test_a_claim_with_nothing_changed_is_drawn_as_one(desk: Desk) -> None:
 
     said = desk("show", book.plan).out
 
-    assert "claimed, nothing changed: all dusted" in said
-    assert "(task 2 changed nothing)" in said
+    assert "claimed, no files changed: all dusted" in said
+    assert "(task 2 changed no files)" in said
 
 
 def test_for_programs_a_plan_is_one_object_with_every_task(desk: Desk) -> None:
@@ -130,8 +131,53 @@ def test_for_programs_a_plan_is_one_object_with_every_task(desk: Desk) -> None:
     assert ("1", 1, "sweep", 1, "running", 1, "s1", "/w", "plan/tidy") == tuple(
         first[key] for key in ("id", "number", "title", "wave", "state", "attempt", "session", "workdir", "branch")
     )
-    assert ("the plan is paused", "waits for wave 1") == (second["blocked"], third["blocked"])
+    assert ("the plan is paused", "blocked by wave 1") == (second["blocked"], third["blocked"])
     assert None is desk.json("show", desk.file(name="other.md"))["plan"]["id"]
+
+
+def test_a_plan_shows_what_really_ran_and_not_what_its_config_says_now(desk: Desk) -> None:
+    ran = began("1", agent="claude", mode="tmux", sandbox="jail", argv=("claude", "-x"), name="tidy-W1-T1")
+    book = desk.agreed(
+        ran,
+        claimed("1"),
+        checked("1", False, output="no\n"),
+        began("2", agent="claude"),
+        steered("replace", "2", "codex"),
+    )
+
+    first, second, third = desk.json("show", book.plan)["plan"]["tasks"]
+
+    assert ("claude", "tmux", "jail", ["claude", "-x"], "tidy-W1-T1") == tuple(
+        first[key] for key in ("agent", "mode", "sandbox", "argv", "session_name")
+    )
+    assert (False, 1, "no\n") == tuple(first["check_result"][key] for key in ("ok", "exit_code", "output"))
+    assert ("codex", "scripted") == (second["agent"], third["agent"])
+    assert "● 1 sweep  [claude] claimed: did it" in words(desk("show", book.plan))
+
+
+@pytest.mark.parametrize("name", ["plan.toml", "plan.md"])
+def test_init_writes_an_example_that_check_accepts_and_overwrites_nothing(desk: Desk, name: str) -> None:
+    file = str(desk.folder / name)
+
+    assert 0 == desk("init", file).code
+    assert (0, "3 tasks in 2 waves, no faults") == ((done := desk("check", file)).code, done.out.strip()[-29:])
+    text = Path(file).read_text()
+    again = desk("init", file)
+    assert (4, True, text) == (again.code, "already exists" in again.err, Path(file).read_text())
+    assert 2 == desk("init", str(desk.folder / "plan.txt")).code
+
+
+def test_warnings_are_said_by_check_and_before_anybody_agrees(desk: Desk) -> None:
+    file = desk.file(PLAN.replace("say swept", "**Note:** say swept"))
+    why = (
+        "'**Note:**' is not a field of a task and is read as its text; the fields are Check, Agent, "
+        "Needs, Worktree, Base"
+    )
+
+    done = desk("check", file)
+    assert (0, f"warning: {file}:7: {why}.") == (done.code, words(done)[0])
+    assert [{"file": file, "line": 7, "why": why}] == desk.json("check", file)["warnings"]
+    assert f"  warning: {file}:7: {why}." in words(desk("run", file))
 
 
 # Nothing runs unseen
@@ -141,7 +187,7 @@ def test_without_a_terminal_nothing_runs_that_nobody_agreed_to(desk: Desk) -> No
     for more in ([], ["--ci"], ["--json"]):
         done = desk("run", desk.file(), *more)
         assert 4 == done.code
-        assert "nobody agreed to what this plan runs" in done.err
+        assert "the plan was not confirmed: there is no terminal to ask on" in done.err
     assert [] == plans(desk.places)
 
 
@@ -173,7 +219,6 @@ def test_a_command_of_several_lines_is_shown_on_one_that_nothing_can_hide(desk: 
 
 MISSING = {
     "microvm": ({}, "", ""),
-    "gvisor": ({"KASMON_RUNSC": "no-runsc"}, "", ""),
     "jail": ({"PATH": "/none"}, "bubblewrap is not installed", "Install it"),
 }
 
@@ -191,7 +236,7 @@ def test_a_task_that_cannot_have_its_sandbox_here_is_refused_with_the_reason_and
     done = desk(*verb, desk.file(f'[[task]]\nrun = "x"\nsandbox = "{tier}"\n', "p.toml"))
 
     assert 69 == done.code
-    assert f"task '1' cannot run in its sandbox: no sandbox '{tier}' can be made here: {why}" in done.err
+    assert f"task '1' cannot run in its sandbox: sandbox '{tier}' is unavailable here: {why}" in done.err
     assert fix in done.err
     assert [] == plans(desk.places)
 
@@ -212,10 +257,7 @@ def test_a_command_does_not_go_on_in_a_terminal_that_is_confined_otherwise(desk:
     done = desk("check", file)
 
     assert 4 == done.code
-    assert (
-        "task 'b' cannot run in its sandbox: it goes on in the terminal of 'a', which is confined by nothing"
-        in done.err
-    )
+    assert "task 'b' cannot run in its sandbox: it inherits the terminal of 'a', whose sandbox is none" in done.err
 
 
 def test_what_nobody_agreed_to_is_not_handed_to_a_task_by_itself(desk: Desk) -> None:
@@ -226,7 +268,7 @@ def test_what_nobody_agreed_to_is_not_handed_to_a_task_by_itself(desk: Desk) -> 
     done = desk("run", desk.file('[[task]]\nrun = "x"\nsandbox = "jail"\n', "p.toml"), "--yes")
 
     assert 4 == done.code
-    assert "nobody has agreed to that yet" in done.err
+    assert "has not been confirmed yet" in done.err
 
 
 def test_what_confines_its_tasks_is_shown_before_anybody_agrees(desk: Desk) -> None:
@@ -254,7 +296,46 @@ def test_a_worktree_without_a_repository_is_refused_before_anything_is_begun(des
     done = desk("run", desk.file("**Worktree:** own\n" + PLAN), "--yes")
 
     assert (2, []) == (done.code, plans(desk.places))
-    assert "is in no git repository. Say `git init` and commit" in done.err
+    assert "is not in a git repository. Run `git init` and commit" in done.err
+
+
+@pytest.mark.parametrize(
+    ("repository", "code", "why"),
+    [
+        (lambda folder: None, 2, "is not in a git repository"),
+        (lambda folder: Repo(folder, commits=0), 69, "has no commit yet"),
+        (lambda folder: Repo(folder).git("branch", "plan/tidy.1"), 4, "the branch 'plan/tidy.1' already exists"),
+        (lambda folder: Repo(folder).git("branch", "plan/tidy"), 0, ""),
+    ],
+    ids=["no repository", "no commit", "a branch", "none"],
+)
+def test_check_refuses_what_run_would(desk: Desk, repository: Callable[[Path], object], code: int, why: str) -> None:
+    repository(desk.folder)
+    file = desk.file("**Worktree:** own\n" + PLAN)
+    check, run_ = desk("check", file), desk("run", file)
+
+    assert (code, True) == (check.code, why in check.err), check
+    assert (code or 4, True) == (run_.code, (why or "was not confirmed") in run_.err), run_
+    if code:
+        assert check.err == run_.err
+
+
+def test_check_names_what_the_worktrees_will_not_hold(desk: Desk) -> None:
+    Repo(desk.folder)
+    file = desk.file("**Worktree:** own\n" + PLAN)
+
+    assert "is not committed and will be missing from the worktrees" in desk("check", file).out
+    [remark] = desk.json("check", file)["remarks"]
+    assert "is not committed and will be missing from the worktrees" in remark
+
+
+def test_check_looks_at_the_folder_in_which_the_plan_would_run(desk: Desk) -> None:
+    file = desk.file("**Worktree:** own\n" + PLAN)
+    Repo(desk.folder / "there")
+
+    assert [2, 0, 2] == [
+        desk("check", file, *more).code for more in ((), ("--dir", str(desk.folder / "there")), ("--dir", "/no"))
+    ]
 
 
 # Decisions
@@ -299,11 +380,11 @@ def test_a_plan_is_paused_resumed_advanced_and_given_up(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("words_", "code", "why"),
     [
-        (("pause", "nope"), 3, "no plan is called 'nope'"),
+        (("pause", "nope"), 3, "there is no plan 'nope'"),
         (("accept", "tidy", "1"), 4, "task '1' is waiting, not claimed"),
-        (("retry", "tidy", "1"), 4, "task '1' has not begun"),
+        (("retry", "tidy", "1"), 4, "task '1' has not started"),
         (("advance", "tidy"), 4, "wave 1 is not done"),
-        (("skip", "tidy", "9"), 2, "the plan has no task '9'. It has 1, 2, 3"),
+        (("skip", "tidy", "9"), 2, "the plan has no task '9'. Its tasks: 1, 2, 3"),
         (("replace", "tidy", "1", "--agent", "gpt"), 2, "there is no agent 'gpt'"),
     ],
 )
@@ -321,7 +402,7 @@ def test_a_plan_that_is_over_takes_no_decision(desk: Desk) -> None:
 
     for words_ in (("pause", "tidy"), ("skip", "tidy", "1"), ("apply", "tidy", "--yes")):
         assert 4 == (result := desk(*words_)).code
-        assert "is over: failed" in result.err
+        assert "has ended: failed" in result.err
 
 
 # Edits
@@ -330,7 +411,7 @@ def test_a_plan_that_is_over_takes_no_decision(desk: Desk) -> None:
 def test_a_file_that_was_not_edited_says_so(desk: Desk) -> None:
     desk.agreed()
 
-    assert "tidy: its file says what runs\n" == desk("diff", "tidy").out
+    assert "tidy: its file does not differ from the running plan\n" == desk("diff", "tidy").out
     assert {"changes": [], "refused": []}.items() <= desk.json("diff", "tidy").items()
     assert {"changes": [], "refused": []}.items() <= desk.json("apply", "tidy", "--yes").items()
 
@@ -338,11 +419,14 @@ def test_a_file_that_was_not_edited_says_so(desk: Desk) -> None:
 def test_a_toml_plan_without_a_name_is_not_called_edited(desk: Desk) -> None:
     desk.agreed(text='[[task]]\nprompt = "say x"\n', name="sweep.toml")
 
-    assert "sweep: its file says what runs\n" == desk("diff", "sweep").out
+    assert "sweep: its file does not differ from the running plan\n" == desk("diff", "sweep").out
 
 
 def test_an_edit_is_shown_and_changes_nothing_until_it_is_agreed_to(desk: Desk) -> None:
     book = desk.agreed(began("1"))
+    desk.file(PLAN.replace("say swept", "say other"))
+    refused = desk("apply", "tidy", "--yes")
+    assert (4, True) == (refused.code, "task '1' has started, so its body cannot be changed" in refused.err)
     desk.file(PLAN.replace("say shines", "say gleams") + "### Task 4: rest\nsay zzz\n")
 
     for verb, code in (("diff", 0), ("apply", 4)):
@@ -363,7 +447,7 @@ def test_an_edit_that_takes_away_what_has_begun_is_refused(desk: Desk) -> None:
     result = desk("apply", "tidy", "--yes")
 
     assert 4 == result.code
-    assert "task '2' has begun and is not in it any more" in result.err
+    assert "task '2' has started, but the file no longer contains it" in result.err
     assert PLAN == book.agreed.read_text()
 
 
@@ -383,12 +467,12 @@ def test_a_file_that_is_faulty_or_gone_is_not_taken_over(desk: Desk, text: str |
 
 
 def test_plans_are_listed_by_when_they_began(desk: Desk) -> None:
-    assert "No plan was run yet.\n" == desk("ls").out
+    assert "No plan has been run yet.\n" == desk("ls").out
     desk.agreed(*done("1"))
     desk.agreed(PlanEnded(at=1, outcome="done"), name="b.md", text=PLAN.replace("# Tidy", "# Aa"))
 
     assert ["tidy", "aa"] == [plan["id"] for plan in desk.json("ls")["plans"]]
-    assert [f"tidy  running  1 done  {desk.folder}/tidy.md", f"aa  done  0 done  {desk.folder}/b.md"] == (
+    assert [f"tidy  running  1/3 done  {desk.folder}/tidy.md", f"aa  done  0/3 done  {desk.folder}/b.md"] == (
         desk("ls").out.splitlines()
     )
 
@@ -410,17 +494,45 @@ def test_worktrees_are_removed_where_nothing_could_be_lost_and_the_others_named(
     (trees / "foreign").mkdir()
     (trees / "foreign" / "thesis").touch()
 
-    assert "is not over. `kasmon plan abort tidy` gives it up" in desk("clean", "tidy").err
+    assert "has not ended. `kasmon plan abort tidy` aborts it" in desk("clean", "tidy").err
     assert all(path.exists() for path in paths)
 
     book.add(PlanEnded(at=9, outcome="done"))
     result = desk("clean", "tidy")
 
     assert (4, f"removed {paths[0]}\n") == (result.code, result.out)
-    for why in ("1 file is not committed", "1 of its commits is nowhere else", "is no worktree"):
+    for why in ("1 file is not committed", "1 of its commits is nowhere else", "is not a worktree"):
         assert why in result.err
     assert [False, True, True] == [path.exists() for path in paths]
     assert (trees / "foreign" / "thesis").exists()
+
+
+def test_ignored_files_are_listed_before_a_worktree_goes_and_keep_it_unless_a_pattern_says_otherwise(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(desk.folder))
+    repo = Repo(desk.folder)
+    repo.commit(".gitignore", ".env\nbuild/\n")
+    book = desk.agreed(PlanEnded(at=9, outcome="done"))
+    tree = Path(worktree.make(repo.folder, book.folder / "trees" / "shared", "plan/tidy").path)
+    (tree / "build").mkdir()
+    for name in (".env", "build/a.o", "build/b.o"):
+        (tree / name).touch()
+    listed = f"{tree}: git ignores 3 files: '.env', 'build/' (2 files)\n"
+
+    kept = desk("clean", "tidy", "--ignored", "build/")
+    assert (4, listed) == (kept.code, kept.out)
+    assert "was not removed: git ignores 1 file: '.env'" in kept.err
+    assert "`--ignored PATTERN`" in kept.err
+    assert (tree / "build" / "a.o").exists()
+
+    as_object = as_json(desk("clean", "tidy", "--json").out.splitlines()[0])
+    assert {str(tree): [".env", "build/a.o", "build/b.o"]} == as_object["ignored"]
+    assert [] == as_object["removed"]
+
+    gone = desk("clean", "tidy", "--ignored", "build/", "--ignored", ".env")
+    assert (0, f"{listed}removed {tree}\n") == (gone.code, gone.out)
+    assert not tree.exists()
 
 
 # Reports
@@ -429,7 +541,7 @@ OF = read(PLAN.replace("dust\n", "dust & <co> 🧹\n"), "p.md")
 RUN = run(
     *(began("1"), claimed("1"), checked("1", True), TaskDone(at=12.5, task="1", attempt=1, why="its check passed")),
     *(began("2"), claimed("2"), checked("2", False, output="line <1>\nno & never\n")),
-    TaskFailed(at=20, task="2", attempt=1, why="its check ended with 1"),
+    TaskFailed(at=20, task="2", attempt=1, why="check failed (exit 1"),
     *(began("2", 2), TaskFailed(at=21, task="2", attempt=2, why="it\x00 broke ]]>")),
     PlanEnded(at=30, outcome="failed", why="task 2 failed"),
     headless=True,
@@ -470,6 +582,33 @@ def test_a_report_for_ci_is_junit_xml(desk: Desk) -> None:
     assert failure is not None
     assert "it broke ]]>" == failure.attrib["message"]
     assert second.find("testcase/skipped") is not None
+
+
+def test_a_plan_shows_the_branch_the_base_and_the_check_of_each_task(desk: Desk) -> None:
+    tree: dict[str, Any] = {"workdir": "/w", "branch": "plan/tidy.1-a", "base": "0123456789abcdef"}
+    desk.agreed(began("1", **tree), claimed("1"), checked("1", True), TaskDone(at=30, task="1", attempt=1, why="ok"))
+
+    assert "done, on plan/tidy.1-a from 0123456789ab, check passed" in desk("show", "tidy").out
+    first = desk("show", "tidy", "--json").json["plan"]["tasks"][0]
+    assert (tree["branch"], tree["base"]) == (first["branch"], first["base"])
+
+
+STOPPED = run(*done("1"), began("2"), steered("stop"), headless=True)
+
+
+def test_the_report_of_a_stopped_plan_names_the_tasks_that_did_not_run(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = PlanStoppedError("plan 'tidy' was stopped by SIGINT.", hint="Resume it.")
+    for form in ("text", "json", "junit"):
+        report(OF, STOPPED, form, f"{desk.folder}/report.{form}", error)
+    text, json, junit = ((desk.folder / f"report.{form}").read_text() for form in ("text", "json", "junit"))
+
+    assert "Tidy (tidy): stopped" == text.splitlines()[0]
+    assert ["stopped while running", "did not run"] == [line.partition(": ")[2] for line in text.splitlines()[2:]]
+    assert (True, "interrupted") == (as_json(json)["plan"]["stopped"], as_json(json)["error"]["code"])
+    skipped = [each.attrib["message"] for each in ET.fromstring(junit).iter("skipped")]
+    assert ["stopped while running", "did not run"] == skipped
 
 
 def test_what_was_only_claimed_is_said_in_junit_too(desk: Desk) -> None:

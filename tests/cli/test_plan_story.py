@@ -2,21 +2,23 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from kasmon.host.alive import lock_holder
-from kasmon.model.event import TurnStarted
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import TurnStarted
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.fact import TaskBegan, decode
-from kasmon.model.plan.run import PlanRun
+from kasmon.model.plan.events import TaskBegan, decode
+from kasmon.model.plan.progress import PlanRun
 from kasmon.paths import write_private
-from kasmon.store.log import START, EventLog
-from kasmon.store.plan import PlanBook
-from tests.cli.line import LIMIT_S, Line
+from kasmon.process_identity import is_running
+from kasmon.store.event_log import START, EventLog
+from kasmon.store.plan_log import PlanLog
+from tests.cli.line import KASMON, LIMIT_S, Line
 from tests.supervisor.repo import Repo
 from tests.waiting import until
 
@@ -43,7 +45,7 @@ def tasks(line: Line, plan: str) -> list[dict[str, Any]]:
 
 def run_of(line: Line, plan: str) -> PlanRun:
     """How far *plan* is, by its log: what every process of ours reads."""
-    book = PlanBook(line.places, plan)
+    book = PlanLog(line.places, plan)
     book.more()
     return book.run
 
@@ -103,6 +105,9 @@ def test_a_mixed_plan_runs_to_its_end_in_worktrees_with_a_retry_and_a_report(lin
     assert "the lexer is broken" in again
     assert [1, 0] == [lexer["changed"], screen["changed"]]
     assert [True, False, True] == [task["checked"] for task in (lexer, screen, parser)]
+    assert [("scripted", "sdk"), ("scripted", "tmux"), ("scripted", "sdk")] == [
+        (task["agent"], task["mode"]) for task in (lexer, screen, parser)
+    ]
     modes = {session["name"]: session["mode"] for session in line.json("ls")["sessions"]}
     assert {"mixed-W1-T1": "sdk", "mixed-W1-T1-2": "sdk", "mixed-W1-T2": "tmux", "mixed-W2-T3": "sdk"} == modes
     branches = repo.git("branch", "--format=%(refname:short)").splitlines()
@@ -111,8 +116,38 @@ def test_a_mixed_plan_runs_to_its_end_in_worktrees_with_a_retry_and_a_report(lin
 
     cleaned = line("plan", "clean", "mixed")
     assert 4 == cleaned.code
-    assert "mixed.1-lexer' is not removed: 1 file is not committed" in cleaned.err
+    assert "mixed.1-lexer' was not removed: 1 file is not committed" in cleaned.err
     assert 2 == cleaned.out.count("removed ")
+
+
+LATER = """
+worktree = "own"
+[[task]]
+id = "a"
+wave = 1
+run = "true"
+[[task]]
+id = "b"
+wave = 2
+inherits = "a"
+run = "git rm -q file0.txt && git -c user.name=t -c user.email=t commit -qm gone"
+"""
+
+
+def test_a_plan_that_begins_with_a_later_wave_works_in_a_worktree_of_its_own(line: Line) -> None:
+    repo = Repo(line.home / "repo")
+    (repo.folder / "later.toml").write_text(LATER)
+    (repo.folder / "file0.txt").write_text("changed, and not committed\n")
+    before = repo.head
+
+    done = line("plan", "run", "repo/later.toml", "--wave", "2", "--ci", "--yes")
+
+    assert 0 == done.code, done.out + done.err
+    assert ["skipped", "done"] == states(line, "later", "a", "b")
+    assert "plan/later.1-a" == run_of(line, "later").of("b").branch
+    assert (before, "main") == (repo.head, repo.git("branch", "--show-current"))
+    assert "M file0.txt\n?? later.toml" == repo.git("status", "--porcelain")
+    assert "changed, and not committed\n" == (repo.folder / "file0.txt").read_text()
 
 
 ASKING = """
@@ -140,16 +175,16 @@ def test_a_plan_asks_survives_its_runner_hands_on_results_and_is_given_up(line: 
 
     os.kill(runner(line, "asking") or 0, signal.SIGKILL)
     until(lambda: runner(line, "asking") is None)
-    assert "nobody runs it" in line("plan", "ls").out
+    assert "no runner" in line("plan", "ls").out
     (line.home / ".kasmon" / "task-1" / "result.md").write_text("The knob is under the lid.")
     assert 0 == line("answer", request["id"], "allow", "--digest", request["digest"]).code
     assert 0 == line("plan", "resume", "asking").code
 
     until(lambda: ["claimed", "claimed"] == states(line, "asking", "1", "2"), LIMIT_S)
-    assert "tasks 1, 2 called done, and nothing checked it: accept, or retry" in line("plan", "show", "asking").out
+    assert "tasks 1, 2 reported done without a check: accept or retry" in line("plan", "show", "asking").out
     for task in ("1", "2"):
         assert 0 == line("plan", "accept", "asking", task).code
-    assert "wave 1 is done: begin wave 2" == line.json("plan", "show", "asking")["plan"]["asks"]
+    assert "wave 1 is done: start wave 2" == line.json("plan", "show", "asking")["plan"]["asks"]
     assert 0 == line("plan", "advance", "asking").code
     until(lambda: ["claimed"] == states(line, "asking", "3"), LIMIT_S)
     assert [("1", 1), ("2", 1), ("3", 1)] == sorted(begun(line, "asking"))
@@ -164,8 +199,11 @@ def test_a_plan_asks_survives_its_runner_hands_on_results_and_is_given_up(line: 
     until(lambda: runner(line, "asking") is None)
 
 
+SLOW_CHECK = '[[task]]\nprompt = "say x"\ncheck = "sleep 1000"\ncheck_time_limit = "0.3s"\n'
+
+
 def test_a_time_limit_ends_what_hangs_and_ci_fails(line: Line) -> None:
-    (line.home / "slow.toml").write_text('[[task]]\nprompt = "hang"\ntime_limit = "0.5s"\n')
+    (line.home / "slow.toml").write_text('[[task]]\nprompt = "hang"\ntime_limit = "0.5s"\n' + SLOW_CHECK)
 
     done = line("plan", "run", "slow.toml", "--ci", "--yes", "--json")
 
@@ -174,7 +212,68 @@ def test_a_time_limit_ends_what_hangs_and_ci_fails(line: Line) -> None:
     assert ("failed", "failed", "its time limit of 0.5 s is over") == (
         plan["outcome"], plan["tasks"][0]["state"], plan["tasks"][0]["why"],
     )  # fmt: skip
-    assert ["ended"] == [session["state"] for session in line.json("ls")["sessions"]]
+    assert "its check failed: it took longer than 0.3 s" == plan["tasks"][1]["why"]
+    assert {"ended"} == {session["state"] for session in line.json("ls")["sessions"]}
+
+
+@pytest.mark.parametrize("name", ["plan.toml", "plan.md"])
+def test_the_example_that_init_writes_runs_to_its_end(line: Line, name: str) -> None:
+    assert 0 == line("plan", "init", name).code
+
+    done = line("plan", "run", name, "--ci", "--yes", "--json")
+
+    assert (0, "claimed") == (done.code, done.json["plan"]["outcome"]), done.out + done.err
+    assert ["done", "done", "done"] == [task["state"] for task in done.json["plan"]["tasks"]]
+
+
+STOPPED = """
+[[task]]
+run = "sleep 1000"
+[[task]]
+prompt = "say done"
+check = "echo begun >> checks; sleep 1000"
+[[task]]
+needs = [1]
+run = "true"
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_ci_stops_the_plan_in_order_and_says_how_to_resume_it(line: Line, number: signal.Signals) -> None:
+    (line.home / "stop.toml").write_text(STOPPED)
+    with subprocess.Popen(
+        [*KASMON, "plan", "run", "stop.toml", "--ci", "--yes", "--output", "report.txt"],
+        env=line.environment,
+        cwd=line.home,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        until(lambda: ["running", "claimed"] == states(line, "stop", "1", "2"), LIMIT_S)
+        until(lambda: "working" in [one["state"] for one in line.json("ls")["sessions"]], LIMIT_S)
+        until((line.home / "checks").exists, LIMIT_S)
+        [check] = [at.checking for at in run_of(line, "stop").tasks.values() if at.checking is not None]
+        command.send_signal(number)
+        assert command.stderr is not None
+        said = command.stderr.read()
+
+    assert 130 == command.returncode, said
+    assert f"plan 'stop' was stopped by {number.name}. Its agents and checks were ended" in said
+    assert "`kasmon plan resume stop` starts the interrupted tasks again" in said
+    assert ["stop (stop): stopped", "    1 sleep 1000: stopped while running", "    3 true: did not run"] == [
+        each for each in (line.home / "report.txt").read_text().splitlines() if " 2 " not in each
+    ]
+    assert {"ended"} == {session["state"] for session in line.json("ls")["sessions"]}
+    assert not is_running(check.pid, check.pid_started)
+    assert runner(line, "stop") is None
+    assert "paused, stopped (`kasmon plan resume stop`)" in line("plan", "ls").out
+    assert "Nothing is lost.\n" == line("recover").out
+    assert ["waiting", "claimed", "waiting"] == states(line, "stop", "1", "2", "3")
+
+    assert 0 == line("plan", "resume", "stop").code
+    until(lambda: "begun\nbegun\n" == (line.home / "checks").read_text(), LIMIT_S)
+    until(lambda: [("1", 1), ("1", 2), ("2", 1)] == sorted(begun(line, "stop")), LIMIT_S)
+    assert 0 == line("plan", "abort", "stop").code
+    until(lambda: runner(line, "stop") is None, LIMIT_S)
 
 
 def test_whenever_its_runner_is_killed_no_task_is_done_twice(line: Line) -> None:

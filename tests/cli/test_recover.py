@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from kasmon.host.alive import lock_holder
+from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.permission import SessionId
-from kasmon.tmux.server import Server
+from kasmon.tmux.server import TmuxServer
 from tests.cli.line import Line
 from tests.waiting import until
 
@@ -27,7 +27,7 @@ def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_l
         os.kill(lock_holder(lock) or 0, signal.SIGKILL)
         until(lambda lock=lock: lock_holder(lock) is None)  # type: ignore[misc]  # one lock after the other
     os.kill(tmux["pid"], signal.SIGKILL)
-    Server(kasmon.places.tmux_socket).kill_server()
+    TmuxServer(kasmon.places.tmux_socket).kill_server()
     shutil.rmtree(kasmon.places.runtime)  # as after a reboot
 
     would = kasmon.json("recover", "--dry-run")["recovered"]
@@ -35,9 +35,9 @@ def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_l
 
     assert {talk, shell} == {one["session"] for one in would}
     assert 0 == done.code, done.err
-    assert f"talk: goes on with its conversation script-{talk}, known by its id" in done.out
-    assert "shell: is left as it is: its program keeps no conversation that kasmon knows of" in done.out
-    assert "Lost: its conversation; what stood on its screen and above it" in done.out
+    assert f"talk: resumed conversation script-{talk}, matched by its id" in done.out
+    assert "shell: unchanged: kasmon knows of no conversation that its program stores" in done.out
+    assert "Lost: its conversation; its screen and scrollback" in done.out
     states = {one["id"]: (one["state"], one["generation"]) for one in kasmon.json("ls")["sessions"]}
     assert {talk: ("idle", 2), shell: ("lost", 1)} == states
 
@@ -48,6 +48,31 @@ def test_a_choice_that_names_no_session_is_refused_before_anything_is_done(kasmo
 
 
 def test_where_nothing_is_lost_it_says_so(kasmon: Line) -> None:
+    assert "Nothing is lost.\n" == kasmon("recover").out
+
+
+def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: Line) -> None:
+    one = kasmon("new", "one", "--", "sleep", "600").out.strip()
+    other = kasmon("new", "other", "--", "sh", "-c", "until test -e go; do sleep 0.05; done; exit 7").out.strip()
+    os.kill(lock_holder(kasmon.places.tmux_host_lock) or 0, signal.SIGKILL)
+    until(lambda: lock_holder(kasmon.places.tmux_host_lock) is None)
+
+    would = kasmon.json("recover", "--dry-run")
+    assert lock_holder(kasmon.places.tmux_host_lock) is None
+    assert (["one", "other"], []) == (sorted(would["unsure"]), would["lost"])
+    assert {(one, "the tmux host would be restarted"), (other, "the tmux host would be restarted")} == {
+        (each["session"], each["did"]) for each in would["recovered"]
+    }
+    (kasmon.home / "go").touch()
+    until(lambda: "lost" in [each["state"] for each in kasmon.json("ls")["sessions"]])
+    done = kasmon("recover")
+
+    assert (0, ["1 session is unsure: host gone", "one: the tmux host was restarted"]) == (
+        done.code,
+        done.out.splitlines(),
+    )
+    now = {each["id"]: (each["state"], each["exit_code"]) for each in kasmon.json("ls")["sessions"]}
+    assert {other: ("ended", 7)} == {id_: seen for id_, seen in now.items() if id_ == other}
     assert "Nothing is lost.\n" == kasmon("recover").out
 
 
@@ -65,17 +90,17 @@ def test_among_several_conversations_of_a_folder_a_person_chooses_and_nothing_is
         (transcripts / f"{id_}.jsonl").write_text(json.dumps(line, separators=(",", ":")))
     until(lambda: (kasmon.home / "started").exists())
     os.kill(lock_holder(kasmon.places.tmux_host_lock) or 0, signal.SIGKILL)
-    Server(kasmon.places.tmux_socket).kill_server()
+    TmuxServer(kasmon.places.tmux_socket).kill_server()
     until(lambda: lock_holder(kasmon.places.tmux_host_lock) is None)
 
     told = kasmon("recover", **on_path)
-    code, screen = kasmon.terminal("recover", typed=[("Which one is it?", "2\n")], **on_path)
+    code, screen = kasmon.terminal("recover", typed=[("Which conversation?", "2\n")], **on_path)
 
     assert 1 == told.code
-    assert "2 conversations of its folder can be its own: say which with --choose worker=ID" in told.out
+    assert "2 conversations of its folder match: choose with --choose worker=ID" in told.out
     assert "first: 'hello 77b5'" in told.out
     assert 0 == code, screen
-    chosen = next(id_ for id_ in (ONE, OTHER) if f"its conversation {id_}, chosen by you" in screen)
+    chosen = next(id_ for id_ in (ONE, OTHER) if f"conversation {id_}, chosen by you" in screen)
     assert chosen in screen.split("  2  ")[1].splitlines()[0]
     until(lambda: f"--resume {chosen}" in (kasmon.home / "started").read_text())
     assert [("worker", 2)] == [(one["name"], one["generation"]) for one in kasmon.json("ls")["sessions"]]

@@ -33,19 +33,21 @@ def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sand
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True)
 
-    heavy = {"cyclopts", "textual", "rich", "psutil", "tomlkit", "hashlib", "kasmon.supervisor.verb"}
-    heavy |= {"kasmon.supervisor.sandboxes", "kasmon.sandbox.box"}
+    heavy = {"cyclopts", "textual", "rich", "psutil", "tomlkit", "hashlib", "kasmon.supervisor.sessions.operations"}
+    heavy |= {"kasmon.supervisor.sandboxes.operations", "kasmon.sandbox.managed.sandbox"}
     assert (3, set()) == (done.returncode, heavy & set(done.stdout.split()))
-    assert "no session is called 'nobody'" in done.stderr
+    assert "there is no session 'nobody'" in done.stderr
 
 
-DAILY = ["answering", "ctx", "listing", "living", "looking", "planning", "reading", "talking", "watching"]
+DAILY = ["answer", "ctx", "ls", "sessions", "show", "plan.commands", "send", "watch"]
 """What is called all day long, by people and by scripts."""
 
 
 def test_daily_commands_load_no_terminal_and_look_at_no_process() -> None:
     """A run-time twin of the import contracts: what a shared module imports at its top, every command pays for."""
-    code = f"import sys, kasmon.cli\nfrom kasmon.commands import {', '.join(DAILY)}\nprint(*sys.modules)"
+    code = (
+        f"import sys, kasmon.cli.app\nimport {', '.join(f'kasmon.cli.{name}' for name in DAILY)}\nprint(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
 
     heavy = {
@@ -56,7 +58,7 @@ def test_daily_commands_load_no_terminal_and_look_at_no_process() -> None:
         "pyte",
         "tomlkit",
         "kasmon.backends.tmux",
-        "kasmon.host.process",
+        "kasmon.host.structured.host",
     }
     assert set() == heavy & set(done.stdout.split())
 
@@ -126,14 +128,18 @@ def test_both_ways_of_reading_a_grep_say_the_same(kasmon: Line, words: str) -> N
     ("words", "meant"),
     [
         ("lab true", ("lab", "true", "bash", False)),
+        ("lab - --lang python", ("lab", "-", "python", False)),
         ("lab - --env python", ("lab", "-", "python", False)),
+        ("--lang=node lab --json 1", ("lab", "1", "node", True)),
         ("--env=node lab --json 1", ("lab", "1", "node", True)),
         ("lab", None),
         ("lab true more", None),
         ("lab -c", None),
         ("lab -- -c", None),
         ("- true", None),
+        ("lab true --lang ruby", None),
         ("lab true --env ruby", None),
+        ("lab true --lang python --env python", None),
         ("lab true --env", None),
         ("lab true --timeout 5", None),
         ("lab true --json=true", None),
@@ -142,6 +148,14 @@ def test_both_ways_of_reading_a_grep_say_the_same(kasmon: Line, words: str) -> N
 )
 def test_a_run_that_is_not_written_plainly_is_left_to_the_library(words: str, meant: object) -> None:
     assert meant == plain_run(words.split())
+
+
+def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_beside_it(kasmon: Line) -> None:
+    shown = kasmon("sandbox", "run", "--help").out
+    both = kasmon("sandbox", "run", "lab", "true", "--lang", "python", "--env", "python")
+
+    assert ("--lang" in shown, "--env" in shown) == (True, False)
+    assert (2, True) == (both.code, "--env is the old name of --lang" in both.err)
 
 
 def test_a_code_keeps_every_letter_on_the_short_way() -> None:
@@ -180,7 +194,7 @@ def test_without_a_terminal_the_dashboard_says_what_works_instead(kasmon: Line) 
 
 INSTEAD = {
     "": ("the dashboard", "`kasmon ls --watch` works anywhere."),
-    "demo": ("the demo", "`kasmon demo --headless 5` shows no screen."),
+    "demo": ("the demo", "`kasmon demo --headless 5` runs without a screen."),
 }
 """A command that wants a terminal -> what it shows there, and what works without."""
 
@@ -199,9 +213,10 @@ def test_a_terminal_that_cannot_draw_gets_a_sentence(kasmon: Line, term: str, to
 def test_the_dashboard_opens_on_a_terminal_and_gives_it_back(kasmon: Line) -> None:
     kasmon.new("fix-auth", "say hello")
 
-    leaves = [("fix-auth", "q"), ("The dashboard closes", "y")]
-    code, said = kasmon.terminal(typed=leaves, TEXTUAL_PRESS="x", TEXTUAL_DRIVER="no.such:Driver")
+    code, said = kasmon.terminal(typed=[("fix-auth", "q")], TEXTUAL_PRESS="x", TEXTUAL_DRIVER="no.such:Driver")
 
     assert 0 == code, said[-2000:]
     assert said.index("\x1b[?1049h") < said.index("fix-auth") < said.rindex("\x1b[?1049l")
+    farewell = "1 agent is still running. Run `kasmon` to open the dashboard again."
+    assert said.rindex("\x1b[?1049l") < said.index(farewell), "it is read after the dashboard is gone"
     assert "idle" == kasmon.json("wait", "fix-auth", "--for", "idle", "--timeout", "10")["sessions"][0]["state"]

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from kasmon.commands.looking import described
-from kasmon.commands.objects import session_object
-from kasmon.commands.table import age, cut, fallbacks, summary, table
-from kasmon.commands.talking import table as receipt_table
-from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.cli.output.json_objects import session_object
+from kasmon.cli.output.table import age, cut, fallbacks, summary, table
+from kasmon.cli.send import table as receipt_table
+from kasmon.cli.show import described
+from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import AskKind, SessionId
+from kasmon.model.permission import RequestKind, SessionId
 from kasmon.model.session import Session, Tokens
-from kasmon.model.state import SessionState
-from kasmon.supervisor.names import width_cells
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.sessions.names import width_cells
 
 NOW = 1_700_000_000.0
 PROTOCOL = "amp has no structured protocol"
@@ -54,9 +54,9 @@ def test_those_that_need_a_person_stand_first_and_children_under_their_parent() 
         session("done", SessionState.ENDED, exit_code=0),
         session("busy", SessionState.WORKING, mode=Mode.SDK, wave=2, task=1, peers=3),
         session("child", SessionState.WORKING, parent=SessionId("asksxxxx")[:8]),
-        session("asks", SessionState.ASKING, asking=AskKind.PERMISSION),
+        session("asks", SessionState.ASKING, asking=RequestKind.PERMISSION),
         session("crash", SessionState.ENDED, exit_code=3),
-        session("odd", SessionState.UNSURE, unsure_why="no signals"),
+        session("odd", SessionState.UNSURE, unsure_why="no status detection"),
     ]
     sessions[2] = msgspec.structs.replace(sessions[2], parent=sessions[3].id)
 
@@ -68,7 +68,7 @@ def test_those_that_need_a_person_stand_first_and_children_under_their_parent() 
     assert "◆ asking (permission)" in rows[0]
     assert "└ child" in rows[1]
     assert "✕ ended (exit 3)" in rows[2]
-    assert "no signals" in rows[3]
+    assert "no status detection" in rows[3]
     assert "2.1 of 3" in rows[4]
     assert "1m" in rows[4]
 
@@ -98,11 +98,11 @@ def test_whoever_runs_in_another_mode_than_was_asked_for_says_why_under_the_tabl
     assert "tmux (not sdk, bypassing)" in next(row for row in rows if " free " in row)
     assert "not sdk" not in next(row for row in rows if " plain " in row)
     assert [
-        f"{name} runs in tmux, not in sdk: {why}." for name, why in (("amp", PROTOCOL), ("free", "no protocol"))
+        f"{name} runs in tmux instead of sdk: {why}." for name, why in (("amp", PROTOCOL), ("free", "no protocol"))
     ] == (fallbacks(sessions))
 
 
-@pytest.mark.parametrize(("generation", "words"), [(0, "did not start"), (1, "failed")])
+@pytest.mark.parametrize(("generation", "words"), [(0, "failed"), (1, "failed")])
 def test_an_end_that_nobody_saw_is_told_by_its_reason(generation: int, words: str) -> None:
     ended = session("docs", SessionState.ENDED, generation=generation, end_why="claude has no login", last_line="hello")
 

@@ -31,8 +31,8 @@ def test_of_a_wave_the_one_that_takes_no_more_is_named_and_the_others_get_it(kas
     refused = kasmon("tell", "b", "say hello", KASMON_SESSION=teller)
     wave = kasmon("tell", "wave", "say hello", KASMON_SESSION=teller)
 
-    assert (4, True) == (refused.code, "'b' got 6 messages of peers within 60 s" in refused.err)
-    assert "b: refused, 'b' got 6 messages" in wave.out
+    assert (4, True) == (refused.code, "'b' received 6 peer messages within 60 s" in refused.err)
+    assert "b: refused, 'b' received 6 peer messages" in wave.out
     assert "c: queued" in wave.out
 
 
@@ -40,6 +40,6 @@ def test_outside_of_a_session_there_is_no_peer_and_without_a_plan_no_notes(kasmo
     session = kasmon.new("alone", "say hello")
 
     assert 2 == kasmon("tell", "wave", "hello").code
-    assert "is of no wave" in kasmon("tell", "wave", "hello", KASMON_SESSION=session).err
-    assert "is of no plan" in kasmon("tell", "notes", "hello", KASMON_SESSION=session).err
-    assert "nothing to tell" in kasmon("tell", "wave", "", KASMON_SESSION=session).err
+    assert "does not belong to a wave" in kasmon("tell", "wave", "hello", KASMON_SESSION=session).err
+    assert "does not belong to a plan" in kasmon("tell", "notes", "hello", KASMON_SESSION=session).err
+    assert "missing message" in kasmon("tell", "wave", "", KASMON_SESSION=session).err

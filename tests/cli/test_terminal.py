@@ -34,7 +34,8 @@ def test_a_program_that_fails_at_once_is_told_with_its_last_words(kasmon: Line) 
 
     session = done.out.strip()
     assert [1, 1] == [done.code, again.code]
-    assert f"kasmon: session 'made' ended at once with exit code 7: oh no. `kasmon read {session}` shows" in done.err
+    assert f"session 'made' exited immediately with exit code 7: oh no. `kasmon read {session}` shows" in done.err
+    assert done.err.startswith("kasmon: ")
     assert ("ended", 7) == (again.json["session"]["state"], again.json["session"]["exit_code"])
     assert "launch" == again.json["error"]["code"]
 
@@ -43,7 +44,43 @@ def test_a_program_that_is_done_at_once_is_told_and_no_failure(kasmon: Line) -> 
     done = kasmon("new", "made", "--", "sh", "-c", "echo all made")
 
     assert 0 == done.code
-    assert "ended at once with exit code 0: all made." in done.err
+    assert "exited immediately with exit code 0: all made." in done.err
+
+
+def test_a_command_works_until_it_exits_and_asks_where_it_prints_a_question(kasmon: Line) -> None:
+    kasmon("new", "train", "--", "sh", "-c", "read line; printf 'Go on? [y/N] '; read answer; exit 3")
+    kasmon("new", "own", "--", "sh")
+
+    assert 0 == kasmon("wait", "train", "--for", "working").code
+    kasmon("send", "train", "start")
+    assert 0 == kasmon("wait", "train", "--for", "asking").code
+    kasmon("send", "own", "sleep 1000")
+    assert 0 == kasmon("wait", "own", "--for", "working").code
+    until(lambda: "process" == kasmon.json("show", "own")["session"]["source"])
+    kasmon("stop", "own")
+
+
+SUSPENDED = """#!/bin/sh
+trap 'clear; echo back' CONT
+echo 'Claude Code is suspended. Run `fg` to bring it back.'
+while :; do sleep 0.1; done
+"""
+
+
+def test_an_agent_that_ctrl_z_stopped_says_so_and_fg_continues_it(kasmon: Line) -> None:
+    """tmux continues a pane's own program at once, so Claude only waits for SIGCONT, and its screen says so."""
+    program = kasmon.home / "claude"
+    program.write_text(SUSPENDED)
+    program.chmod(0o755)
+    kasmon("new", "plain", "--", "cat")
+    kasmon("new", "job", "--", str(program))
+
+    refused = kasmon("fg", "plain")
+    assert (4, True) == (refused.code, "'plain' is not suspended" in refused.err)
+    until(lambda: "stopped (SIGTSTP)" == kasmon.json("show", "job")["session"]["unsure_why"])
+    assert 0 == kasmon("fg", "job").code
+    until(lambda: "back" in kasmon("read", "job").out)
+    until(lambda: "stopped (SIGTSTP)" != kasmon.json("show", "job")["session"]["unsure_why"])
 
 
 def test_a_further_window_is_a_child(kasmon: Line) -> None:
@@ -67,7 +104,7 @@ def test_a_program_of_ones_own_is_not_moved_and_the_way_there_is_named(kasmon: L
     done = kasmon("move", "copy", "--to", "sdk")
 
     assert 4 == done.code
-    assert "cannot move 'copy' to 'sdk': it runs 'cat', which no profile describes" in done.err
+    assert "cannot move 'copy' to 'sdk': it runs 'cat', which has no profile" in done.err
     assert "[agents.cat]" in done.err
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kasmon.commands.objects import request_object
+from kasmon.cli.output.json_objects import request_object
 from kasmon.model.fleet import requests
-from kasmon.supervisor.look import look_once
+from kasmon.supervisor.fleet.snapshot import look_once
 from tests.cli.forker import Forker
 from tests.cli.line import LIMIT_S, Line
 from tests.waiting import until
@@ -79,7 +79,7 @@ def test_without_the_lists_digest_nobody_answers_what_nobody_looked_at(
     done = kasmon("answer", pushers[0]["id"], "allow", "--alike", *more)
 
     assert 4 == done.code
-    assert "nobody could look at them here" in done.err
+    assert "there is no terminal to show them on" in done.err
     if "--json" not in more:
         assert all(request["digest"] in done.out for request in pushers)
     assert 4 == len(waiting(kasmon))
@@ -87,9 +87,9 @@ def test_without_the_lists_digest_nobody_answers_what_nobody_looked_at(
 
 def test_at_a_terminal_all_of_each_is_shown_and_the_decision_typed(kasmon: Line, pushers: list[dict[str, Any]]) -> None:
     words = ("answer", pushers[1]["id"], "deny", "--alike", "--reason", "not today")
-    code, said = kasmon.terminal(*words, typed=[("leave it:", "yes\n")])
+    code, said = kasmon.terminal(*words, typed=[("to cancel:", "yes\n")])
     assert (4, 4) == (code, len(waiting(kasmon))), said
-    code, said = kasmon.terminal(*words, typed=[("to these 3, anything else to leave it:", "deny\n")])
+    code, said = kasmon.terminal(*words, typed=[("to these 3, anything else to cancel:", "deny\n")])
 
     assert 0 == code, said
     for number, request in enumerate(pushers, 1):

@@ -62,7 +62,7 @@ def test_without_a_usable_runtime_folder_everything_works_and_the_doctor_says_wh
     assert kasmon.home == runtime.parents[1]
     assert (runtime / f"{session}.sock").is_socket()
     [told] = [check for check in kasmon.json("doctor")["checks"] if check["id"] == "folder-runtime"]
-    assert ("warn", True) == (told["level"], "'/no/such/folder' is no folder" in told["text"])
+    assert ("warn", True) == (told["level"], "'/no/such/folder' is not a folder" in told["text"])
     assert str(runtime) in told["text"]
     assert "ended" == kasmon.json("stop", session)["session"]["state"]
     until(lambda: not Path(runtime, f"{session}.sock").exists())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.config.local import NAME
+from kasmon.config.folder_config import NAME
 from tests.cli.line import Line
 from tests.waiting import until
 
@@ -69,24 +69,24 @@ def trust(kasmon: Line, repo: Path) -> None:
 
 def test_nothing_of_it_runs_on_any_look_and_each_says_that_it_does_not_count(kasmon: Line, repo: Path) -> None:
     """Each look that reads it; the rest is the same as anywhere else."""
-    told = f"'{repo}/{NAME}' does not count: you have not trusted it"
+    told = f"'{repo}/{NAME}' is ignored: you have not trusted it"
     there = Standing(kasmon, repo)
     _, said = there("new", "one", "--agent", "scripted", "--mode", "sdk", "--dir", str(repo))
     looks = {words: "".join(there(*words.split())) for words in LOOKS}
 
     assert not ran(kasmon)
-    assert f"kasmon: {told}. `kasmon trust {repo}` shows it.\n" == said
+    assert f"kasmon: {told}. Review it with `kasmon trust {repo}`.\n" == said
     assert LOOKS == {words: told in said for words, said in looks.items()}
 
 
 def test_doctor_and_explain_say_it_where_one_stands(kasmon: Line, repo: Path) -> None:
     there = Standing(kasmon, repo)
-    told = f"'{repo}/{NAME}' does not count"
+    told = f"'{repo}/{NAME}' is ignored"
 
     assert told in there("doctor")[0]
     assert told in there("config", "--explain", "default_agent")[1]
     trust(kasmon, repo)
-    assert f"{repo}/{NAME} counts here" in there("doctor")[0]
+    assert f"{repo}/{NAME} is trusted and applies here" in there("doctor")[0]
     assert f'here      "helper", from {repo}/{NAME}' in there("config", "--explain", "default_agent")[0]
     assert "here" not in there("config", "--explain", "ui.bell")[0]
 
@@ -128,7 +128,7 @@ def test_once_trusted_it_runs_and_after_one_byte_it_does_not(kasmon: Line, repo:
     done = kasmon("new", "two", "--agent", "helper", "--dir", str(repo))
 
     assert 4 == done.code
-    assert "another one than you trusted" in done.err
+    assert "not the one that you trusted" in done.err
 
 
 def test_a_session_moves_and_starts_again_by_what_is_trusted_then(kasmon: Line, repo: Path) -> None:
@@ -137,15 +137,15 @@ def test_a_session_moves_and_starts_again_by_what_is_trusted_then(kasmon: Line, 
     assert 0 == kasmon("new", "one", "--agent", "mine", "--mode", "sdk", "--dir", str(repo)).code
     until(lambda: "idle" == kasmon.json("show", "one")["session"]["state"])
 
-    assert "no profile is called" not in kasmon("move", "one", "--to", "tmux").err
+    assert "there is no profile" not in kasmon("move", "one", "--to", "tmux").err
     kasmon("trust", str(repo), "--remove")
     done = kasmon("move", "one", "--to", "tmux")
 
     assert 4 == done.code
-    assert "a config that does not count" in done.err
+    assert "a config that is ignored" in done.err
     done = kasmon("restart", "one")
     assert 4 == done.code
-    assert "counts no more" in done.err
+    assert "is now ignored" in done.err
 
 
 def test_what_it_would_let_run_is_shown_so_that_nothing_hides(kasmon: Line, repo: Path) -> None:
@@ -157,8 +157,8 @@ def test_what_it_would_let_run_is_shown_so_that_nothing_hides(kasmon: Line, repo
     assert "x⟨U+001B⟩[2K⟨U+202E⟩␤Its digest is 0." in shown
     assert f"A new agent 'helper' runs this command: {repo}/hook" in shown
     assert "ANTHROPIC_BASE_URL=http://evil.example" in shown
-    assert f"For TOKEN this command runs on this machine, in no sandbox: {repo}/hook" in shown
-    assert "It does not count for notify, remote" in shown
+    assert f"For TOKEN, this command runs on this machine without a sandbox: {repo}/hook" in shown
+    assert "It is ignored for notify, remote" in shown
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_no_agent_trusts_anything(kasmon: Line, repo: Path) -> None:
     done = kasmon("trust", str(repo), "--yes", "--digest", seen, KASMON_SESSION="abcdefgh", **own_process)
 
     assert 4 == done.code
-    assert "no agent trusts anything" in done.err
+    assert "an agent cannot grant trust" in done.err
     assert [] == kasmon.json("trust", "--list")["trusted"]
 
 
@@ -221,25 +221,25 @@ def test_what_is_trusted_is_listed_and_taken_back(kasmon: Line, repo: Path) -> N
     assert f"{repo}/{NAME}: trusted already" in kasmon("trust", str(repo)).out
 
     (repo / NAME).write_text("#\n")
-    assert f"{repo}  changed, so it does not count" in kasmon("trust", "--list").out
+    assert f"{repo}  changed since, so it is ignored" in kasmon("trust", "--list").out
     shutil.rmtree(repo)
     assert f"{repo}  gone" in kasmon("trust", "--list").out
 
     assert 0 == kasmon("trust", str(repo), "--remove").code
     assert 3 == kasmon("trust", str(repo), "--remove").code
-    assert "Nothing is trusted." in kasmon("trust", "--list").out
+    assert "No trusted folders." in kasmon("trust", "--list").out
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ([], 2, "needs a folder"),
-        (["--list", "REPO"], 2, "--list takes nothing else"),
-        (["LINK"], 2, "leads through a link"),
+        ([], 2, "requires a folder"),
+        (["--list", "REPO"], 2, "--list cannot be combined with a folder or another option"),
+        (["LINK"], 2, "contains a symbolic link"),
         (["nowhere"], 2, "does not exist"),
         (["EMPTY"], 3, f"there is no {NAME}"),
-        (["PIPE"], 4, "no ordinary file"),
-        (["BROKEN"], 2, "no such setting"),
+        (["PIPE"], 4, "not a regular file"),
+        (["BROKEN"], 2, "unknown setting"),
     ],
 )
 def test_what_cannot_be_trusted_says_why(kasmon: Line, repo: Path, words: list[str], code: int, told: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from kasmon.demo.scratch import Record, clear
+from kasmon.demo.scratch import DemoRecord, clear
 from tests.waiting import until
 
 KASMON = (sys.executable, "-P", "-m", "kasmon")
@@ -48,10 +48,10 @@ class Outside:
             clear(Path(record.folder))
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[DemoRecord]:
         """The demos that are on record."""
         paths = (self.folder / "s" / "kasmon" / "demos").glob("*.json")
-        return [msgspec.json.decode(path.read_bytes(), type=Record) for path in paths]
+        return [msgspec.json.decode(path.read_bytes(), type=DemoRecord) for path in paths]
 
     def start(self, *argv: str, size: tuple[int, int] = (160, 70)) -> int:
         """Run *argv* in the outer terminal and return its pid."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from kasmon.demo.cast import CAST, Part, cast
+from kasmon.demo.cast import CAST, DemoAgent, cast
+from kasmon.demo.populate import populate
 from kasmon.demo.scratch import Scratch, scratch_places, sweep
-from kasmon.demo.stage import populate
-from kasmon.host.alive import lock_holder
-from kasmon.model.script import parse
-from kasmon.model.step import Bad
+from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import places
+from kasmon.scripted_agent.script import parse
+from kasmon.scripted_agent.steps import BadStep
 from tests.demo.outside import KASMON, Outside, run
 from tests.waiting import until
 
@@ -31,7 +31,7 @@ def outside() -> Iterator[Outside]:
 
 @pytest.mark.parametrize("part", [part for part in CAST if part.script], ids=lambda part: part.name)
 def test_every_script_of_the_cast_is_understood(part: Any) -> None:
-    assert [] == [step for step in parse(part.script) if isinstance(step, Bad)]
+    assert [] == [step for step in parse(part.script) if isinstance(step, BadStep)]
 
 
 def test_the_cast_has_twelve_agents_in_both_modes_and_two_waves_with_peers() -> None:
@@ -50,8 +50,8 @@ def test_a_larger_demo_has_more_agents_and_a_smaller_one_the_first() -> None:
 
 @pytest.mark.parametrize("mode", ["sdk", "no mode at all"], ids=["nothing to run", "not foreseen"])
 def test_whoever_cannot_be_started_is_told_and_holds_up_nobody_below(tmp_path: Path, mode: Any) -> None:
-    above = Part(name="above", mode=mode)
-    below = Part(name="below", mode="sdk", parent="above"), Part(name="lowest", mode="sdk", parent="below")
+    above = DemoAgent(name="above", mode=mode)
+    below = DemoAgent(name="below", mode="sdk", parent="above"), DemoAgent(name="lowest", mode="sdk", parent="below")
 
     failures = asyncio.run(populate(scratch_places(tmp_path), [above, *below], 1))
 

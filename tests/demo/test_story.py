@@ -66,6 +66,8 @@ def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_ans
         assert before == {id_: process for id_, process in agents(outside, inside).items() if id_ in before}
         assert {request["session"] for request in waiting} <= before.keys()
 
+        outside.shows("pending requests")
+        outside.press("i")
         outside.shows("1 of 5", "● ready")
         outside.press("a")
 

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar
 import psutil
 
 from kasmon import ExecutionSession
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from kasmon.model.permission import Decision
-from kasmon.model.state import SessionState
-from kasmon.paths import Places
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
 
 Value = TypeVar("Value")
 LIMIT_S: Final = 20.0
@@ -34,7 +34,7 @@ class Actor(Protocol):
     """The agent's type, in front of its window's title."""
     begins: str
     """The prompt that it is started with; none where it takes none."""
-    places: Places
+    places: Paths
     workdir: Path
     variables: Mapping[str, str]
     """The environment of another process that finds the same kasmon."""
@@ -99,7 +99,7 @@ class Stage:
         """Have it say *word* and not come to an end."""
         await say(self.one, self.actor.hangs(word))
         await until_state(self.one, SessionState.WORKING)
-        if not self.is_sdk:  # interrupted before it has said anything, some agents take the prompt back
+        if not self.is_sdk:  # interrupted before it has said anything, some agents accept the prompt back
             await self.said(word)
 
     async def waits(self) -> None:

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from kasmon import ExecutionSession, LaunchSpec
-from kasmon.config.local import NAME, look
+from kasmon.config.folder_config import NAME, look
 from kasmon.errors import RefusedError
-from kasmon.store.local_trust import LocalTrust
+from kasmon.store.trusted_folders import TrustedFolders
 from tests.safety.dash import Home
 
 
@@ -17,13 +17,13 @@ async def test_it_starts_what_only_a_folder_knows_once_that_is_trusted(home: Hom
     (repo / NAME).write_text('[agents.mine]\nprogram = "scripted"\n')
     one = ExecutionSession(LaunchSpec(name="one", agent="mine", mode="sdk"), where=home.places)
 
-    with pytest.raises(RefusedError, match="a config that does not count"):
+    with pytest.raises(RefusedError, match="a config that is ignored"):
         await one.start(repo)
     assert "" == one.id
 
     local = await asyncio.to_thread(look, repo)
     assert local is not None
-    await asyncio.to_thread(LocalTrust(home.places).add, local, 1.0)
+    await asyncio.to_thread(TrustedFolders(home.places).add, local, 1.0)
     await one.start(repo)
     assert await one.exists()
     await one.close()

@@ -20,14 +20,15 @@ import kasmon
 from kasmon import ExecutionSession, InteractiveOnlyError, LaunchSpec
 from kasmon.config import Config, parse
 from kasmon.errors import ConfigError, SessionNotFoundError, UsageError
-from kasmon.host.alive import lock_holder
-from kasmon.model.command import Mode
+from kasmon.execution.spec import Poll
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Mode
 from kasmon.model.permission import Decision
-from kasmon.paths import Places
-from kasmon.supervisor import verb
-from kasmon.tmux.server import Server
+from kasmon.paths import Paths
+from kasmon.supervisor.sessions import operations
+from kasmon.tmux.server import TmuxServer
 from tests.execution.rows import walk
-from tests.execution.stage import KEPT, LAUNCH, asks, say, shows, until_gone
+from tests.execution.stage import KEPT, LAUNCH, asks, eventually, say, shows, until_gone
 from tests.safety.dash import Home
 from tests.waiting import auntil
 
@@ -53,7 +54,7 @@ class Scripted:
         self.home, self.kind = home, kind
         self.label = KINDS[kind].get("agent", "")
         self.begins = "" if kind == "program" else self.says("begun")
-        self.places: Places = home.places
+        self.places: Paths = home.places
         self.workdir = home.path
         self.variables: Mapping[str, str] = home.variables
 
@@ -134,13 +135,32 @@ async def test_a_content_that_cannot_be_had_is_said_to_be_none_and_the_last_one_
         await say(one, "hello")
         await shows(one, "heard hello")
         before = await one.poll()
-        server = await asyncio.to_thread(Server(home.places.tmux_socket).process)
+        server = await asyncio.to_thread(TmuxServer(home.places.tmux_socket).process)
         assert server is not None
         os.kill(server.pid, signal.SIGKILL)
         await until_gone(one)
         after = await one.poll()
 
         assert (False, False, before.content) == (after.updated, after.captured, after.content)
+
+
+async def test_a_poll_has_what_is_being_written_and_more_of_it_later(home: Home) -> None:
+    """The message is not whole before the last of its words."""
+    words = [f"word{number:03}" for number in range(300)]
+    async with started(home, "sdk", prompt=f"say {' '.join(words)}", speed=1.0) as one:
+
+        async def written(least: int) -> Poll | None:
+            polled = await one.poll()
+            return polled if sum(polled.content.count(word) > 1 for word in words) > least else None
+
+        first = await eventually(lambda: written(0), "some of it")
+        assert first is not None
+        count = sum(first.content.count(word) > 1 for word in words)
+        later = await eventually(lambda: written(count), "more of it")
+
+        assert later is not None
+        assert later.updated
+        assert later.content.count(words[-1]) == 1
 
 
 @pytest.mark.parametrize("kind", ["tmux", "sdk"])
@@ -171,7 +191,7 @@ async def test_a_start_that_was_given_up_can_be_closed(home: Home, kind: str) ->
 async def test_a_session_that_was_forgotten_does_not_exist(home: Home) -> None:
     async with started(home, "sdk") as one:
         await one.close()
-        await verb.forget(home.places, await one.state())
+        await operations.forget(home.places, await one.state())
 
         assert (False, None) == (await one.exists(), await one.pid())
         await one.close()

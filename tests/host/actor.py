@@ -12,12 +12,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kasmon.model.fold.signal import judged
 from kasmon.model.permission import SessionId
+from kasmon.model.reducers.evidence import judged
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
+from tests.detection.golden import FOLDER, load
 from tests.host.inn import Inn
-from tests.screens.golden import FOLDER, load
 from tests.waiting import until
 
 PLAYER = r"""

@@ -17,7 +17,9 @@ from tests.host.puppet import Puppet
 @pytest.fixture(autouse=True)
 def _no_blocked_loop() -> Iterator[BlockBuster]:
     """In place of the one for all tests: these read logs and locks on the loop that the host runs on."""
-    with blockbuster_ctx("kasmon.host", excluded_modules=["kasmon.host.alive", "kasmon.process"]) as blockbuster:
+    with blockbuster_ctx(
+        "kasmon.host", excluded_modules=["kasmon.host.rpc.host_lock", "kasmon.process_identity"]
+    ) as blockbuster:
         yield blockbuster
 
 

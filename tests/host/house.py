@@ -17,19 +17,19 @@ import psutil
 from kasmon.backends.base import Backend
 from kasmon.config import Limits
 from kasmon.errors import HostUnreachableError
-from kasmon.host.alive import HostLock, lock_holder
-from kasmon.host.client import HostLink
-from kasmon.host.own_log import opened
-from kasmon.host.process import Host
-from kasmon.host.wire import Do, Done
-from kasmon.model.command import Launch, Mode, Prompt, Requeue, Wish
-from kasmon.model.event import Event
-from kasmon.model.fold.fact import apply
+from kasmon.host.journal.process_log import opened
+from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.frames import CommandDone, ExecuteCommand
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.host.structured.host import StructuredHost
+from kasmon.model.commands import Launch, Mode, Prompt, Requeue, Wish
+from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
+from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
-from kasmon.paths import Places, places, write_private
-from kasmon.process import is_running, started_at
-from kasmon.store.log import EventLog
+from kasmon.paths import Paths, places, write_private
+from kasmon.process_identity import is_running, started_at
+from kasmon.store.event_log import EventLog
 from tests.waiting import auntil, until
 
 EventT = TypeVar("EventT")
@@ -44,7 +44,7 @@ class House:
         for name, folder in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
             (root / folder).mkdir(mode=0o700)
             self.environment[f"XDG_{name}"] = str(root / folder)
-        self.places: Places = places(self.environment)
+        self.places: Paths = places(self.environment)
         self.places.make()
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -82,12 +82,12 @@ class House:
     @contextlib.asynccontextmanager
     async def hosting(
         self, backend: Backend, launch: Launch | None = None, limits: Limits | None = None
-    ) -> AsyncIterator[Host]:
+    ) -> AsyncIterator[StructuredHost]:
         """A host with an agent of the test's own; ended at the end, if it is not by then."""
         launch = launch or self.wants(backend="puppet")
         lock = HostLock(self.places.host_lock(launch.session))
         assert lock.take()
-        host = Host(self.places, launch, backend, limits)
+        host = StructuredHost(self.places, launch, backend, limits)
         running = asyncio.create_task(host.run())
         try:
             await auntil(lambda: running.done() or self.places.socket(launch.session).exists())
@@ -149,10 +149,10 @@ class House:
                     child.wait(10)
 
 
-async def do(link: HostLink, wish: Wish | Requeue, session: SessionId = ME) -> Done:
+async def do(link: HostLink, wish: Wish | Requeue, session: SessionId = ME) -> CommandDone:
     """What the host answers to *wish*."""
-    answer = await link.ask(Do(n=0, session=session, wish=wish), limit_s=25)
-    assert isinstance(answer, Done)
+    answer = await link.ask(ExecuteCommand(n=0, session=session, wish=wish), limit_s=25)
+    assert isinstance(answer, CommandDone)
     return answer
 
 

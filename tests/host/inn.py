@@ -12,32 +12,32 @@ from pathlib import Path
 from typing import Any
 
 from kasmon.config import Config
-from kasmon.host.alive import HostLock, lock_holder
-from kasmon.host.client import HostLink
-from kasmon.host.terminals import Terminals
-from kasmon.host.wire import (
-    Clipped,
-    Do,
-    Done,
+from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.frames import (
+    ClipboardCopy,
+    CommandDone,
+    DescribePane,
+    ExecuteCommand,
     Focus,
     Frame,
     FromHost,
-    Gone,
-    Look,
     PaneSeen,
-    Read,
-    Rows,
-    Start,
-    Text,
+    ReadTerminal,
+    StartSession,
+    SubscriptionEnded,
+    TerminalRows,
+    TerminalText,
     Watch,
 )
-from kasmon.model.command import Launch, Mode, Prompt, Receipt
-from kasmon.model.event import SessionEnded, SignalSeen
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.host.terminal.host import TmuxHost
+from kasmon.model.commands import Launch, Mode, Prompt, Receipt
+from kasmon.model.events import SessionEnded, SignalSeen
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
-from kasmon.process import is_running, started_at
-from kasmon.tmux.facts import PaneFacts
-from kasmon.tmux.server import Server
+from kasmon.model.session_state import SessionState
+from kasmon.process_identity import is_running, started_at
+from kasmon.tmux.formats import PaneFacts
+from kasmon.tmux.server import TmuxServer
 from tests.host.house import House
 from tests.tmux.asked import panes_of
 from tests.waiting import auntil, until
@@ -59,7 +59,7 @@ class Inn(House):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.root = root
-        self.server = Server(self.places.tmux_socket, environment=self.environment)
+        self.server = TmuxServer(self.places.tmux_socket, environment=self.environment)
 
     def wants(self, session: str = "abcdefgh", *argv: str, **more: Any) -> Launch:
         """Write how the terminal session *session* is to be started: it runs *argv*."""
@@ -95,7 +95,7 @@ class Inn(House):
         """The tmux host in this process, and a link to it."""
         lock = HostLock(self.places.tmux_host_lock)
         assert lock.take()
-        host = Terminals(self.places, config)
+        host = TmuxHost(self.places, config)
         running = asyncio.create_task(host.run())
         try:
             await auntil(lambda: running.done() or self.listens(os.getpid()))
@@ -125,7 +125,7 @@ class Inn(House):
     async def run(self, link: HostLink, session: str, *argv: str, **more: Any) -> SessionId:
         """Start *argv* as *session*."""
         launch = self.wants(session, *argv, **more)
-        await link.ask(Start(n=0, session=launch.session), limit_s=20)
+        await link.ask(StartSession(n=0, session=launch.session), limit_s=20)
         return launch.session
 
     async def ready(self, session: str) -> None:
@@ -151,12 +151,12 @@ class Inn(House):
         return path.read_bytes() if path.exists() else b""
 
     async def text(self, link: HostLink, session: str, **more: Any) -> tuple[str, ...]:
-        answer = await link.ask(Read(n=0, session=SessionId(session), **({"screen_and": 50} | more)))
-        assert isinstance(answer, Text)
+        answer = await link.ask(ReadTerminal(n=0, session=SessionId(session), **({"screen_and": 50} | more)))
+        assert isinstance(answer, TerminalText)
         return answer.lines
 
     async def pane(self, link: HostLink, session: str) -> PaneSeen:
-        answer = await link.ask(Look(n=0, session=SessionId(session)))
+        answer = await link.ask(DescribePane(n=0, session=SessionId(session)))
         assert isinstance(answer, PaneSeen)
         return answer
 
@@ -181,24 +181,24 @@ class Screen:
     def __init__(self, link: HostLink, session: str) -> None:
         self.session = SessionId(session)
         self.rows: list[str] = []
-        self.last: Rows | None = None
-        self.pushes: list[Rows] = []
+        self.last: TerminalRows | None = None
+        self.pushes: list[TerminalRows] = []
         self.gone = ""
         self.clips: list[str | None] = []
         self._link = link
         link.on_push = self.take
 
     def take(self, frame: FromHost) -> None:
-        if isinstance(frame, Rows) and frame.session == self.session:
+        if isinstance(frame, TerminalRows) and frame.session == self.session:
             self.pushes.append(frame)
             self.last = frame
             if frame.full:
                 self.rows = [""] * frame.height
             for y, row in frame.changed:
                 self.rows[y] = row
-        elif isinstance(frame, Clipped) and frame.session == self.session:
+        elif isinstance(frame, ClipboardCopy) and frame.session == self.session:
             self.clips.append(frame.text)
-        elif isinstance(frame, Gone) and frame.session == self.session:
+        elif isinstance(frame, SubscriptionEnded) and frame.session == self.session:
             self.gone = frame.why
 
     def watch(self, rate_hz: float = 20.0) -> None:
@@ -219,8 +219,8 @@ class Screen:
 
 async def prompted(link: HostLink, session: str, text: str, **more: Any) -> Receipt:
     """The receipt of a prompt."""
-    done = await link.ask(Do(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25)
-    assert isinstance(done, Done)
+    done = await link.ask(ExecuteCommand(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25)
+    assert isinstance(done, CommandDone)
     assert done.receipt is not None
     return done.receipt
 

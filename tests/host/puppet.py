@@ -5,9 +5,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from kasmon.backends.base import Abilities, Agent, Chunk
-from kasmon.model.command import Answer, Interrupt, Launch, Prompt, Stop, Wish
-from kasmon.model.event import Event, RequestOpened, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.backends.base import Abilities, Agent, Chunk, SecretsLearned
+from kasmon.model.commands import Answer, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.events import Event, RequestOpened, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 
 ABLE = Abilities(streams=True, asks=True, edits_input=True, steers=True, resumes=True, interrupts=True)
@@ -31,7 +31,7 @@ class Puppet:
         """What opening does before it succeeds."""
         self.on_wish: Callable[[Wish], Awaitable[None]] | None = None
         """What a wish does, instead of what a plain agent does."""
-        self._says: asyncio.Queue[Event | Chunk | Exception | None] = asyncio.Queue()
+        self._says: asyncio.Queue[Event | Chunk | SecretsLearned | Exception | None] = asyncio.Queue()
 
     async def open(self, launch: Launch, /) -> Agent:
         self.launch = launch
@@ -43,7 +43,7 @@ class Puppet:
             self._says.put_nowait(word)
         return self
 
-    def say(self, *words: Event | Chunk) -> None:
+    def say(self, *words: Event | Chunk | SecretsLearned) -> None:
         for word in words:
             self._says.put_nowait(word)
 
@@ -55,7 +55,7 @@ class Puppet:
         """End its events without a word."""
         self._says.put_nowait(None)
 
-    async def events(self) -> AsyncIterator[Event | Chunk]:
+    async def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
         while True:
             word = await self._says.get()
             if word is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.tmux.remote import SOCKET
+from kasmon.tmux.remote.agent import SOCKET
 from tests.waiting import until
 
 PLACES = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/sbin"

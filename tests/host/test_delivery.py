@@ -4,23 +4,31 @@ The program is the bench's (kasmon/bench/programs/promptbox.py); a thousand prom
 """
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
 import signal
+import subprocess
+import termios
+from collections.abc import Iterator
 
+import msgspec
 import pytest
 
-from kasmon.backends.tmux import TmuxAgent, delivery, entry
-from kasmon.backends.tmux.eyes import Seen
-from kasmon.bench.delivery import FAILED, HOSTILE, TAKEN, Tally, command, learn, prompts, tally
+from kasmon.backends.tmux import TmuxAgent
+from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
+from kasmon.backends.tmux.input import pane_writer, prompt_delivery, prompt_entry
+from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
+from kasmon.bench.dashboard.prompt_delivery import FAILED, HOSTILE, TAKEN, DeliveryCount, command, learn, prompts, tally
 from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, PromptLostError, SessionBusyError
-from kasmon.host import typed
-from kasmon.host.link import HostLink
-from kasmon.model.command import Receipt, ReceiptId, ReceiptState
-from kasmon.model.event import ReceiptMoved, SignalSeen
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.frames import SendKeys
+from kasmon.host.terminal import typed_prompts
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import ReceiptMoved, SignalSeen
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.host.inn import Inn, prompted
 from tests.waiting import auntil, until
 
@@ -32,9 +40,9 @@ R = ReceiptState
 
 @pytest.fixture
 def inn(inn: Inn, as_within_the_inn: None, monkeypatch: pytest.MonkeyPatch) -> Inn:
-    monkeypatch.setattr(delivery, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(entry, "TAKEN_S", 0.45)
-    monkeypatch.setattr(typed, "HOLD_S", 0.1)
+    monkeypatch.setattr(prompt_delivery, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(prompt_entry, "TAKEN_S", 0.45)
+    monkeypatch.setattr(typed_prompts, "HOLD_S", 0.1)
     learn(inn.places)
     return inn
 
@@ -88,7 +96,7 @@ async def given(link: HostLink, inn: Inn, session: str, text: str) -> Receipt:
 async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_the_terminal_does(inn: Inn) -> None:
     """27 prompts of the seeded ones, at once into nine kinds of terminals."""
 
-    async def one(link: HostLink, number: int, flags: tuple[str, ...]) -> Tally:
+    async def one(link: HostLink, number: int, flags: tuple[str, ...]) -> DeliveryCount:
         session = f"kind-{number}xxxx"
         await inn.run(link, session, *box(inn, *flags, name=session))
         texts = list(itertools.islice(prompts(number), EACH))
@@ -99,7 +107,7 @@ async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_th
         kinds = [one(link, number, flags) for number, flags in enumerate(HOSTILE.values())]
         found = dict(zip(HOSTILE, await asyncio.gather(*kinds), strict=True))
 
-    whole = Tally(EACH, EACH, refused=0, lost=0, doubled=0, false=0, unsent=0, answered=0, took_s=(0.0,) * EACH)
+    whole = DeliveryCount(EACH, EACH, refused=0, lost=0, doubled=0, false=0, unsent=0, answered=0, took_s=(0.0,) * EACH)
     assert dict.fromkeys(HOSTILE, whole) == found
 
 
@@ -113,14 +121,17 @@ async def test_a_receipt_tells_of_each_step_that_was_seen(inn: Inn) -> None:
         assert R.STARTED is receipt.state or R.SUBMITTED is receipt.state
         await auntil(lambda: "finished" == states(inn, receipt.id)[-1][0])
 
-        seen = [("typed", typed.BEING_TYPED), *((step, "") for step in ("typed", "submitted", "started", "finished"))]
+        seen = [
+            ("typed", typed_prompts.BEING_TYPED),
+            *((step, "") for step in ("typed", "submitted", "started", "finished")),
+        ]
         assert seen == states(inn, receipt.id)
 
 
 async def test_an_enter_that_is_never_taken_is_not_said_to_be(inn: Inn) -> None:
     async with inn.serving() as link:
         await inn.run(link, ME, *box(inn, "drop=99"))
-        with pytest.raises(PromptLostError, match="Enter was not taken"):
+        with pytest.raises(PromptLostError, match="Enter was not accepted"):
             await prompted(link, ME, "go on")
 
         assert [] == records(inn)
@@ -133,7 +144,7 @@ async def test_what_is_asked_between_the_look_and_the_enter_is_not_answered(
     """tmux itself compares, in the moment of the key, what stands there with what was seen."""
     looks, see = itertools.count(), TmuxAgent.see_now
 
-    async def see_and_be_asked(agent: TmuxAgent) -> Seen:
+    async def see_and_be_asked(agent: TmuxAgent) -> ScreenObservation:
         seen = await see(agent)
         if seen.reading.composer is not None and seen.reading.composer.draft and next(looks) == 1:
             os.kill(agent.pid, signal.SIGUSR2)
@@ -154,7 +165,7 @@ async def test_a_draft_is_neither_eaten_nor_sent_and_what_waits_goes_when_it_is_
     async with inn.serving() as link:
         await inn.run(link, ME, *box(inn, "draft=half a thought"))
         await inn.until_state(ME, SessionState.IDLE)
-        with pytest.raises(PromptBoxError, match=r"somebody's draft .*'half a thought'"):
+        with pytest.raises(PromptBoxError, match=r"contains a draft .*'half a thought'"):
             await prompted(link, ME, "now")
         waits = await prompted(link, ME, "later", when="idle")
         await auntil(lambda: "draft" in states(inn, waits.id)[-1][1])
@@ -196,14 +207,14 @@ async def test_where_no_box_is_seen_only_who_says_anyway_has_it_typed_and_the_re
     async with inn.serving() as link:
         await inn.run(link, ME, *boxless(inn))
         await inn.shows(ME, "welcome")
-        with pytest.raises(PromptBoxError, match="shows no box") as refused:
+        with pytest.raises(PromptBoxError, match="shows no input box") as refused:
             await prompted(link, ME, "go on")
         assert ([], True) == (records(inn), refused.value.is_unseen)
 
         receipt = await prompted(link, ME, "go on", anyway=True)
 
         await auntil(lambda: ["go on"] == records(inn))
-        assert (R.SUBMITTED, delivery.UNSEEN) == (receipt.state, receipt.reason)
+        assert (R.SUBMITTED, prompt_delivery.UNSEEN) == (receipt.state, receipt.reason)
 
 
 async def test_anyway_is_no_way_past_a_draft_that_is_seen_or_a_question(inn: Inn) -> None:
@@ -224,7 +235,7 @@ async def test_what_is_asked_when_it_was_typed_unseen_gets_no_enter(inn: Inn) ->
     async with inn.serving() as link:
         await inn.run(link, ME, *boxless(inn, asks=" Do you want to go on?\n> 1. Yes\n  2. No"))
         await inn.shows(ME, "welcome")
-        with pytest.raises(PromptLostError, match="Enter was not"):
+        with pytest.raises(PromptLostError, match="but not Enter"):
             await prompted(link, ME, "go on", anyway=True)
 
         assert [] == records(inn)
@@ -275,6 +286,20 @@ async def test_a_host_that_is_killed_in_a_send_leaves_a_receipt_that_is_lost_and
         assert [] == records(inn)
 
 
+async def test_a_turn_that_ends_while_no_host_runs_ends_its_receipt_at_the_next_one(inn: Inn) -> None:
+    first = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *box(inn, "turn=1.5"))
+        await inn.until_state(ME, SessionState.IDLE)
+        receipt = await prompted(link, ME, "go on")
+        await auntil(lambda: "started" == states(inn, receipt.id)[-1][0])
+    first.kill()
+    first.wait()
+    await auntil(lambda: "Working" not in screen(inn).decode())
+    async with inn.serving():
+        await auntil(lambda: "finished" == states(inn, receipt.id)[-1][0])
+
+
 async def test_who_interrupts_leaves_the_history_and_who_waits_waits_for_its_end(inn: Inn) -> None:
     async with inn.serving() as link:
         await inn.run(link, ME, *box(inn, "turn=0.8"))
@@ -318,3 +343,125 @@ async def test_a_program_that_was_never_heard_from_the_start_gets_no_lines_that_
         await prompted(link, ME, "one\ntwo\n\nthree")
 
         assert ["one\ntwo\n\nthree"] == records(inn)
+
+
+# Who else types there
+
+
+async def test_a_text_that_was_gone_in_one_look_only_was_not_taken(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame that is half drawn shows an empty box. The first Enter does nothing here, so that the text stands on."""
+    see, blinks = TmuxAgent.see_now, itertools.count()
+    pressed = asyncio.Event()
+
+    async def see_a_blink(agent: TmuxAgent) -> ScreenObservation:
+        seen = await see(agent)
+        if not pressed.is_set() or seen.reading.composer is None or next(blinks):
+            return seen
+        blank = msgspec.structs.replace(seen.reading.composer, draft="")
+        return seen._replace(reading=msgspec.structs.replace(seen.reading, composer=blank))
+
+    async def press(hand: ExclusivePaneWriter, keys: bytes, unless: str = "") -> None:
+        await pressing(hand, keys, unless)
+        pressed.set()
+
+    pressing = ExclusivePaneWriter.press
+    monkeypatch.setattr(TmuxAgent, "see_now", see_a_blink)
+    monkeypatch.setattr(ExclusivePaneWriter, "press", press)
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn, "drop=1"))
+        await inn.until_state(ME, SessionState.IDLE)
+        receipt = await prompted(link, ME, "go on")
+
+        assert ["go on"] == records(inn)
+        assert R.LOST is not receipt.state
+        assert next(blinks) > 1
+
+
+async def test_while_a_persons_last_key_is_seconds_old_nothing_is_typed(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing shows on the screen yet: the key may be the first of a draft, or have cleared one."""
+    monkeypatch.setattr(pane_writer, "PERSON_S", 3600.0)
+    monkeypatch.setattr(pane_writer, "PATIENCE_S", 0.2)
+    async with inn.serving() as link:
+        session = await inn.run(link, ME, *box(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        link.tell(SendKeys(session=session, data=b"\x15"))
+        waits = await prompted(link, ME, "later", when="idle")
+        await auntil(lambda: "typed into" in states(inn, waits.id)[-1][1])
+        with pytest.raises(SessionBusyError, match="being typed into"):
+            await prompted(link, ME, "now")
+        assert [] == records(inn)
+
+        monkeypatch.setattr(pane_writer, "PERSON_S", 0.0)
+        await auntil(lambda: ["later"] == records(inn))
+
+
+async def test_nor_while_somebody_types_in_a_terminal_that_is_attached(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kasmon hears none of those keys; tmux says when the last one was."""
+    monkeypatch.setattr(prompt_delivery, "PERSON_S", 3600.0)
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        with attached(inn) as keys:
+            await auntil(lambda: (facts := inn.facts(ME)) is not None and facts.attached)
+            os.write(keys, b"\x15")
+            waits = await prompted(link, ME, "later", when="idle")
+            await auntil(lambda: "typed into" in states(inn, waits.id)[-1][1])
+            assert [] == records(inn)
+        await auntil(lambda: ["later"] == records(inn))
+
+
+async def test_a_draft_that_is_begun_between_the_look_and_the_paste_stays_alone(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tmux itself compares, in the moment of the paste, where the cursor stands."""
+    looks, see = itertools.count(), TmuxAgent.see_now
+
+    async def see_and_be_typed_into(agent: TmuxAgent) -> ScreenObservation:
+        seen = await see(agent)
+        if seen.reading.composer is not None and next(looks) == 0:
+            await asyncio.to_thread(inn.server.run, "send-keys", "-t", f"={ME}:", "-l", "half a thought")
+            await asyncio.to_thread(until, lambda: b"half a thought" in screen(inn))
+        return seen
+
+    async with inn.serving() as link:
+        await inn.run(link, ME, *box(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        monkeypatch.setattr(TmuxAgent, "see_now", see_and_be_typed_into)
+        with pytest.raises(PromptBoxError, match="half a thought"):
+            await prompted(link, ME, "now")
+
+        assert b"half a thought" in screen(inn)
+        assert b"now" not in screen(inn)
+        unblock(inn)
+        await auntil(lambda: b"half a thought" not in screen(inn))
+        await prompted(link, ME, "now")
+        assert ["now"] == records(inn)
+
+
+@contextlib.contextmanager
+def attached(inn: Inn) -> Iterator[int]:
+    """A terminal of a person's that shows the session; yields what its keyboard writes to."""
+    program = inn.server.attach_argv(ME)
+    outer, inner = os.openpty()
+    termios.tcsetwinsize(outer, (40, 120))
+    try:
+        client = subprocess.Popen(
+            program,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm"},
+        )
+        try:
+            yield outer
+        finally:
+            client.kill()
+            client.wait()
+    finally:
+        os.close(inner)
+        os.close(outer)

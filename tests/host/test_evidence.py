@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.host.wire import Do, Start
-from kasmon.model.command import Prompt
-from kasmon.model.event import RequestOpened, RequestWithdrawn, SignalSeen
-from kasmon.model.permission import AskKind, Decision
-from kasmon.model.state import SessionState
+from kasmon.host.rpc.frames import ExecuteCommand, StartSession
+from kasmon.model.commands import Prompt
+from kasmon.model.events import RequestOpened, RequestWithdrawn, SignalSeen
+from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.session_state import SessionState
 from tests.host.actor import Actor
 from tests.host.inn import Inn
 from tests.waiting import until
@@ -38,7 +38,7 @@ def started(inn: Inn, *agents: Actor, **more: object) -> None:
         async with inn.client() as link:
             for agent in agents:
                 inn.wants(agent.session, *agent.argv, **({"agent": agent.name} | more))
-                await link.ask(Start(n=0, session=agent.session), limit_s=20)
+                await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
 
     asyncio.run(start())
 
@@ -61,7 +61,7 @@ def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(inn:
     agent.is_judged(S.WORKING)
     agent.shows("permission-bash")
     session = agent.is_judged(S.ASKING)
-    assert AskKind.PERMISSION is session.asking
+    assert RequestKind.PERMISSION is session.asking
     until(lambda: agent.now().asks)
     (request,) = agent.now().asks
     assert request.answerable
@@ -71,6 +71,21 @@ def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(inn:
     agent.is_judged(S.IDLE)
     until(lambda: not agent.now().asks)
     assert 1 == len(inn.only(RequestWithdrawn, agent.session))
+
+
+@pytest.mark.parametrize(
+    ("which", "message"), [(CLAUDE, "modelstub: ok"), (CODEX, "modelstub: ok"), (OPENCODE, "modelstub: ok")]
+)
+def test_the_last_line_of_a_terminal_agent_is_its_last_message_never_its_footer(
+    inn: Inn, which: tuple[str, str], message: str
+) -> None:
+    agent = actor(inn, which)
+    agent.shows("finished")
+    agent.is_judged(S.IDLE)
+
+    until(lambda: "quiet" in [seen.value for seen in inn.only(SignalSeen, agent.session) if seen.source == "output"])
+
+    assert message == inn.session(agent.session).last_line
 
 
 def test_a_title_tells_at_once_what_the_screen_does_not(inn: Inn) -> None:
@@ -162,7 +177,7 @@ def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(inn:
 
     async def ask() -> None:
         async with inn.client() as link:
-            await link.ask(Do(n=0, session=agent.session, wish=Prompt(text=text, when="idle")), limit_s=20)
+            await link.ask(ExecuteCommand(n=0, session=agent.session, wish=Prompt(text=text, when="idle")), limit_s=20)
 
     agent = actor(inn, OPENCODE)
     agent.shows("working-text")
@@ -171,6 +186,7 @@ def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(inn:
     assert [(text, "queued")] == inn.receipts(agent.session)
     agent.shows("finished")
     until(lambda: inn.receipts(agent.session) == [(text, "typed")])
+    until(lambda: text.encode() in agent.typed)
     agent.shows("finished-draft")
     until(lambda: b"another thought\r" == agent.typed)
     agent.shows("working-text")

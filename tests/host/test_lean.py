@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.model.event import SessionStarted
+from kasmon.model.events import SessionStarted
 from tests.host.house import House
 from tests.waiting import until
 
@@ -24,7 +24,7 @@ HEAVY = [
 ]
 
 
-@pytest.mark.parametrize("module", ["kasmon.host.process", "kasmon.host.client"])
+@pytest.mark.parametrize("module", ["kasmon.host.structured.host", "kasmon.host.rpc.connect"])
 def test_neither_a_host_nor_its_client_loads_what_it_does_not_need(module: str) -> None:
     program = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
@@ -33,11 +33,16 @@ def test_neither_a_host_nor_its_client_loads_what_it_does_not_need(module: str) 
 
 
 def test_a_host_loads_no_backend_but_its_own() -> None:
-    program = "import sys, kasmon.host.process; from kasmon.backends import load; load('scripted'); print(*sys.modules)"
+    program = (
+        "import sys, kasmon.host.structured.host; from kasmon.backends import load; load('scripted'); "
+        "print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     backends = {name for name in loaded.stdout.split() if name.startswith("kasmon.backends.")}
 
-    assert {f"kasmon.backends.{name}" for name in ("base", "scripted", "surroundings")} == backends
+    assert {
+        f"kasmon.backends.{name}" for name in ("base", "common", "common.environment", "scripted_backend")
+    } == backends
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

@@ -15,21 +15,21 @@ import pytest
 
 from kasmon.config import Config
 from kasmon.errors import HostUnreachableError, RefusedError, RemoteLaunchError, RemoteUnreachableError
-from kasmon.host.alive import lock_holder
-from kasmon.host.reconnect import LONGEST_S, TRIES_S, Patience, pauses
-from kasmon.host.spawn import spawn_runner
-from kasmon.model.command import Answer, Mode, ReceiptState
-from kasmon.model.event import Event, LineFound, LineLost, SessionEnded, SessionStarted
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.host.rpc.spawn import spawn_runner
+from kasmon.host.terminal.reconnect import LONGEST_S, TRIES_S, Backoff, pauses
+from kasmon.model.commands import Answer, Mode, ReceiptState
+from kasmon.model.events import ConnectionLost, ConnectionRestored, Event, SessionEnded, SessionStarted
 from kasmon.model.permission import Decision, SessionId
-from kasmon.model.plan.read import read
+from kasmon.model.plan.parser import read
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
-from kasmon.store.log import EventLog
-from kasmon.supervisor import verb
-from kasmon.supervisor.look import look_once
-from kasmon.supervisor.plans.agreement import shown as shown_plan
+from kasmon.model.session_state import SessionState
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.plans.approval import shown as shown_plan
 from kasmon.supervisor.plans.start import agree
-from kasmon.supervisor.verb import NewSession
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.operations import NewSession
 from tests.host.sshd import Sshd, is_gone
 from tests.supervisor.house import House, end
 from tests.waiting import until
@@ -71,7 +71,7 @@ async def seen(house: House, session: str, condition: Callable[[Session], bool])
 
 async def begun(house: House, *argv: str, agent: str = "shell@box", **more: object) -> Session:
     wanted = NewSession(**({"name": "far", "agent": agent, "argv": argv} | more))  # type: ignore[arg-type]
-    session = await verb.create(house.places, Config(), wanted)
+    session = await operations.create(house.places, Config(), wanted)
     return await seen(house, session, lambda now: any(one.value == "ready" for one in now.signals))
 
 
@@ -82,7 +82,7 @@ def facts(house: House, session: Session, kind: type[Event]) -> list[Event]:
 async def shown(house: House, session: Session, text: str) -> list[str]:
     """What it shows, once *text* is part of that."""
     while True:
-        rows = await verb.read(house.places, session)
+        rows = await operations.read(house.places, session)
         if any(text in row for row in rows):
             return rows
 
@@ -96,7 +96,7 @@ def test_it_is_tried_soon_then_ever_more_seldom_and_not_for_ever() -> None:
 
 
 def test_a_line_that_does_not_hold_is_tried_less_and_less_and_a_good_one_at_once() -> None:
-    patience = Patience()
+    patience = Backoff()
     waits = []
     for at in (0.0, 10.0, 20.0, 500.0):
         waits.append(patience.lost(at))
@@ -111,14 +111,14 @@ async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(
     assert ("box", "box:~", "shell@box", Mode.TMUX) == (session.machine, session.workdir, session.agent, session.mode)
     assert not [word for word in command if "world-of-tests" in word]
 
-    await verb.send(house.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
+    await operations.send(house.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
     rows = await shown(house, session, "world-of-tests/3/2/it")
     assert any("so/." in row for row in rows)
     left = {path.name for path in (box.folder / session.id).iterdir()}
     assert {"path", "pid"} == left
     agent = int((box.folder / session.id / "pid").read_text())
 
-    await verb.stop(house.places, await seen(house, session.id, lambda now: now.exists))
+    await operations.stop(house.places, await seen(house, session.id, lambda now: now.exists))
 
     ended = await seen(house, session.id, lambda now: now.state is S.ENDED)
     assert (True, "stopped") == (ended.stopped, ended.end_why)
@@ -132,17 +132,17 @@ async def test_a_cut_line_loses_the_session_and_not_its_agent(house: House, box:
     await shown(house, session, "count 5")
 
     os.kill(session.pid or 0, signal.SIGKILL)  # our ssh
-    await seen(house, session.id, lambda now: bool(facts(house, session, LineFound)))
+    await seen(house, session.id, lambda now: bool(facts(house, session, ConnectionRestored)))
     await seen(house, session.id, lambda now: now.state is S.WORKING)
     await asyncio.to_thread(until, box.lines)
     box.cut()  # its sshd
     lost = await seen(house, session.id, lambda now: now.state is S.LOST)
     with pytest.raises(RefusedError):  # it is found, then or meanwhile
-        await verb.forget(house.places, lost)
-    await seen(house, session.id, lambda now: 2 == len(facts(house, session, LineFound)))
+        await operations.forget(house.places, lost)
+    await seen(house, session.id, lambda now: 2 == len(facts(house, session, ConnectionRestored)))
     found = await seen(house, session.id, lambda now: now.exists and now.state is S.WORKING)
 
-    why = [lost.why for lost in facts(house, session, LineLost) if isinstance(lost, LineLost)]
+    why = [lost.why for lost in facts(house, session, ConnectionLost) if isinstance(lost, ConnectionLost)]
     assert "ssh was ended by SIGKILL" == why[0]
     assert why[1].startswith("Connection to 127.0.0.1 closed")
     assert 1 == len(facts(house, session, SessionStarted))
@@ -161,9 +161,9 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(hou
     lost = await seen(house, session.id, lambda now: now.state is S.LOST)
 
     with pytest.raises(RemoteUnreachableError, match="Connection refused"):
-        await verb.restart(house.places, lost)
-    with pytest.raises(HostUnreachableError, match="connects again"):
-        await verb.stop(house.places, lost)
+        await operations.restart(house.places, lost)
+    with pytest.raises(HostUnreachableError, match=r"`kasmon restart \w+` reconnects"):
+        await operations.stop(house.places, lost)
     assert S.LOST is (await seen(house, session.id, lambda now: True)).state
 
     box.tmux("send-keys", "-t", f"={session.id}:", "Enter")
@@ -171,7 +171,7 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(hou
     box.open()
     ended = await seen(house, session.id, lambda now: now.state is S.ENDED)
     assert (7, 1) == (ended.exit_code, ended.generation)
-    assert "to-be-found" in await verb.read(house.places, ended)
+    assert "to-be-found" in await operations.read(house.places, ended)
 
 
 async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(house: House, box: Sshd) -> None:
@@ -181,14 +181,14 @@ async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(ho
         await asyncio.to_thread(end, int(pid or 0))
     lost = await seen(house, session.id, lambda now: now.state is S.LOST)
 
-    await verb.restart(house.places, lost)
+    await operations.restart(house.places, lost)
 
     found = await seen(house, session.id, lambda now: now.exists)
     await shown(house, found, "count")
     assert not is_gone(agent)
     assert 1 == len(facts(house, session, SessionStarted))
     assert not facts(house, session, SessionEnded)
-    await verb.stop(house.places, found)
+    await operations.stop(house.places, found)
 
 
 async def test_what_cannot_begin_there_says_why(house: House, box: Sshd) -> None:
@@ -300,10 +300,12 @@ async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(house:
     session = await begun(house, *scripted, agent="claude@box")
     session = await seen(house, session.id, lambda now: now.state is S.IDLE)
 
-    await verb.send(house.places, session, "say one\nask rm -rf build\nsay two")
+    await operations.send(house.places, session, "say one\nask rm -rf build\nsay two")
     asking = await seen(house, session.id, lambda now: now.state is S.ASKING and bool(now.asks))
     (request,) = asking.asks
-    await verb.answer(house.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW))
+    await operations.answer(
+        house.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
+    )
     await seen(house, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)
 
     assert ("screen", "Bash rm -rf build") == (asking.source, request.title)

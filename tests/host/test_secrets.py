@@ -1,6 +1,7 @@
 """Keys that an agent inherits are as secret as those it is given; in a terminal it inherits the same as by protocol."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,15 +11,16 @@ import msgspec
 import pytest
 
 from kasmon.backends.base import Chunk
-from kasmon.backends.surroundings import decoded, encoded, inherited, own_prefixes
+from kasmon.backends.common.environment import decoded, encoded, inherited, own_prefixes, search_path
 from kasmon.errors import KasmonError, RefusedError, UsageError
-from kasmon.host.handed import handed
-from kasmon.host.secret import secrets_in
-from kasmon.host.wire import FromHost, Start, Watch, Written
-from kasmon.model.command import Answer, Interrupt, Prompt, Wish
-from kasmon.model.event import MessageSaid, ToolFinished
+from kasmon.host.journal.secrets import secrets_in
+from kasmon.host.rpc.frames import FromHost, StartSession, TextDelta, Watch
+from kasmon.host.rpc.secret_stdin import handed
+from kasmon.model.commands import Answer, Interrupt, Prompt, Wish
+from kasmon.model.events import MessageWritten, ToolFinished
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import write_private
+from tests.claudes_screen import message
 from tests.host.house import ME, House, do
 from tests.host.inn import Inn
 from tests.host.puppet import Puppet, asked
@@ -53,11 +55,11 @@ async def test_an_inherited_key_is_hidden_from_the_log_and_makes_no_rule(
     for name, value in CALLER.items():
         monkeypatch.setenv(name, value)
     async with house.hosting(puppet, house.wants(backend="puppet", argv=("claude",))):
-        puppet.say(MessageSaid(at=1.0, text=f"{KEY}, a-model"), ToolFinished(at=1.0, call="1", output=OTHER))
+        puppet.say(MessageWritten(at=1.0, text=f"{KEY}, a-model"), ToolFinished(at=1.0, call="1", output=OTHER))
         puppet.say(asked(f"echo {KEY}"))
         await auntil(lambda: house.session().asks)
 
-    assert [f"{MARK}, a-model"] == [said.text for said in house.only(MessageSaid)]
+    assert [f"{MARK}, a-model"] == [said.text for said in house.only(MessageWritten)]
     assert [OTHER] == [done.output for done in house.only(ToolFinished)]
     [closed] = house.session().closed
     assert RequestId(f"{ME}-1") == closed.id
@@ -80,10 +82,10 @@ async def test_no_piece_of_it_is_shown_while_it_is_written(
             whole = "".join(texts[: number + 1]).replace(KEY, MARK)
             held = "it is " if number < 2 else whole
             for thinking in (True, False):
-                expected = Written(session=ME, text=held, thinking=thinking)
+                expected = TextDelta(session=ME, text=held, thinking=thinking)
                 await auntil(lambda expected=expected: expected in shown)  # type: ignore[misc]
 
-    assert not [push for push in shown if isinstance(push, Written) and KEY[:3] in push.text]
+    assert not [push for push in shown if isinstance(push, TextDelta) and KEY[:3] in push.text]
 
 
 async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place(house: House, puppet: Puppet) -> None:
@@ -96,7 +98,7 @@ async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place
         assert (f"echo {MARK}", True) == (request.input["command"], Decision.EDIT in request.choices)
         edit = Answer(request=request.id, digest=request.digest, decision=Decision.EDIT)
         link = await house.linked()
-        with pytest.raises(UsageError, match="hidden part is broken"):
+        with pytest.raises(UsageError, match="a redacted part is broken"):
             await do(link, msgspec.structs.replace(edit, input={"command": f"echo {MARK[:-1]}"}))
         await do(link, msgspec.structs.replace(edit, input={"command": f"printf {MARK}"}))
 
@@ -135,27 +137,33 @@ async def test_an_agent_in_a_terminal_inherits_what_a_structured_one_does_from_w
     write_private(inn.places.environment(ME), encoded({"PLANTED": "its own"}))
     passed = inherited(own_prefixes(launch.argv), CALLER)
     async with inn.serving() as link:
-        await link.ask(Start(n=0, session=launch.session, variables=encoded(passed)), limit_s=20)
+        await link.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), limit_s=20)
         await auntil((inn.root / "got").exists)
         await auntil(lambda: not list(inn.places.folder(ME).glob("pane.*")), what="its start's files gone")
 
     variables = decoded((inn.root / "got").read_bytes())
-    assert passed.items() <= variables.items()
+    path = search_path(inn.places, passed)  # `kasmon` is found inside
+    assert path.removeprefix(passed["PATH"]) in ("", f"{os.pathsep}{inn.places.commands}")
+    assert (passed | {"PATH": path}).items() <= variables.items()
+    assert shutil.which("kasmon", path=variables["PATH"])
     assert ("its own", "tmux") == (variables["PLANTED"], variables["TERM_PROGRAM"])
     assert not {"OPENAI_API_KEY", "CLAUDECODE", "TMUX"} & variables.keys()
 
 
 async def test_its_keys_are_hidden_from_its_log_also_by_the_next_host(inn: Inn) -> None:
-    claude = program(inn.root, "claude", 'read -r now; echo "it failed with $ANTHROPIC_API_KEY"; exit 3')
+    says = message("it failed with $ANTHROPIC_API_KEY")
+    claude = program(inn.root, "claude", f"read -r now; {says}; read -r now; exit 3")
     launch = inn.wants(ME, claude)
     host = inn.open()
     async with inn.client() as link:
         passed = encoded(inherited(own_prefixes(launch.argv), CALLER))
-        await link.ask(Start(n=0, session=launch.session, variables=passed), limit_s=20)
+        await link.ask(StartSession(n=0, session=launch.session, variables=passed), limit_s=20)
         await inn.ready(ME)
     host.send_signal(signal.SIGKILL)
     host.wait()
     inn.open()
+    inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
+    await auntil(lambda: b"it failed with" in inn.places.log(ME).read_bytes(), 20)
     inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
     await inn.ended(ME)
 
@@ -176,7 +184,7 @@ def test_what_a_running_process_got_is_known_by_its_id() -> None:
 
 DYING = """
 import asyncio, logging, sys, threading, warnings
-from kasmon.host import own_log
+from kasmon.host.journal import process_log as own_log
 secret = sys.stdin.read()
 own_log.learn([secret])
 own_log.keep()
@@ -217,7 +225,8 @@ def test_no_traceback_that_nobody_catches_tells_it() -> None:
 
 def test_what_is_handed_to_a_host_has_no_name_and_is_read_once(house: House) -> None:
     taking = (
-        "import os, sys; from kasmon.host.handed import take; take(); print(os.environ['K'], sys.stdin.read() == '')"
+        "import os, sys; from kasmon.host.rpc.secret_stdin import take; take(); "
+        "print(os.environ['K'], sys.stdin.read() == '')"
     )
     with handed(house.places, {"K": "a\nb" * 100_000}) as given:
         assert [] == list(house.places.runtime.iterdir())

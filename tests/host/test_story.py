@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from kasmon.errors import RequestClosedError
-from kasmon.host.client import HostLink
-from kasmon.host.process import main
-from kasmon.model.command import Answer, Mode, Stop
-from kasmon.model.event import MessageSaid, RequestAnswered, RequestOpened, SessionEnded, SessionStarted, TurnEnded
+from kasmon.host.rpc.connect import HostLink
+from kasmon.host.structured.host import main
+from kasmon.model.commands import Answer, Mode, Stop
+from kasmon.model.events import MessageWritten, RequestAnswered, RequestOpened, SessionEnded, SessionStarted, TurnEnded
 from kasmon.model.permission import Decision, Request
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.host.house import ME, House, do, prompt
 from tests.waiting import auntil, until
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.story
 CLIENT = """
 import asyncio, sys
 from pathlib import Path
-from kasmon.host.link import HostLink
-from kasmon.host.wire import Watch
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.frames import Watch
 from kasmon.model.permission import SessionId
 
 async def main() -> None:
@@ -39,7 +39,7 @@ asyncio.run(main())
 
 
 def said(house: House) -> list[str]:
-    return [fact.text for fact in house.only(MessageSaid)]
+    return [fact.text for fact in house.only(MessageWritten)]
 
 
 def answer(request: Request, decision: Decision = Decision.ALLOW) -> Answer:
@@ -161,7 +161,7 @@ def test_a_backend_that_is_not_installed_ends_the_session_with_the_reason(house:
     host = house.start()
 
     assert 1 == host.wait(20)
-    assert "there is no backend 'no-such-backend'" in house.session().end_why
+    assert "unknown backend 'no-such-backend'" in house.session().end_why
     assert SessionState.ENDED is house.session().state
 
 
@@ -213,7 +213,7 @@ def test_everything_a_host_makes_is_private(house: House) -> None:
 
 FULL_DISK = """
 import resource, sys
-from kasmon.host.process import main
+from kasmon.host.structured.host import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 sys.exit(main([sys.argv[1]]))
 """

@@ -6,46 +6,47 @@ import pytest
 from mcp import Client
 
 from kasmon.config import Config
-from kasmon.mcp.desk import Desk
-from kasmon.mcp.owner import Owner
-from kasmon.mcp.place import Place
+from kasmon.mcp.client_identity import ClientIdentity
+from kasmon.mcp.dispatcher import ToolDispatcher
+from kasmon.mcp.sandbox_tools import SandboxTools
 from kasmon.mcp.server import server_of
-from kasmon.mcp.workshop import Workshop
-from kasmon.model.command import Launch, Mode
-from kasmon.model.event import SessionCreated
+from kasmon.mcp.session_tools import SessionTools
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import INTERPRETERS
 from kasmon.paths import places
-from kasmon.store.log import EventLog
-from kasmon.supervisor.housing import NewSandbox
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.sandboxes.create import NewSandbox
 from tests.fleets import NOW
 
 SEED: dict[str, Any] = {
     "type": "object",
     "properties": {
         "code": {"type": "string", "description": "Code to execute (raw code, not interpreter invocations)"},
-        "env": {"type": "string", "description": "Execution environment: python, node, bash, or custom"},
+        "env": {"type": "string", "description": "Execution environment.", "enum": [*INTERPRETERS]},
         "session": {"type": "string", "description": "Session ID for persistent state. Omit for ephemeral."},
     },
     "required": ["code", "env"],
 }
-"""The input of `run`, word for word."""
+"""The seed's input of `run`, word for word but for `env`, which offers what there is."""
 ME = "abcdefgh"
 
 
-def desk(session: str = "") -> Desk:
+def desk(session: str = "") -> ToolDispatcher:
     where = places()
     where.make()
-    workshop = Workshop(where, Config(), Owner(where, session), NewSandbox(name="mcp"))
-    return Desk(where, workshop, Place(where, session) if session else None)
+    workshop = SandboxTools(where, Config(), ClientIdentity(where, session), NewSandbox(name="mcp"))
+    return ToolDispatcher(where, workshop, SessionTools(where, session) if session else None)
 
 
 @pytest.fixture
-def of_nobody() -> Desk:
+def of_nobody() -> ToolDispatcher:
     return desk()
 
 
 @pytest.fixture
-def of_me() -> Desk:
+def of_me() -> ToolDispatcher:
     """The desk of the first of two that are in one wave."""
     mine = desk(ME)
     begun(ME, 1)
@@ -78,7 +79,7 @@ async def answered(client: Client, tool: str, **given: Any) -> dict[str, Any]:
     return dict(result.structured_content)
 
 
-async def test_run_has_the_seeds_schema_word_for_word(of_nobody: Desk) -> None:
+async def test_run_has_the_seeds_schema_word_for_word(of_nobody: ToolDispatcher) -> None:
     async with Client(server_of(of_nobody)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
 
@@ -91,14 +92,18 @@ async def test_run_has_the_seeds_schema_word_for_word(of_nobody: Desk) -> None:
     [
         ({"code": "1", "env": "ruby"}, "Unknown interpreter: ruby", 1),
         ({"code": "1"}, "run needs 'env'.", 2),
-        ({"code": 1, "env": "python"}, "'code' has to be a text.", 2),
-        ({"code": "1", "env": "python", "timeout": 5}, "run takes no 'timeout', it takes code, env, session.", 2),
-        ({"code": "1", "env": "python", "session": "a\nb"}, "a session cannot be called 'a\\nb'.", 2),
+        ({"code": 1, "env": "python"}, "'code' must be a string.", 2),
+        (
+            {"code": "1", "env": "python", "timeout": 5},
+            "run has no argument 'timeout'; its arguments are code, env, session.",
+            2,
+        ),
+        ({"code": "1", "env": "python", "session": "a\nb"}, "'a\\nb' is not a valid session name.", 2),
     ],
     ids=["unknown interpreter", "no env", "no text", "unknown argument", "no name"],
 )
 async def test_what_cannot_be_run_is_an_error_in_the_seeds_shape(
-    of_nobody: Desk, given: dict[str, Any], told: str, code: int
+    of_nobody: ToolDispatcher, given: dict[str, Any], told: str, code: int
 ) -> None:
     async with Client(server_of(of_nobody)) as client:
         result = await client.call_tool("run", given)
@@ -111,7 +116,7 @@ async def test_what_cannot_be_run_is_an_error_in_the_seeds_shape(
 
 
 @pytest.mark.parametrize("tool", ["end_session", "interrupt", "checkpoint", "restore"])
-async def test_a_session_that_is_not_the_clients_is_none(of_me: Desk, tool: str) -> None:
+async def test_a_session_that_is_not_the_clients_is_none(of_me: ToolDispatcher, tool: str) -> None:
     more = {"checkpoint": "c1"} if tool == "restore" else {}
     async with Client(server_of(of_me)) as client:
         result = await client.call_tool(tool, {"session": ME, **more})
@@ -119,11 +124,11 @@ async def test_a_session_that_is_not_the_clients_is_none(of_me: Desk, tool: str)
 
     assert result.is_error
     assert result.structured_content is not None
-    assert f"you have no session {ME!r}" in result.structured_content["stderr"]
+    assert f"there is no session {ME!r}" in result.structured_content["stderr"]
 
 
 async def test_an_agent_that_is_a_session_of_kasmon_knows_its_task_and_peers_and_says_it_is_done(
-    of_me: Desk,
+    of_me: ToolDispatcher,
 ) -> None:
     async with Client(server_of(of_me)) as client:
         task = await answered(client, "my_task")
@@ -135,7 +140,7 @@ async def test_an_agent_that_is_a_session_of_kasmon_knows_its_task_and_peers_and
     assert done.is_error, "it has no host here that could note it"
 
 
-async def test_no_tool_answers_a_permission(of_me: Desk) -> None:
+async def test_no_tool_answers_a_permission(of_me: ToolDispatcher) -> None:
     """Also not by another name: what can be asked for is this, and nothing else."""
     async with Client(server_of(of_me)) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}

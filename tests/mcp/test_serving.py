@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kasmon.commands import serving
+from kasmon.cli import mcp
 from kasmon.errors import UnavailableError
 
 
@@ -16,7 +16,7 @@ def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_doctor_says_how_an_agent_gets_it() -> None:
-    check = serving.check()
+    check = mcp.check()
 
     assert ("mcp", "ok") == (check.id, check.level)
     assert check.text.endswith("claude mcp add kasmon -- kasmon mcp")
@@ -25,14 +25,14 @@ def test_doctor_says_how_an_agent_gets_it() -> None:
 @pytest.mark.usefixtures("_no_package")
 def test_without_its_package_it_says_how_to_get_that() -> None:
     with pytest.raises(UnavailableError, match=r"not installed. `pip install 'kasmon\[mcp\]'`"):
-        serving.mcp()
+        mcp.mcp()
 
-    assert "pip install 'kasmon[mcp]'" in serving.check().text
+    assert "pip install 'kasmon[mcp]'" in mcp.check().text
 
 
 @pytest.mark.usefixtures("_no_package")
 def test_a_package_of_another_version_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", __import__("json"))
 
-    with pytest.raises(UnavailableError, match="it is there, and another version"):
-        serving.mcp()
+    with pytest.raises(UnavailableError, match="another version is installed"):
+        mcp.mcp()

@@ -6,23 +6,23 @@ from typing import Any, get_args
 import msgspec
 from hypothesis import strategies as st
 
-from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.event import (
+from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import (
+    BaseEvent,
     Event,
-    Fact,
     ReceiptMoved,
     RequestOpened,
     SessionEnded,
     SessionStarted,
     TurnStarted,
-    Unknown,
+    UnknownEvent,
 )
-from kasmon.model.fold.fact import apply
-from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
 
 ME = SessionId("abcdefgh")
-KINDS: tuple[type[Fact], ...] = get_args(Event)
+KINDS: tuple[type[BaseEvent], ...] = get_args(Event)
 
 TEXT = st.text(max_size=40)
 JSON = st.recursive(
@@ -38,7 +38,7 @@ NAMES = {
 
 
 @cache
-def any_of(kind: type[Fact]) -> st.SearchStrategy[Any]:
+def any_of(kind: type[BaseEvent]) -> st.SearchStrategy[Any]:
     """Any value of *kind*, whatever its fields are; made once, since that takes longer than drawing one."""
     shape = msgspec.inspect.type_info(kind)
     return _values(shape)
@@ -47,7 +47,7 @@ def any_of(kind: type[Fact]) -> st.SearchStrategy[Any]:
 @cache
 def facts() -> st.SearchStrategy[Event]:
     """Any fact."""
-    return st.one_of([any_of(kind) for kind in KINDS if kind is not Unknown])
+    return st.one_of([any_of(kind) for kind in KINDS if kind is not UnknownEvent])
 
 
 def fold(*events: Event, session: Session | None = None) -> Session:
@@ -67,12 +67,12 @@ def turn(prompt: str = "tidy up", at: float = 2.0) -> TurnStarted:
 
 
 def asks(
-    command: str = "rm -r build", n: int = 1, at: float = 3.0, kind: AskKind = AskKind.PERMISSION
+    command: str = "rm -r build", n: int = 1, at: float = 3.0, kind: RequestKind = RequestKind.PERMISSION
 ) -> RequestOpened:
     return RequestOpened(at=at, request=request(command, n, kind))
 
 
-def request(command: str = "rm -r build", n: int = 1, kind: AskKind = AskKind.PERMISSION) -> Request:
+def request(command: str = "rm -r build", n: int = 1, kind: RequestKind = RequestKind.PERMISSION) -> Request:
     return sealed(
         Request(
             id=RequestId(f"{ME}-{n}"),

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from kasmon.model.attention import Need, need, next_pressing, pressing, waiting_peers, waits_since
+from kasmon.model.attention import AttentionReason, need, next_pressing, pressing, waiting_peers, waits_since
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.fleets import NOW, asking, command, ended, idle, session, working
 
 
@@ -21,16 +21,17 @@ def names(*sessions: Session) -> list[str]:
 @pytest.mark.parametrize(
     ("who", "why"),
     [
-        (asking("x"), Need.ASKING),
-        (session("x", SessionState.ASKING), Need.ASKING),
-        (aside("x"), Need.ASIDE),
-        (session("x", SessionState.LOST), Need.LOST),
-        (ended("x", 1), Need.CRASHED),
-        (working("x", stuck=True), Need.STUCK),
-        (session("x", SessionState.UNSURE), Need.UNSURE),
+        (asking("x"), AttentionReason.ASKING),
+        (session("x", SessionState.ASKING), AttentionReason.ASKING),
+        (aside("x"), AttentionReason.ASIDE),
+        (idle("x", finished_at=NOW), AttentionReason.FINISHED),
+        (session("x", SessionState.LOST), AttentionReason.LOST),
+        (ended("x", 1), AttentionReason.CRASHED),
+        (working("x", stuck=True), AttentionReason.STUCK),
+        (session("x", SessionState.UNSURE), AttentionReason.UNSURE),
     ],
 )
-def test_these_need_a_person(who: Session, why: Need) -> None:
+def test_these_need_a_person(who: Session, why: AttentionReason) -> None:
     assert why is need(who)
 
 
@@ -39,6 +40,7 @@ def test_these_need_a_person(who: Session, why: Need) -> None:
     [
         working("x"),
         idle("x"),
+        idle("x", finished_at=NOW - 9, viewed_at=NOW),
         ended("x", 0),
         ended("x", 1, stopped=True),
         session("x", SessionState.LIMITED),
@@ -57,10 +59,11 @@ def test_the_kind_decides_first_however_long_another_waits() -> None:
         working("stuck", stuck=True, ago=7000),
         ended("crashed", 1, ago=6000),
         session("lost", SessionState.LOST, ago=5000),
+        idle("finished", finished_at=NOW, ago=2),
         asking("asking", ago=1),
     ]
 
-    assert ["asking", "lost", "crashed", "stuck", "unsure", "aside"] == names(*everybody)
+    assert ["asking", "finished", "lost", "crashed", "stuck", "unsure", "aside"] == names(*everybody)
 
 
 def test_of_one_kind_the_one_that_waits_longest_comes_first() -> None:

@@ -10,16 +10,17 @@ from kasmon.model.evidence import (
     PROGRAM_STATES,
     SETTLE_S,
     STILL_S,
+    STOPPED,
     TIERS,
     WORDS,
     Signal,
-    Verdict,
+    StateVerdict,
     claims,
     heard,
     judge,
 )
-from kasmon.model.permission import AskKind
-from kasmon.model.state import SessionState as S
+from kasmon.model.permission import RequestKind
+from kasmon.model.session_state import SessionState
 from tests.model.facts import TEXT
 
 NOW = 1000.0
@@ -40,20 +41,20 @@ SIGNALS = st.builds(
     source=st.sampled_from(TIERS),
     value=st.sampled_from(VALUES) | TEXT,
     at=st.floats(0, 4e9),
-    asking=st.none() | st.sampled_from(AskKind),
+    asking=st.none() | st.sampled_from(RequestKind),
     text=TEXT,
 )
 
 
-def said(source: str, value: str, asking: AskKind | None = None, *, at: float = 1.0, text: str = "") -> Signal:
+def said(source: str, value: str, asking: RequestKind | None = None, *, at: float = 1.0, text: str = "") -> Signal:
     return Signal(source=source, value=value, at=at, asking=asking, text=text)
 
 
-def judged(*signals: Signal, now: float = 1.0) -> Verdict:
+def judged(*signals: Signal, now: float = 1.0) -> StateVerdict:
     return judge(signals, now)
 
 
-def losers(verdict: Verdict) -> dict[str, str]:
+def losers(verdict: StateVerdict) -> dict[str, str]:
     return {lost.signal.source: lost.why for lost in verdict.lost}
 
 
@@ -62,16 +63,24 @@ def losers(verdict: Verdict) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("value", "state"),
-    [("idle", S.IDLE), ("done", S.IDLE), ("error", S.IDLE), ("working", S.WORKING), ("blocked", S.ASKING)],
+    [
+        ("idle", SessionState.IDLE),
+        ("done", SessionState.IDLE),
+        ("error", SessionState.IDLE),
+        ("working", SessionState.WORKING),
+        ("blocked", SessionState.ASKING),
+    ],
 )
-def test_a_program_that_tells_its_state_is_believed(value: str, state: S) -> None:
+def test_a_program_that_tells_its_state_is_believed(value: str, state: SessionState) -> None:
     verdict = judged(said("output", "printing"), said("program", value))
 
     assert (state, "program") == (verdict.state, verdict.source)
 
 
-@pytest.mark.parametrize(("screen", "state"), [("limited", S.LIMITED), ("idle", S.IDLE)])
-def test_after_an_error_of_a_program_its_screen_says_whether_that_was_its_limit(screen: str, state: S) -> None:
+@pytest.mark.parametrize(("screen", "state"), [("limited", SessionState.LIMITED), ("idle", SessionState.IDLE)])
+def test_after_an_error_of_a_program_its_screen_says_whether_that_was_its_limit(
+    screen: str, state: SessionState
+) -> None:
     assert state is judged(said("program", "error"), said("screen", screen), now=NOW).state
 
 
@@ -79,16 +88,24 @@ def test_after_an_error_of_a_program_its_screen_says_whether_that_was_its_limit(
 def test_an_error_that_may_be_a_limit_is_not_idle_until_the_screen_says_so(screen: str) -> None:
     verdict = judged(said("program", "error"), said("screen", screen), said("title", "working"), now=NOW)
 
-    assert (S.UNSURE, "its program says idle or limited") == (verdict.state, verdict.why)
+    assert (SessionState.UNSURE, "its program says idle or limited") == (verdict.state, verdict.why)
+
+
+@pytest.mark.parametrize("screen_at", [1.0, 3.0])
+def test_no_program_at_rest_reports_that_it_only_starts_its_screen_does(screen_at: float) -> None:
+    """Codex says idle while a prompt that it took waits for its session to begin, before and after that shows."""
+    verdict = judged(said("program", "idle", at=2.0), said("screen", "starting", at=screen_at), now=900.0)
+
+    assert (SessionState.STARTING, "screen") == (verdict.state, verdict.source)
 
 
 @pytest.mark.parametrize("rest", ["idle", "done", "error"])
-@pytest.mark.parametrize(("screen", "state"), [("asking", S.ASKING), ("limited", S.LIMITED)])
+@pytest.mark.parametrize(("screen", "state"), [("asking", SessionState.ASKING), ("limited", SessionState.LIMITED)])
 def test_no_program_at_rest_reports_its_own_dialogs_or_its_limit_its_screen_does(
-    rest: str, screen: str, state: S
+    rest: str, screen: str, state: SessionState
 ) -> None:
     """Codex says "done" and asks whether its plan shall be carried out; a person opens its list of models."""
-    verdict = judged(said("program", rest, at=1.0), said("screen", screen, AskKind.PLAN, at=1.5), now=NOW)
+    verdict = judged(said("program", rest, at=1.0), said("screen", screen, RequestKind.PLAN, at=1.5), now=NOW)
 
     assert (state, "screen") == (verdict.state, verdict.source)
     assert "the screen changed after it" == losers(verdict)["program"]
@@ -96,51 +113,51 @@ def test_no_program_at_rest_reports_its_own_dialogs_or_its_limit_its_screen_does
 
 def test_a_screen_from_before_the_program_came_to_rest_says_nothing_against_it() -> None:
     """The answer was just given, and the screen not looked at since."""
-    assert S.IDLE is judged(said("screen", "asking", at=1.0), said("program", "idle", at=1.1), now=NOW).state
+    assert SessionState.IDLE is judged(said("screen", "asking", at=1.0), said("program", "idle", at=1.1), now=NOW).state
 
 
 def test_who_says_that_a_plan_is_asked_for_knows_more_than_who_calls_it_a_permission() -> None:
-    registered = said("registry", "asking", AskKind.PERMISSION)
+    registered = said("registry", "asking", RequestKind.PERMISSION)
 
-    assert AskKind.PLAN is judged(registered, said("screen", "asking", AskKind.PLAN), now=NOW).asking
-    assert AskKind.PERMISSION is judged(registered, said("screen", "asking", AskKind.QUESTION), now=NOW).asking
+    assert RequestKind.PLAN is judged(registered, said("screen", "asking", RequestKind.PLAN), now=NOW).asking
+    assert RequestKind.PERMISSION is judged(registered, said("screen", "asking", RequestKind.QUESTION), now=NOW).asking
 
 
 def test_a_hook_that_tells_of_a_failure_leaves_it_to_the_screen_whether_that_was_the_limit() -> None:
     failed, registered = said("hook", "idle|limited"), said("registry", "idle|limited")
 
-    assert S.LIMITED is judged(registered, failed, said("screen", "limited"), now=NOW).state
-    assert S.IDLE is judged(registered, failed, said("screen", "idle"), now=NOW).state
-    assert S.UNSURE is judged(registered, failed, now=NOW).state
+    assert SessionState.LIMITED is judged(registered, failed, said("screen", "limited"), now=NOW).state
+    assert SessionState.IDLE is judged(registered, failed, said("screen", "idle"), now=NOW).state
+    assert SessionState.UNSURE is judged(registered, failed, now=NOW).state
 
 
 def test_a_blocked_program_that_does_not_say_why_asks_a_question() -> None:
-    assert AskKind.QUESTION is judged(said("program", "blocked")).asking
+    assert RequestKind.QUESTION is judged(said("program", "blocked")).asking
 
 
 def test_a_program_says_itself_what_it_asks() -> None:
-    assert AskKind.PERMISSION is judged(said("program", "blocked", AskKind.PERMISSION)).asking
+    assert RequestKind.PERMISSION is judged(said("program", "blocked", RequestKind.PERMISSION)).asking
 
 
 def test_what_is_asked_is_told_by_the_first_that_knows_it() -> None:
-    verdict = judged(said("program", "blocked"), said("screen", "asking", AskKind.AUTH))
+    verdict = judged(said("program", "blocked"), said("screen", "asking", RequestKind.AUTH))
 
-    assert ("program", AskKind.AUTH) == (verdict.source, verdict.asking)
+    assert ("program", RequestKind.AUTH) == (verdict.source, verdict.asking)
 
 
 def test_a_program_that_takes_back_its_status_is_judged_by_the_other_sources() -> None:
     verdict = judged(said("program", "clear"), said("output", "printing"))
 
-    assert (S.WORKING, "output") == (verdict.state, verdict.source)
+    assert (SessionState.WORKING, "output") == (verdict.state, verdict.source)
 
 
 @pytest.mark.parametrize("source", ["registry", "hook", "title", "screen", "fallback"])
 def test_nobody_can_make_a_program_doubtful_that_tells_its_state(source: str) -> None:
     """A prompt forged in its output neither becomes a request nor takes its state away."""
-    verdict = judged(said("program", "working"), said(source, "asking", AskKind.PERMISSION), now=NOW)
+    verdict = judged(said("program", "working"), said(source, "asking", RequestKind.PERMISSION), now=NOW)
 
-    assert (S.WORKING, "program", None) == (verdict.state, verdict.source, verdict.asking)
-    assert "a better source says otherwise" == losers(verdict)[source]
+    assert (SessionState.WORKING, "program", None) == (verdict.state, verdict.source, verdict.asking)
+    assert "disagrees, lower priority" == losers(verdict)[source]
 
 
 # Who is believed.
@@ -153,7 +170,7 @@ def test_the_better_source_is_believed_while_the_other_may_only_be_late(better: 
     worst = "printing" if worse == "output" else "working"
     verdict = judged(said(worse, worst), said(better, "idle"), now=1.0 + SETTLE_S - 0.1)
 
-    assert (S.IDLE, better) == (verdict.state, verdict.source)
+    assert (SessionState.IDLE, better) == (verdict.state, verdict.source)
     assert worse in losers(verdict)
 
 
@@ -162,15 +179,15 @@ def test_two_sources_that_go_on_disagreeing_are_both_not_believed(one: str, othe
     disagree = (said(one, "working", at=1.0), said(other, "idle", at=4.0))
     before, after = judge(disagree, 4.0 + SETTLE_S - 0.1), judge(disagree, 4.0 + SETTLE_S)
 
-    assert (S.WORKING, 4.0 + SETTLE_S) == (before.state, before.recheck_at)
-    assert (S.UNSURE, None) == (after.state, after.recheck_at)
-    assert f"its {one} says working, its {other} says idle" == after.why
+    assert (SessionState.WORKING, 4.0 + SETTLE_S) == (before.state, before.recheck_at)
+    assert (SessionState.UNSURE, None) == (after.state, after.recheck_at)
+    assert f"its {one} says working, but its {other} says idle" == after.why
 
 
 def test_whether_it_prints_contradicts_nobody() -> None:
     verdict = judged(said("screen", "idle"), said("output", "printing"), now=NOW)
 
-    assert (S.IDLE, "screen") == (verdict.state, verdict.source)
+    assert (SessionState.IDLE, "screen") == (verdict.state, verdict.source)
 
 
 @pytest.mark.parametrize("newer", ["title", "screen"])
@@ -178,14 +195,14 @@ def test_a_title_or_screen_that_changed_after_a_hook_knows_better(newer: str) ->
     """No hook fires at Escape, nor at some ends of a turn."""
     verdict = judged(said("hook", "working", at=1.0), said(newer, "idle", at=1.0 + HOOK_LAG_S), now=NOW)
 
-    assert (S.IDLE, newer) == (verdict.state, verdict.source)
+    assert (SessionState.IDLE, newer) == (verdict.state, verdict.source)
     assert f"the {newer} changed after it" == losers(verdict)["hook"]
 
 
 def test_a_title_that_changed_just_after_a_hook_may_belong_to_what_was_before() -> None:
     verdict = judged(said("hook", "working", at=1.0), said("title", "idle", at=1.0 + HOOK_LAG_S - 0.1), now=3.0)
 
-    assert (S.WORKING, "hook") == (verdict.state, verdict.source)
+    assert (SessionState.WORKING, "hook") == (verdict.state, verdict.source)
 
 
 # Two states in one word.
@@ -193,21 +210,21 @@ def test_a_title_that_changed_just_after_a_hook_may_belong_to_what_was_before() 
 
 def test_a_title_that_means_two_states_is_decided_by_who_tells_them_apart() -> None:
     """Claude's title is the same where it is idle and where it asks."""
-    verdict = judged(said("title", "idle|asking"), said("screen", "asking", AskKind.PERMISSION), now=NOW)
+    verdict = judged(said("title", "idle|asking"), said("screen", "asking", RequestKind.PERMISSION), now=NOW)
 
-    assert (S.ASKING, "screen", AskKind.PERMISSION) == (verdict.state, verdict.source, verdict.asking)
+    assert (SessionState.ASKING, "screen", RequestKind.PERMISSION) == (verdict.state, verdict.source, verdict.asking)
 
 
 def test_two_states_that_nobody_tells_apart_are_unsure() -> None:
     verdict = judged(said("title", "idle|asking"))
 
-    assert (S.UNSURE, "its title says asking or idle") == (verdict.state, verdict.why)
+    assert (SessionState.UNSURE, "its title says asking or idle") == (verdict.state, verdict.why)
 
 
 def test_a_title_of_two_states_contradicts_a_third() -> None:
     verdict = judged(said("title", "idle|asking"), said("screen", "working"), now=NOW)
 
-    assert S.UNSURE is verdict.state
+    assert SessionState.UNSURE is verdict.state
 
 
 # Working without a sign of it.
@@ -218,12 +235,12 @@ def test_an_agent_that_works_and_prints_nothing_for_a_minute_is_not_believed(sou
     silent = (said(source, "working", at=1.0), said("output", "quiet", at=5.0))
     before, after = judge(silent, 5.0 + STILL_S - 0.1), judge(silent, 5.0 + STILL_S)
 
-    assert (S.WORKING, 5.0 + STILL_S) == (before.state, before.recheck_at)
-    assert (S.UNSURE, f"its {source} says working, and it prints nothing") == (after.state, after.why)
+    assert (SessionState.WORKING, 5.0 + STILL_S) == (before.state, before.recheck_at)
+    assert (SessionState.UNSURE, f"its {source} says working, but it prints nothing") == (after.state, after.why)
 
 
 def test_a_program_may_work_without_printing() -> None:
-    assert S.WORKING is judged(said("program", "working"), said("output", "quiet"), now=NOW).state
+    assert SessionState.WORKING is judged(said("program", "working"), said("output", "quiet"), now=NOW).state
 
 
 # Limits, and the end.
@@ -233,49 +250,70 @@ def test_the_end_of_a_limit_is_told_by_whoever_knows_it() -> None:
     known = Signal(source="screen", value="limited", at=1.0, until=5000.0)
     verdict = judge((said("registry", "limited"), known), 1.0)
 
-    assert (S.LIMITED, "registry", 5000.0) == (verdict.state, verdict.source, verdict.until)
+    assert (SessionState.LIMITED, "registry", 5000.0) == (verdict.state, verdict.source, verdict.until)
 
 
 def test_an_agent_that_left_its_shell_alone_has_ended_whatever_it_said_before() -> None:
     verdict = judged(said("program", "working"), said("process", "shell"), said("screen", "idle"), now=NOW)
 
-    assert (S.ENDED, "back at the shell") == (verdict.state, verdict.why)
+    assert (SessionState.ENDED, "back at the shell") == (verdict.state, verdict.why)
 
 
 def test_only_the_processes_can_end_an_agent() -> None:
     others = [source for source in TIERS if source != "process"]
 
-    assert not any(S.ENDED in claims(said(source, "shell")) for source in others)
+    assert not any(SessionState.ENDED in claims(said(source, "shell")) for source in others)
 
 
 # Nothing known.
 
 
 def test_what_prints_works() -> None:
-    assert S.WORKING is judged(said("output", "printing")).state
+    assert SessionState.WORKING is judged(said("output", "printing")).state
 
 
 @pytest.mark.parametrize("signals", [(said("output", "quiet"),), (said("launch", "ready"),)], ids=["quiet", "ready"])
 def test_silence_is_unsure_and_says_so(signals: tuple[Signal, ...]) -> None:
     verdict = judge(signals, NOW)
 
-    assert (S.UNSURE, NO_SIGNALS) == (verdict.state, verdict.why)
+    assert (SessionState.UNSURE, NO_SIGNALS) == (verdict.state, verdict.why)
+
+
+@pytest.mark.parametrize(
+    "known", [said("launch", "command"), said("process", "command")], ids=["command", "in a shell"]
+)
+def test_a_command_works_however_long_it_is_silent_unless_it_asks(known: Signal) -> None:
+    silent = judged(known, said("output", "quiet"), now=1_000_000.0)
+    asking = judged(known, said("output", "quiet"), said("fallback", "asking", RequestKind.QUESTION), now=1_000_000.0)
+
+    assert (SessionState.WORKING, known.source, None) == (silent.state, silent.source, silent.recheck_at)
+    assert (SessionState.ASKING, RequestKind.QUESTION) == (asking.state, asking.asking)
+
+
+def test_a_shell_that_has_its_terminal_to_itself_is_idle_only_where_its_prompt_is_known() -> None:
+    alone, unclear = said("process", "alone"), said("screen", "unclear")
+
+    assert SessionState.UNSURE is judged(said("launch", "ready"), alone, unclear).state
+    assert SessionState.WORKING is judged(said("launch", "ready"), said("process", "command"), unclear).state
+    assert (
+        SessionState.IDLE is judged(said("launch", "ready"), said("process", "command"), said("screen", "idle")).state
+    )
 
 
 def test_a_screen_that_could_not_be_looked_at_is_unsure_and_never_an_end() -> None:
     verdict = judged(said("output", "quiet"), said("screen", "unreadable", text="tmux did not answer"))
 
-    assert (S.UNSURE, "could not look: tmux did not answer") == (verdict.state, verdict.why)
+    assert (SessionState.UNSURE, "the screen could not be read: tmux did not answer") == (verdict.state, verdict.why)
 
 
 def test_a_screen_that_shows_nothing_known_is_unsure() -> None:
     verdict = judged(said("output", "quiet"), said("screen", "unclear"))
 
-    assert (S.UNSURE, "its screen shows nothing that is known") == (verdict.state, verdict.why)
+    assert (SessionState.UNSURE, "screen not recognised") == (verdict.state, verdict.why)
 
 
 def test_without_any_signal_it_is_starting() -> None:
-    assert S.STARTING is judged().state
+    assert SessionState.STARTING is judged().state
 
 
 # Whatever is said.
@@ -285,8 +323,8 @@ def test_without_any_signal_it_is_starting() -> None:
 def test_idle_needs_a_source_that_says_idle(signals: list[Signal], now: float) -> None:
     verdict = judge(tuple(signals), now)
 
-    assert verdict.state is not S.IDLE or any(
-        S.IDLE in claims(signal) for signal in signals if signal.source == verdict.source
+    assert verdict.state is not SessionState.IDLE or any(
+        SessionState.IDLE in claims(signal) for signal in signals if signal.source == verdict.source
     )
 
 
@@ -294,8 +332,8 @@ def test_idle_needs_a_source_that_says_idle(signals: list[Signal], now: float) -
 def test_an_unsure_verdict_has_a_reason_and_only_asking_has_a_kind(signals: list[Signal], now: float) -> None:
     verdict = judge(tuple(signals), now)
 
-    assert verdict.why or verdict.state is not S.UNSURE
-    assert (verdict.state is S.ASKING) == (verdict.asking is not None)
+    assert verdict.why or verdict.state is not SessionState.UNSURE
+    assert (verdict.state is SessionState.ASKING) == (verdict.asking is not None)
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
@@ -326,3 +364,23 @@ def test_each_source_has_only_its_last_word(signals: list[Signal]) -> None:
 
     assert {signal.source: signal for signal in signals} == {signal.source: signal for signal in known}
     assert len(known) == len({signal.source for signal in signals})
+
+
+@pytest.mark.parametrize("source", ["program", "registry", "hook", "title", "fallback"])
+def test_an_agent_that_its_screen_shows_stopped_is_that_whatever_was_said_of_it(source: str) -> None:
+    """Claude, on Ctrl-Z, stops in the middle of a question: its registry goes on to say that it asks."""
+    value = "blocked" if source == "program" else "asking"
+    verdict = judged(said(source, value, at=2.0), said("screen", "stopped", at=1.0), now=1000.0)
+
+    assert (SessionState.UNSURE, STOPPED, None) == (verdict.state, verdict.why, verdict.asking)
+    assert "the screen shows that it is suspended" == losers(verdict)[source]
+
+
+def test_a_stopped_process_is_that_whatever_its_screen_shows() -> None:
+    verdict = judged(said("process", "stopped"), said("screen", "asking"), said("program", "blocked"), now=1000.0)
+
+    assert (SessionState.UNSURE, "process", STOPPED) == (verdict.state, verdict.source, verdict.why)
+
+
+def test_an_agent_that_was_continued_is_what_its_screen_shows() -> None:
+    assert SessionState.ASKING is judged(said("process", "agent", at=2.0), said("screen", "asking")).state

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kasmon.model.fleet import Fleet, by_attention, requests, totals, waves
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.model.facts import request
 
 S = SessionState

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.model.event import RequestOpened, decode, encode
-from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, digest_of, sealed
+from kasmon.model.events import RequestOpened, decode, encode
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of, sealed
 from tests.model.facts import ME, any_of, request
 
 
@@ -16,7 +16,7 @@ from tests.model.facts import ME, any_of, request
     "change",
     [
         {"session": SessionId("otherone")},
-        {"kind": AskKind.PLAN},
+        {"kind": RequestKind.PLAN},
         {"tool": "Edit"},
         {"title": "rm -r built"},
         {"input": {"command": "rm -r /"}},
@@ -38,7 +38,8 @@ def test_a_changed_request_has_another_digest(change: dict[str, Any]) -> None:
 
 def test_everything_that_a_person_decides_on_counts() -> None:
     """A field that is added to Request must be decided on here: it counts, or it is one of these."""
-    beside = {"id", "asked_at", "digest", "later", "answerable", "takes_reason"}
+    beside = {"id", "asked_at", "digest", "later", "answerable", "takes_reason", "required"}
+    beside |= {"may_be_cut", "by_host"}  # who asks, and from where consent may come: no part of what is asked
     counted = {"session", "kind", "tool", "title", "input", "shown", "is_diff", "choices", "options", "option_notes"}
     counted |= {"many", "free_text", "why", "rule"}
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kasmon.model.permission import AskKind, Request, RequestId, SessionId
-from kasmon.model.rule import Effect, Rule, Scope, Where, covers, decide, drawn, words
+from kasmon.model.permission import Request, RequestId, RequestKind, SessionId
+from kasmon.model.rule import RequestSource, Rule, RuleEffect, Scope, covers, decide, drawn, words
 
 HERE = "/home/me/app"
-WHERE = Where(session="abcdefgh", plan="p1", project="/home/me", workdir=HERE)
+WHERE = RequestSource(session="abcdefgh", plan="p1", project="/home/me", workdir=HERE)
 
 
 def asked(tool_input: dict[str, Any], tool: str = "Bash", **more: Any) -> Request:
@@ -21,7 +21,9 @@ def command(text: str, **more: Any) -> Request:
     return asked({"command": text, **more})
 
 
-def rule_of(request: Request, effect: Effect = Effect.ALLOW, scope: Scope = "session", of: str = "abcdefgh") -> Rule:
+def rule_of(
+    request: Request, effect: RuleEffect = RuleEffect.ALLOW, scope: Scope = "session", of: str = "abcdefgh"
+) -> Rule:
     says = drawn(request, HERE)
     assert says is not None
     return Rule(id="k1", effect=effect, scope=scope, of=of, tool=request.tool, match=says.match, text=says.text)
@@ -66,8 +68,8 @@ def test_a_rule_says_exactly_what_was_asked(request_: Request, rule: str) -> Non
         asked({"changes": ["a", "b"]}, "Edit", is_diff=True),
         asked({}, "Bash"),
         asked({"command": "ls"}, ""),
-        asked({"command": "ls"}, kind=AskKind.PLAN),
-        asked({"command": "ls"}, kind=AskKind.QUESTION),
+        asked({"command": "ls"}, kind=RequestKind.PLAN),
+        asked({"command": "ls"}, kind=RequestKind.QUESTION),
     ],
 )
 def test_where_no_rule_says_exactly_that_there_is_none(request_: Request) -> None:
@@ -130,7 +132,7 @@ def test_a_rule_for_one_command_covers_no_other(one: str, more: str, shape: str)
 def test_one_that_denies_wins() -> None:
     push = command("git push origin main")
     allows = rule_of(push, scope="project", of="/home/me")
-    denies = rule_of(push, Effect.DENY)
+    denies = rule_of(push, RuleEffect.DENY)
 
     assert denies == decide(push, [allows, denies], WHERE)
     assert denies == decide(push, [denies, allows], WHERE)
@@ -161,8 +163,8 @@ def test_a_session_without_a_plan_is_in_none() -> None:
     assert decide(push, [rule_of(push, scope="plan", of="")], WHERE._replace(plan=None)) is None
 
 
-@pytest.mark.parametrize("kind", [AskKind.QUESTION, AskKind.PLAN, AskKind.AUTH])
-def test_no_rule_answers_what_is_no_permission(kind: AskKind) -> None:
+@pytest.mark.parametrize("kind", [RequestKind.QUESTION, RequestKind.PLAN, RequestKind.AUTH])
+def test_no_rule_answers_what_is_no_permission(kind: RequestKind) -> None:
     push = command("git push")
 
     assert decide(asked({"command": "git push"}, kind=kind), [rule_of(push)], WHERE) is None

@@ -5,16 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kasmon.model.command import Launch, Mode, ReceiptState
-from kasmon.model.event import (
+from kasmon.model.attention import AttentionReason, need
+from kasmon.model.commands import Launch, Mode, ReceiptState
+from kasmon.model.events import (
+    ConnectionLost,
+    ConnectionRestored,
     Event,
     LimitLifted,
     LimitReached,
-    LineFound,
-    LineLost,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
     RequestAnswered,
+    RequestOpened,
     RequestSetAside,
     RequestWithdrawn,
     SandboxMoved,
@@ -26,14 +28,14 @@ from kasmon.model.event import (
     TurnEnded,
     UsageReported,
 )
-from kasmon.model.fold.fact import apply
-from kasmon.model.fold.receipt import KEPT_RECEIPTS
-from kasmon.model.fold.request import KEPT_CLOSED
-from kasmon.model.fold.state import NEXT
-from kasmon.model.permission import AskKind, Decision, RequestId
-from kasmon.model.sandbox import Phase
+from kasmon.model.permission import Decision, RequestId, RequestKind
+from kasmon.model.reducers.apply import apply
+from kasmon.model.reducers.lifecycle import KEPT_RECEIPTS
+from kasmon.model.reducers.requests import KEPT_CLOSED
+from kasmon.model.reducers.state import NEXT
+from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.session import Session, created
-from kasmon.model.state import ALIVE, ATTENTION, SessionState
+from kasmon.model.session_state import ALIVE, ATTENTION, CRASHED, SessionState
 from tests.model.facts import ME, asks, ended, facts, fold, receipt, started, turn
 
 S = SessionState
@@ -45,8 +47,8 @@ def answered(n: int = 1, decision: Decision = Decision.ALLOW) -> RequestAnswered
     return RequestAnswered(at=5.0, request=RequestId(f"{ME}-{n}"), decision=decision)
 
 
-def line_lost() -> LineLost:
-    return LineLost(at=8.0, what="tmux server")
+def line_lost() -> ConnectionLost:
+    return ConnectionLost(at=8.0, what="tmux server")
 
 
 # Whatever happens
@@ -73,7 +75,7 @@ def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: l
 
 
 def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
-    gone = SandboxMoved(at=9.0, phase=Phase.EXPIRED, why="it was there for 24 h")
+    gone = SandboxMoved(at=9.0, phase=SandboxPhase.EXPIRED, why="maximum lifetime of 24 h reached")
     session = fold(turn("x"), asks(), gone, session=Session(id=ME, mode=Mode.INTERPRETER))
 
     assert (S.ENDED, ()) == (session.state, session.asks)
@@ -114,14 +116,14 @@ def test_a_session_starts_works_and_rests() -> None:
 def test_an_open_request_is_asking_and_its_answer_is_work_again() -> None:
     session = fold(started(), turn(), asks())
 
-    assert (S.ASKING, AskKind.PERMISSION) == (session.state, session.asking)
+    assert (S.ASKING, RequestKind.PERMISSION) == (session.state, session.asking)
     assert S.WORKING is apply(session, answered()).state
 
 
 def test_of_two_open_requests_one_answer_leaves_it_asking() -> None:
-    session = fold(started(), turn(), asks(n=1), asks("make", n=2, kind=AskKind.QUESTION), answered(1))
+    session = fold(started(), turn(), asks(n=1), asks("make", n=2, kind=RequestKind.QUESTION), answered(1))
 
-    assert (S.ASKING, AskKind.QUESTION) == (session.state, session.asking)
+    assert (S.ASKING, RequestKind.QUESTION) == (session.state, session.asking)
     assert S.WORKING is apply(session, answered(2)).state
 
 
@@ -132,9 +134,9 @@ def test_a_request_outside_a_turn_leaves_it_idle_again() -> None:
 
 
 def test_a_login_asked_for_before_the_start_shows() -> None:
-    session = fold(asks(kind=AskKind.AUTH))
+    session = fold(asks(kind=RequestKind.AUTH))
 
-    assert (S.ASKING, AskKind.AUTH) == (session.state, session.asking)
+    assert (S.ASKING, RequestKind.AUTH) == (session.state, session.asking)
     assert S.STARTING is apply(session, answered()).state
 
 
@@ -231,7 +233,7 @@ def test_a_crash_is_an_end_that_nobody_asked_for(end: Event, crashed: bool) -> N
     session = fold(started(), end)
 
     assert crashed == session.crashed
-    assert crashed == (session.attention == 2)
+    assert crashed == (session.attention == CRASHED)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_the_conversation_survives_a_restart_that_does_not_name_it() -> None:
 
 
 def test_facts_after_the_end_do_not_bring_it_back() -> None:
-    session = fold(started(), ended(), turn(), MessageSaid(at=9.5, text="one more"))
+    session = fold(started(), ended(), turn(), MessageWritten(at=9.5, text="one more"))
 
     assert (S.ENDED, False, "one more") == (session.state, session.in_turn, session.last_line)
 
@@ -358,13 +360,13 @@ def test_a_lost_line_is_lost_until_it_is_found() -> None:
     lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), line_lost(), session=TERMINAL)
 
     assert S.LOST is lost.state
-    assert S.IDLE is apply(lost, LineFound(at=9.0)).state
+    assert S.IDLE is apply(lost, ConnectionRestored(at=9.0)).state
 
 
 def test_a_line_to_another_machine_says_why_it_is_lost_and_is_found_by_another_process() -> None:
-    cut = LineLost(at=8.0, what="remote line", why="Connection reset")
+    cut = ConnectionLost(at=8.0, what="remote line", why="Connection reset")
     lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), cut, session=TERMINAL)
-    found = apply(lost, LineFound(at=9.0, pid=77, pid_started=5.0, pid_boot="b"))
+    found = apply(lost, ConnectionRestored(at=9.0, pid=77, pid_started=5.0, pid_boot="b"))
 
     assert (S.LOST, "Connection reset") == (lost.state, lost.end_why)
     assert (S.IDLE, "", 77, 5.0, "b") == (
@@ -378,7 +380,7 @@ def test_a_line_to_another_machine_says_why_it_is_lost_and_is_found_by_another_p
 
 
 def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
-    session = fold(started(), turn(), line_lost(), LineFound(at=9.0))
+    session = fold(started(), turn(), line_lost(), ConnectionRestored(at=9.0))
 
     assert S.UNSURE is session.state
     assert session.unsure_why
@@ -388,7 +390,12 @@ def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
 @pytest.mark.parametrize(
     "event",
-    [line_lost(), LineFound(at=9.0), LineLost(at=8.0, what="remote line", why="w"), LineFound(at=9.0, pid=77)],
+    [
+        line_lost(),
+        ConnectionRestored(at=9.0),
+        ConnectionLost(at=8.0, what="remote line", why="w"),
+        ConnectionRestored(at=9.0, pid=77),
+    ],
     ids=["lost", "found", "cut", "found by another"],
 )
 def test_what_has_ended_cannot_be_lost_or_found(event: Event, mode: Mode) -> None:
@@ -405,7 +412,7 @@ def test_what_has_ended_cannot_be_lost_or_found(event: Event, mode: Mode) -> Non
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (MessageSaid(at=4, text="First.\n\nThe tests pass.\n"), "The tests pass."),
+        (MessageWritten(at=4, text="First.\n\nThe tests pass.\n"), "The tests pass."),
         (ToolStarted(at=4, call="1", tool="Bash", title="make test"), "Bash make test"),
         (NoticeRaised(at=4, text="trying again in 3 s"), "trying again in 3 s"),
         (TurnEnded(at=4, reason="error", error="no credit left"), "no credit left"),
@@ -419,11 +426,11 @@ def test_the_last_line_is_what_happened_last(event: Event, line: str) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [MessageSaid(at=5, text=" \n"), TurnEnded(at=5), ended(None, why="stopped")],
+    [MessageWritten(at=5, text=" \n"), TurnEnded(at=5), ended(None, why="stopped")],
     ids=["blank", "turn ended", "stopped"],
 )
 def test_what_says_nothing_leaves_the_last_line(event: Event) -> None:
-    assert "Done." == fold(started(), turn(), MessageSaid(at=4, text="Done."), event).last_line
+    assert "Done." == fold(started(), turn(), MessageWritten(at=4, text="Done."), event).last_line
 
 
 def test_usage_replaces_and_a_cost_that_nobody_named_stays() -> None:
@@ -456,3 +463,25 @@ def test_a_created_session_is_what_its_launch_says() -> None:
 
 def test_lost_and_ended_are_the_states_without_an_agent() -> None:
     assert {S.LOST, S.ENDED} == set(SessionState) - ALIVE
+
+
+def test_what_its_host_asks_is_no_state_of_its_agent_and_still_needs_a_person() -> None:
+    """Its queue goes on, and its own request is the one that it waits for."""
+    own = RequestOpened(at=2.0, request=msgspec.structs.replace(asks(n=7).request, by_host=True))
+    idle = fold(started(), own)
+    working = fold(turn(), session=idle)
+    asking = fold(asks(n=8), session=working)
+
+    assert [S.IDLE, S.WORKING, S.ASKING] == [session.state for session in (idle, working, asking)]
+    assert [AttentionReason.ASKING] * 3 == [need(session) for session in (idle, working, asking)]
+    assert {0} == {session.attention for session in (idle, working, asking)}
+    aside = fold(RequestSetAside(at=5.0, request=own.request.id), session=idle)
+    assert (None, S.IDLE) == (need(aside), aside.state)
+
+
+def test_what_its_host_asks_outlives_a_turn_and_ends_with_the_agent() -> None:
+    own = msgspec.structs.replace(asks(n=2).request, by_host=True)
+    session = fold(started(), turn(), asks(n=1), RequestOpened(at=4.0, request=own), TurnEnded(at=5.0))
+    after = fold(SessionEnded(at=6.0), session=session)
+
+    assert ([own], ()) == ([*session.asks], after.asks)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kasmon.model.event import (
-    ContextSaid,
+from kasmon.model.events import (
+    ContextReported,
     Event,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
     RequestAnswered,
     RequestOpened,
@@ -18,10 +18,10 @@ from kasmon.model.event import (
     TurnStarted,
     UsageReported,
 )
-from kasmon.model.fold.fact import apply
 from kasmon.model.permission import Decision, RequestId
+from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from kasmon.model.stuck import StuckLimits, stuck
 from tests.fleets import command, session
 
@@ -43,15 +43,21 @@ def call(at: float, line: str = "make", within: str = "") -> ToolStarted:
     return ToolStarted(at=at, call=f"c{at}", tool="Bash", title=line, input=line, within=within)
 
 
+@pytest.mark.parametrize("source", ["launch", "process", "output"])
+def test_a_program_of_which_only_is_known_that_it_runs_is_never_stuck(source: str) -> None:
+    assert "" == stuck(session("x", SessionState.WORKING, source=source, since=0), LIMITS, 0, 10_000)
+    assert "" != stuck(session("x", SessionState.WORKING, source="screen", since=0), LIMITS, 0, 10_000)
+
+
 def test_nothing_for_so_long_is_stuck_and_says_for_how_long() -> None:
     assert "" == why(at=609)
-    assert "nothing came of it for 10 min" == why(at=610)
+    assert "no progress for 10 min" == why(at=610)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        MessageSaid(at=300, text="so"),
+        MessageWritten(at=300, text="so"),
         ToolFinished(at=300, call="c"),
         UsageReported(at=300, output=5),
         SignalSeen(at=300, source="hook", value="working"),
@@ -98,7 +104,7 @@ def test_another_turn_counts_calls_anew() -> None:
 
 
 def test_who_said_that_it_waits_is_not_stuck_until_its_next_turn() -> None:
-    waits = ContextSaid(at=20, waiting="the other tasks")
+    waits = ContextReported(at=20, waiting="the other tasks")
 
     assert "" == why(waits, at=9000)
     assert "the other tasks" == fold(waits).waits
@@ -111,16 +117,16 @@ def test_a_question_in_the_midst_of_a_turn_does_not_end_its_waiting() -> None:
     asked = RequestOpened(at=21, request=command("x", "ls"))
     answered = RequestAnswered(at=22, request=RequestId("x-1"), decision=Decision.ALLOW)
 
-    assert "lunch" == fold(ContextSaid(at=20, waiting="lunch"), asked, answered).waits
+    assert "lunch" == fold(ContextReported(at=20, waiting="lunch"), asked, answered).waits
 
 
 def test_waiting_can_be_taken_back() -> None:
-    assert "" == fold(ContextSaid(at=20, waiting="lunch"), ContextSaid(at=21, waiting="")).waits
-    assert "lunch" == fold(ContextSaid(at=20, waiting="lunch"), ContextSaid(at=21, done="half")).waits
+    assert "" == fold(ContextReported(at=20, waiting="lunch"), ContextReported(at=21, waiting="")).waits
+    assert "lunch" == fold(ContextReported(at=20, waiting="lunch"), ContextReported(at=21, done="half")).waits
 
 
 def test_that_its_task_is_done_stays_said_until_it_is_started_again() -> None:
-    said = fold(ContextSaid(at=20, done="all green"), TurnEnded(at=21), TurnStarted(at=22))
+    said = fold(ContextReported(at=20, done="all green"), TurnEnded(at=21), TurnStarted(at=22))
 
     assert "all green" == said.done
     assert apply(said, SessionStarted(at=30, generation=2)).done is None
@@ -139,18 +145,18 @@ def test_only_who_works_can_be_stuck() -> None:
 
 
 def test_the_flag_comes_and_goes_by_its_fact_and_with_the_work() -> None:
-    flagged = fold(StuckSeen(at=700, why="nothing came of it for 10 min"))
+    flagged = fold(StuckSeen(at=700, why="no progress for 10 min"))
 
-    assert (True, "nothing came of it for 10 min") == (flagged.stuck, flagged.stuck_why)
+    assert (True, "no progress for 10 min") == (flagged.stuck, flagged.stuck_why)
     assert SessionState.WORKING is flagged.state
     assert not apply(flagged, StuckSeen(at=701)).stuck
     assert not apply(flagged, TurnEnded(at=701)).stuck
-    assert not apply(flagged, ContextSaid(at=701, waiting="a build")).stuck
+    assert not apply(flagged, ContextReported(at=701, waiting="a build")).stuck
     assert not fold(TurnEnded(at=20), StuckSeen(at=21, why="late")).stuck
 
 
 def test_a_stuck_session_stands_among_those_that_need_a_person() -> None:
-    flagged = fold(StuckSeen(at=700, why="nothing came of it for 10 min"))
+    flagged = fold(StuckSeen(at=700, why="no progress for 10 min"))
 
     assert session("x", SessionState.UNSURE).attention == flagged.attention
     assert fold().attention > flagged.attention

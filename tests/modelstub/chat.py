@@ -1,8 +1,9 @@
 """OpenAI Chat Completions, as opencode and most others ask for them."""
 
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tests.modelstub.asked import Asked, Tool, text_of
 from tests.modelstub.piece import (
@@ -42,6 +43,10 @@ def read(body: dict[str, Any]) -> Asked:
     )
 
 
+REMINDER: Final = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
+"""What OpenCode adds to a prompt in plan mode."""
+
+
 def _schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
     schema: dict[str, Any] = (wanted.get("json_schema") or {}).get("schema") or {}
     return schema if str(wanted.get("type", "")).startswith("json") else None
@@ -51,7 +56,8 @@ def _said(message: dict[str, Any]) -> list[Said]:
     text = text_of(message.get("content"))
     match message.get("role"):
         case "user":
-            return [Said(By.USER, text)]
+            own = REMINDER.sub("", text)
+            return [Said(By.USER, own)] if own or not text else []
         case "tool":
             return [Said(By.RESULT, text)]
         case "assistant":

@@ -64,6 +64,17 @@ async def test_it_calls_the_clients_tool_and_goes_on_behind_the_result(either: C
     assert "second" == either.text(await asked.ran(call, "7").ask())
 
 
+async def test_what_opencode_adds_to_a_prompt_in_plan_mode_is_not_the_users(stub: ModelStub) -> None:
+    asked = (
+        Opencode(stub.url)
+        .but(tools=("bash",))
+        .says("go %% say two\n\n<system-reminder>\nplan %% say no\n</system-reminder>")
+    )
+
+    assert "two" == asked.text(await asked.ask())
+    assert "go %% say two" == stub.turns[-1]["user"]
+
+
 async def test_two_tools_are_called_in_one_turn(either: Client) -> None:
     calls = either.calls(await either.says("go %% bash one %% +bash two").ask())
 

@@ -18,14 +18,14 @@ import pyte
 
 from kasmon.config import Config
 from kasmon.demo.scratch import clear
-from kasmon.model.command import Mode
-from kasmon.model.event import Event
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.paths import Places, places
-from kasmon.store.log import EventLog
-from kasmon.supervisor.look import look_once
-from kasmon.supervisor.verb import NewSession, create, send
+from kasmon.paths import Paths, places
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions.operations import NewSession, create, send
 from tests.tui.ptys import OnTerminal
 from tests.waiting import until
 
@@ -52,7 +52,7 @@ class Home:
             "XDG_RUNTIME_DIR": str(self.path / "r"),
             "XDG_CONFIG_HOME": str(self.path / "c"),
         }
-        self.places: Places = places(self.variables)
+        self.places: Paths = places(self.variables)
         self.places.make()
 
     def start(self, name: str, prompt: str = "", **more: Any) -> SessionId:
@@ -159,8 +159,6 @@ class Dashboard(OnTerminal):
     def quit(self) -> int:
         """Leave it as a person does; the exit code."""
         self.send(b"q")
-        self.shows("The dashboard closes.")
-        self.send(b"y")
         return self.ended()
 
     @property

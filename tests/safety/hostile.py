@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-from kasmon.host.alive import HostLock
-from kasmon.model.command import Launch, Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.event import (
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import (
     Event,
-    MessageSaid,
+    LogOpened,
+    MessageWritten,
     NoticeRaised,
-    Opened,
     PlanItem,
     PlanUpdated,
     ReceiptMoved,
@@ -23,16 +23,16 @@ from kasmon.model.event import (
     SessionCreated,
     SessionEnded,
     SessionStarted,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnStarted,
 )
-from kasmon.model.permission import AskKind, Decision, Request, RequestId, SessionId, sealed
-from kasmon.paths import Places, write_private
-from kasmon.process import started_at
-from kasmon.store.log import EventLog
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.paths import Paths, write_private
+from kasmon.process_identity import started_at
+from kasmon.store.event_log import EventLog
 
 ACTING: Final = {
     "clipboard": "\x1b]52;c;cHduZWQ=\x07",
@@ -112,7 +112,7 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
     question = msgspec.structs.replace(
         request,
         id=RequestId(f"{session}-2"),
-        kind=AskKind.QUESTION,
+        kind=RequestKind.QUESTION,
         choices=(Decision.CHOOSE,),
         options=(payload, payload),
     )
@@ -121,7 +121,7 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
     )
     diff = f"--- {payload}\n+++ {payload}\n@@ -1 +1 @@ {payload}\n-{payload}\n+{payload}\n"
     return [
-        Opened(at=now, session=session),
+        LogOpened(at=now, session=session),
         SessionStarted(
             at=now,
             mode=mode,
@@ -135,20 +135,20 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
         ),
         TurnStarted(at=now, prompt=payload),
         ReceiptMoved(at=now, receipt=receipt, prompt=payload),
-        ThoughtSaid(at=now, text=payload),
+        ThoughtWritten(at=now, text=payload),
         PlanUpdated(at=now, items=(PlanItem(text=payload, state="doing"),)),
         ToolStarted(at=now, call="1", tool=payload, title=payload, input=json.dumps({payload: payload})),
         ToolFinished(at=now, call="1", ok=False, output=payload, diff=diff, blob=payload),
         NoticeRaised(at=now, text=payload, level="error"),
         TurnEnded(at=now, reason="error", error=payload),
         TurnStarted(at=now, prompt=payload),
-        MessageSaid(at=now, text=f"# {payload}\n\n- {payload}\n\n```\n{payload}\n```\n\n**{payload}** `{payload}`"),
+        MessageWritten(at=now, text=f"# {payload}\n\n- {payload}\n\n```\n{payload}\n```\n\n**{payload}** `{payload}`"),
         RequestOpened(at=now, request=sealed(request)),
         RequestOpened(at=now, request=sealed(question)),
     ]
 
 
-def settle(places: Places, number: int, payload: str, *facts: Event, mode: Mode = Mode.SDK, agent: str = "") -> None:
+def settle(places: Paths, number: int, payload: str, *facts: Event, mode: Mode = Mode.SDK, agent: str = "") -> None:
     """Write a session whose name, agent, folder, plan and *facts* are as bad as *payload* is."""
     session, now = session_id(number), time.time() - 30
     places.folder(session).mkdir(mode=0o700)
@@ -175,7 +175,7 @@ def settle(places: Places, number: int, payload: str, *facts: Event, mode: Mode 
 
 
 @contextlib.contextmanager
-def hostile_fleet(places: Places) -> Iterator[dict[str, int]]:
+def hostile_fleet(places: Paths) -> Iterator[dict[str, int]]:
     """One session for each of `PAYLOADS`, alive and asking, and one that crashed over it; its number by its payload.
 
     This process holds their locks, so every reader takes them for alive; nobody serves their sockets.

@@ -87,57 +87,74 @@ BY_NAME: Final = frozenset({"pkill", "killall", "pgrep"})
 WRITERS: Final = frozenset(
     {
         ("kasmon/paths.py", "write_private"),
-        ("kasmon/store/log.py", "append"),  # one line under flock, 0600
-        ("kasmon/store/lock.py", "locked"),  # a lock, 0600
-        ("kasmon/store/index.py", "_opened"),  # 0600, a cache
-        ("kasmon/supervisor/export.py", "write"),  # a new file of a person, 0600
-        ("kasmon/store/search.py", "_opened"),  # likewise
-        ("kasmon/store/record.py", "append"),  # one line of its only writer, 0600
-        ("kasmon/host/alive.py", "take"),  # a lock, 0600
+        ("kasmon/cli/plan/commands.py", "init"),  # a new file of a person, where they ask for it, with their umask
+        ("kasmon/backends/common/environment.py", "search_path"),  # a program in a folder of ours, 0700
+        ("kasmon/store/event_log.py", "append"),  # one line under flock, 0600
+        ("kasmon/store/file_lock.py", "locked"),  # a lock, 0600
+        ("kasmon/store/fleet_cache.py", "_opened"),  # 0600, a cache
+        ("kasmon/supervisor/sessions/export.py", "write"),  # a new file of a person, 0600
+        ("kasmon/store/search_index.py", "_opened"),  # likewise
+        ("kasmon/store/terminal_record.py", "append"),  # one line of its only writer, 0600
+        ("kasmon/host/rpc/host_lock.py", "take"),  # a lock, 0600
         ("kasmon/emit.py", "_append"),  # a hook's note, 0600, one line under flock
-        ("kasmon/backends/tmux/hooks.py", "_emptied"),  # the notes, once all of them were read
-        ("kasmon/host/own_log.py", "opened"),  # what a host or the dashboard prints for itself, 0600
+        ("kasmon/backends/tmux/evidence/hooks.py", "_emptied"),  # the notes, once all of them were read
+        ("kasmon/host/journal/process_log.py", "opened"),  # what a host or the dashboard prints for itself, 0600
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
-        ("kasmon/tmux/daemon.py", "_turn"),  # a lock, 0600
+        ("kasmon/tmux/server_process.py", "_turn"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it
-        ("kasmon/supervisor/plans/telling.py", "write_note"),  # a plan's notes, 0600, one entry under flock
-        ("kasmon/sandbox/belongings.py", "make"),  # what an agent inside sees of kasmon: anybody may read it
-        ("kasmon/sandbox/belongings.py", "_put"),  # likewise; its notes are for the sandbox's user alone
+        ("kasmon/supervisor/plans/peer_messages.py", "write_note"),  # a plan's notes, 0600, one entry under flock
+        ("kasmon/sandbox/agent/context_files.py", "make"),  # what an agent inside sees of kasmon: anybody may read it
+        ("kasmon/sandbox/agent/context_files.py", "_put"),  # likewise; its notes are for the sandbox's user alone
         ("kasmon/sandbox/checkpoint/unpack.py", "_write_file"),  # a checkpoint's file, with its own mode
         ("kasmon/sandbox/checkpoint/unpack.py", "settle_folder"),  # likewise a folder's mode
-        ("kasmon/sandbox/inside/file.py", "write"),  # inside a sandbox: a volatile file with the mode that is wanted
-        ("kasmon/sandbox/inside/mirror.py", "_put"),  # inside a sandbox: its workspace, each file with its own mode
-        ("kasmon/sandbox/inside/mirror.py", "_note"),  # inside a sandbox: what its workspace was
-        ("kasmon/sandbox/inside/place.py", "write"),  # inside a sandbox: what interpreters are given, 0600
-        ("kasmon/sandbox/inside/pystate.py", "save"),  # inside a sandbox: into a file of the line above
-        ("kasmon/sandbox/inside/pystreams.py", "_text"),  # inside a sandbox: stdout and stderr, where code closed them
-        ("kasmon/sandbox/inside/interpreter.py", "goes_first"),  # the kernel's
-        ("kasmon/sandbox/e2b/inhabited.py", "_inside"),  # into memory
-        ("kasmon/sandbox/far/gift.py", "_written"),  # a file of a sandbox's workspace, with its own mode
-        ("kasmon/sandbox/gvisor/bundle.py", "write"),  # the root inside, which anybody inside passes
-        ("kasmon/sandbox/gvisor/runsc.py", "begin"),  # what runsc says, 0600
-        ("kasmon/sandbox/gvisor/writing.py", "_locked"),  # a lock, 0600
-        ("kasmon/sandbox/jail/tree.py", "_copy_folder"),  # a fork's files, each with its own mode, in a folder 0700
-        ("kasmon/sandbox/memory.py", "_place"),  # a memory's files become 0600, whoever wrote them
-        ("kasmon/sandbox/memory.py", "_copied"),  # a copy of one, which becomes 0600 there
-        ("kasmon/sandbox/jail/ground.py", "_passable"),  # root's jails pass a folder of root's, and do no more
-        ("kasmon/sandbox/jail/ground.py", "_readable"),  # what runs in every sandbox: anybody may read it
-        ("kasmon/sandbox/jail/tree.py", "_copy_file"),  # a jail's copy of a file, 0600 or 0700, in a folder of ours
-        ("kasmon/sandbox/jail/tree.py", "_made_open"),  # a folder of a jail's that is about to be removed, 0700
-        ("kasmon/sandbox/microvm/disks.py", "_make"),  # copies of programs, which those inside read
-        ("kasmon/sandbox/microvm/line/steward.py", "bring"),  # in the machine: a place for each of these to be seen at
+        (
+            "kasmon/sandbox/guest/whole_file.py",
+            "write",
+        ),  # inside a sandbox: a volatile file with the mode that is wanted
+        ("kasmon/sandbox/guest/files.py", "_put"),  # inside a sandbox: its workspace, each file with its own mode
+        ("kasmon/sandbox/guest/files.py", "_note"),  # inside a sandbox: what its workspace was
+        ("kasmon/sandbox/guest/private_folder.py", "write"),  # inside a sandbox: what interpreters are given, 0600
+        ("kasmon/sandbox/guest/python_state.py", "save"),  # inside a sandbox: into a file of the line above
+        (
+            "kasmon/sandbox/guest/python_streams.py",
+            "_text",
+        ),  # inside a sandbox: stdout and stderr, where code closed them
+        ("kasmon/sandbox/guest/interpreter.py", "goes_first"),  # the kernel's
+        ("kasmon/sandbox/e2b/guest_setup.py", "_inside"),  # into memory
+        (
+            "kasmon/sandbox/remote_guest/file_transfer.py",
+            "_written",
+        ),  # a file of a sandbox's workspace, with its own mode
+        (
+            "kasmon/sandbox/shared/safe_tree.py",
+            "_copy_folder",
+        ),  # a fork's files, each with its own mode, in a folder 0700
+        ("kasmon/sandbox/shared/snapshot_store.py", "_place"),  # a memory's files become 0600, whoever wrote them
+        ("kasmon/sandbox/shared/snapshot_store.py", "_copied"),  # a copy of one, which becomes 0600 there
+        ("kasmon/sandbox/shared/host_folders.py", "_passable"),  # root's jails pass a folder of root's, and do no more
+        ("kasmon/sandbox/shared/host_folders.py", "_readable"),  # what runs in every sandbox: anybody may read it
+        (
+            "kasmon/sandbox/shared/safe_tree.py",
+            "_copy_file",
+        ),  # a jail's copy of a file, 0600 or 0700, in a folder of ours
+        ("kasmon/sandbox/shared/safe_tree.py", "_made_open"),  # a folder of a jail's that is about to be removed, 0700
+        ("kasmon/sandbox/microvm/disk_images.py", "_make"),  # copies of programs, which those inside read
+        (
+            "kasmon/sandbox/microvm/link/guest_init.py",
+            "bring",
+        ),  # in the machine: a place for each of these to be seen at
         ("kasmon/sandbox/microvm/image.py", "_kernel"),  # what every machine starts from, and its QEMU reads by itself
         ("kasmon/sandbox/microvm/image.py", "_programs"),  # likewise: the files of its disk
-        ("kasmon/sandbox/microvm/line/mirror.py", "take"),  # a workspace's file, with its own mode
-        ("kasmon/sandbox/microvm/line/mirror.py", "_set"),  # likewise a folder's mode
-        ("kasmon/sandbox/microvm/line/mirror.py", "whole"),  # likewise
-        ("kasmon/sandbox/microvm/line/steward.py", "asked"),  # inside a machine: the kernel's
-        ("kasmon/sandbox/microvm/line/steward.py", "hello"),  # likewise
-        ("kasmon/sandbox/scrub.py", "scrubbed_file"),  # a memory of ours, a secret's bytes in it
-        ("kasmon/sandbox/microvm/packages.py", "_put"),  # a package's file, with its own mode, for a disk
-        ("kasmon/sandbox/microvm/stock.py", "make"),  # an empty disk, in a folder of ours
-        ("kasmon/sandbox/microvm/writing.py", "written"),  # a memory, 0600, handed to QEMU open
-        ("kasmon/bench/lag.py", "_probe"),  # the bench's own
+        ("kasmon/sandbox/microvm/link/folder_mirror.py", "take"),  # a workspace's file, with its own mode
+        ("kasmon/sandbox/microvm/link/folder_mirror.py", "_set"),  # likewise a folder's mode
+        ("kasmon/sandbox/microvm/link/folder_mirror.py", "whole"),  # likewise
+        ("kasmon/sandbox/microvm/link/guest_init.py", "asked"),  # inside a machine: the kernel's
+        ("kasmon/sandbox/microvm/link/guest_init.py", "hello"),  # likewise
+        ("kasmon/sandbox/shared/memory_scrub.py", "scrubbed_file"),  # a memory of ours, a secret's bytes in it
+        ("kasmon/sandbox/microvm/debian_packages.py", "_put"),  # a package's file, with its own mode, for a disk
+        ("kasmon/sandbox/microvm/warm_pool.py", "make"),  # an empty disk, in a folder of ours
+        ("kasmon/sandbox/microvm/snapshot_writer.py", "written"),  # a memory, 0600, handed to QEMU open
+        ("kasmon/bench/dashboard/loop_lag.py", "_probe"),  # the bench's own
     }
 )
 """Where a file may be written, by module and function."""
@@ -280,7 +297,10 @@ def one_database(tree: ast.Module, path: str) -> Iterator[Finding]:
     """Every connection to SQLite is made, and made safe, in one function."""
     inside = functions(tree)
     for call, _ in calls(tree):
-        if ast.unparse(call.func) == "sqlite3.connect" and (path, inside[call]) != ("kasmon/store/index.py", "connect"):
+        if ast.unparse(call.func) == "sqlite3.connect" and (path, inside[call]) != (
+            "kasmon/store/fleet_cache.py",
+            "connect",
+        ):
             yield Finding(call.lineno, "sqlite3.connect outside store/index.py: connect")
 
 

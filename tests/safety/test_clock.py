@@ -4,15 +4,15 @@ import time
 
 import pytest
 
-from kasmon.commands.table import age as age_in_a_list
+from kasmon.cli.output.table import age as age_in_a_list
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
-from kasmon.sandbox import steady
-from kasmon.sandbox.steady import Steady
-from kasmon.supervisor.derive import Seen, derive
-from kasmon.tui.look import age as age_in_a_row
+from kasmon.model.session_state import SessionState
+from kasmon.sandbox.managed import monotonic_age
+from kasmon.sandbox.managed.monotonic_age import MonotonicAge
+from kasmon.supervisor.fleet.liveness import Liveness, derive
+from kasmon.tui.theme.look import age as age_in_a_row
 from tests.fleets import NOW, crew
 
 HOUR = 3600.0
@@ -23,7 +23,7 @@ GONE = (SessionState.LOST, SessionState.ENDED)
 def shown(fleet: Fleet, now: float) -> dict[SessionId, Session]:
     """All that live, as they are shown at *now* while their hosts are there."""
     alive = [each for each in fleet.sessions if each.state not in GONE and each.generation]
-    return {each.id: derive(each, Seen(host=7), now) for each in alive}
+    return {each.id: derive(each, Liveness(host=7), now) for each in alive}
 
 
 @pytest.mark.parametrize("jump", JUMPS)
@@ -38,8 +38,8 @@ def test_a_clock_that_jumps_loses_nobody_and_ends_nothing(jump: float) -> None:
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_what_is_kept_by_the_clock_is_as_old_as_it_was(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steady, "_steady", lambda: 50.0)
-    clock = Steady()
+    monkeypatch.setattr(monotonic_age, "_steady", lambda: 50.0)
+    clock = MonotonicAge()
     used_at = time.time() - 60
     clock.at("used", used_at, used_at + 60)
 

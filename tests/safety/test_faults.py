@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.host.alive import lock_holder
-from kasmon.model.command import Mode
-from kasmon.model.event import MessageSaid
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Mode
+from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
-from kasmon.tmux.server import Server
+from kasmon.model.session_state import SessionState
+from kasmon.tmux.server import TmuxServer
 from tests.safety.dash import Dashboard, Home
 from tests.waiting import until
 
@@ -49,6 +49,23 @@ def becomes(dashboard: Dashboard, name: str, state: str) -> float:
     return time.monotonic() - began
 
 
+def view(dashboard: Dashboard, name: str, then: str) -> None:
+    """Mark the finished *name*, which stands on top, as viewed; then what needs a person is on top, and selected."""
+
+    def on_top(wanted: str) -> None:
+        try:
+            until(lambda: f" {wanted}" in dashboard.screen.split("\n")[2].partition("│")[0])
+        except TimeoutError:
+            raise AssertionError(f"{wanted} is not on top:\n{dashboard.screen}") from None
+
+    becomes(dashboard, name, "finished")
+    on_top(name)
+    dashboard.send(b"gL")
+    becomes(dashboard, name, "idle")
+    on_top(then)
+    dashboard.send(b"g")
+
+
 def kill(pid: int | None) -> None:
     assert pid
     os.kill(pid, signal.SIGKILL)
@@ -57,19 +74,20 @@ def kill(pid: int | None) -> None:
 def test_a_host_killed_with_9_is_lost_at_once_and_comes_back_over_its_stale_socket(home: Home) -> None:
     victim, other = home.start("victim", "say One."), home.start("other", "say Two.")
     with Dashboard(home) as dashboard:
-        dashboard.shows("2 idle")
+        dashboard.shows("2 finished")
         kill(lock_holder(home.places.host_lock(victim)))
         assert becomes(dashboard, "victim", "lost") < SOON_S
         assert home.places.socket(victim).is_socket()
         with home.places.log(victim).open("ab") as log:
             log.write(TORN[0])  # it was just writing
         assert SessionState.LOST is home.session(victim).state
-        assert "idle" in row(dashboard, "other")
+        assert "finished" in row(dashboard, "other")
 
         home.prompt(other, "say Still here.")
         dashboard.shows("Still here.")
-        dashboard.send(b"gR")
-        becomes(dashboard, "victim", "idle")
+        view(dashboard, "other", then="victim")
+        dashboard.send(b"R")
+        becomes(dashboard, "victim", "finished")
         home.prompt(victim, "say Back again.")
         dashboard.shows("Back again.")
 
@@ -79,14 +97,13 @@ def test_without_its_host_a_terminal_is_unsure_and_never_idle(home: Home) -> Non
     terminal = home.start("terminal", "", agent="scripted", mode=Mode.TMUX)
     until(lambda: SessionState.IDLE is home.session(terminal).state)
     with Dashboard(home) as dashboard:
-        dashboard.shows("2 idle")
+        dashboard.shows("2 finished")
         kill(lock_holder(home.places.tmux_host_lock))
         assert becomes(dashboard, "terminal", "unsure") < SOON_S
         assert SessionState.UNSURE is home.session(terminal).state
 
-        until(lambda: " terminal " in dashboard.screen.split("\n")[2])  # what needs you is on top
-        dashboard.send(b"g")  # whoever looks at it brings its host back
-        becomes(dashboard, "terminal", "idle")
+        view(dashboard, "first", then="terminal ")  # whoever looks at it brings its host back
+        becomes(dashboard, "terminal", "finished")
 
 
 def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -> None:
@@ -94,7 +111,7 @@ def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -
     terminals = [cat(home, f"terminal-{number}") for number in range(3)]
     with Dashboard(home) as dashboard:
         dashboard.shows("terminal-2", "structured")
-        server = Server(home.places.tmux_socket).process()
+        server = TmuxServer(home.places.tmux_socket).process()
         assert server is not None
         kill(server.pid)
         for number in range(3):
@@ -103,7 +120,8 @@ def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -
 
         home.prompt(structured, "say Still here.")
         dashboard.shows("Still here.")
-        dashboard.send(b"gR")
+        view(dashboard, "structured", then="terminal-")
+        dashboard.send(b"R")
         until(lambda: any(SessionState.LOST is not home.session(terminal).state for terminal in terminals))
 
 
@@ -113,7 +131,7 @@ def test_sockets_that_a_crash_left_stop_nobody(home: Home) -> None:
             left.bind(str(path))
     home.start("terminal", "say One.", agent="scripted", mode=Mode.TMUX)
     with Dashboard(home) as dashboard:
-        becomes(dashboard, "terminal", "idle")
+        becomes(dashboard, "terminal", "finished")
         dashboard.shows("One.")
 
 
@@ -131,15 +149,15 @@ TORN = [
 def test_torn_and_foreign_lines_in_a_log_are_passed_over(home: Home) -> None:
     session = home.start("torn", "say One.")
     with Dashboard(home) as dashboard:
-        dashboard.shows("1 idle")
+        dashboard.shows("1 finished")
         for number, torn in enumerate(TORN):
             with home.places.log(session).open("ab") as log:
                 log.write(torn)
             home.prompt(session, f"say After {number}.")
             dashboard.shows(f"After {number}.")
-        becomes(dashboard, "torn", "idle")
+        becomes(dashboard, "torn", "finished")
 
-        assert [f"After {n}." for n in range(len(TORN))] == [m.text for m in home.facts(MessageSaid, session)][1:]
+        assert [f"After {n}." for n in range(len(TORN))] == [m.text for m in home.facts(MessageWritten, session)][1:]
 
 
 def test_a_fleet_log_with_torn_lines_still_tells_of_every_session(home: Home) -> None:
@@ -158,7 +176,7 @@ def test_a_fleet_log_with_torn_lines_still_tells_of_every_session(home: Home) ->
 def test_a_session_whose_folder_vanishes_ends_no_dashboard(home: Home) -> None:
     gone, stays = home.start("gone", "say One."), home.start("stays", "say Two.")
     with Dashboard(home) as dashboard:
-        dashboard.shows("2 idle")
+        dashboard.shows("2 finished")
         host = lock_holder(home.places.host_lock(gone))
         shutil.rmtree(home.places.folder(gone))
         assert becomes(dashboard, "gone", "lost") < SOON_S
@@ -171,7 +189,7 @@ def test_a_session_whose_folder_vanishes_ends_no_dashboard(home: Home) -> None:
 def test_a_damaged_index_costs_no_session(home: Home, what: str) -> None:
     home.start("known", "say One.")
     with Dashboard(home) as dashboard:
-        dashboard.shows("1 idle")
+        dashboard.shows("1 finished")
         assert 0 == dashboard.quit()
     index = home.places.index
     index.unlink(missing_ok=True)
@@ -180,7 +198,7 @@ def test_a_damaged_index_costs_no_session(home: Home, what: str) -> None:
     else:
         index.write_bytes(b"SQLite format 3\0" + os.urandom(8192))
     with Dashboard(home) as dashboard:
-        dashboard.shows("1 idle", "known")
+        dashboard.shows("1 finished", "known")
         assert 0 == dashboard.quit()
 
 
@@ -204,12 +222,12 @@ def small_disk(home: Home) -> Iterator[Path]:
 def test_on_a_full_disk_nobody_is_idle_and_live_control_goes_on(home: Home, small_disk: Path) -> None:
     session = home.start("worker", "say One.")
     with Dashboard(home) as dashboard:
-        dashboard.shows("1 idle")
+        dashboard.shows("1 finished")
         ballast = small_disk / "ballast"
         with pytest.raises(OSError, match="No space"):
             ballast.write_bytes(b"x" * 5_000_000)
         assert becomes(dashboard, "worker", "unsure") < SOON_S
-        dashboard.shows("Nothing can be written down: No space left on device")
+        dashboard.shows("kasmon cannot save anything: No space left on device")
         assert SessionState.UNSURE is home.session(session).state
         home.prompt(session, "say Written later.")
         dashboard.send(b"n")
@@ -219,9 +237,35 @@ def test_on_a_full_disk_nobody_is_idle_and_live_control_goes_on(home: Home, smal
         dashboard.send(b"\x1b")
 
         ballast.unlink()
-        dashboard.hides("Nothing can be written down")
-        becomes(dashboard, "worker", "idle")
+        dashboard.hides("kasmon cannot save anything")
+        becomes(dashboard, "worker", "finished")
         dashboard.shows("Written later.")
+
+
+def test_on_a_read_only_file_system_nobody_is_idle_and_live_control_goes_on(home: Home, small_disk: Path) -> None:
+    """As where the kernel turned a broken disk read-only; what is said to a session meanwhile is written later."""
+    session = home.start("worker", "say One.")
+    with Dashboard(home) as dashboard:
+        dashboard.shows("1 finished")
+        mount("--bind", str(small_disk), str(small_disk))
+        try:
+            mount("-o", "remount,bind,ro", str(small_disk))
+            with pytest.raises(OSError, match="Read-only"):
+                (small_disk / "any").touch()
+            assert becomes(dashboard, "worker", "unsure") < SOON_S
+            dashboard.shows("kasmon cannot save anything: Read-only file system")
+            assert SessionState.UNSURE is home.session(session).state
+            home.prompt(session, "say Written later.")
+        finally:
+            subprocess.run(["umount", "-l", str(small_disk)], check=True, capture_output=True)
+
+        dashboard.hides("kasmon cannot save anything")
+        becomes(dashboard, "worker", "finished")
+        dashboard.shows("Written later.")
+
+
+def mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -251,19 +295,19 @@ def test_without_a_usable_tmux_structured_sessions_work_and_the_rest_says_what_i
     monkeypatch.setenv("PATH", str(bare))
     structured = home.start("structured", "say One.")
     with Dashboard(home, environment={"PATH": str(bare)}) as dashboard:
-        dashboard.shows("1 idle")
+        dashboard.shows("1 finished")
         home.prompt(structured, "say Still here.")
         dashboard.shows("Still here.")
         dashboard.send(b"n")
         dashboard.shows("New session", "Agent")
         dashboard.send(b"terminal-to-be\r")
         dashboard.shows(*told)
-        assert "idle" in row(dashboard, "structured")
+        assert "finished" in row(dashboard, "structured")
 
 
 GOOD = '[ui]\ntheme = "{theme}"\n'
 BROKEN = {
-    "no TOML": (GOOD + "bell = \n", ("config.toml:3", "no TOML")),
+    "no TOML": (GOOD + "bell = \n", ("config.toml:3", "not valid TOML")),
     "an unknown key": (GOOD + "bel = true\n", ("config.toml:3", "'ui.bel'", "Allowed", "toasts")),
     "a wrong type": (GOOD + 'bell = "loud"\n', ("config.toml:3", "'ui.bell'", "'loud'", "true", "false")),
     "an unknown action": (GOOD + '[keys]\nfly = "f9"\n', ("config.toml:4", "'keys.fly'", "Allowed", "filter")),
@@ -275,7 +319,7 @@ THEME = Path(__file__).parents[2] / "themes" / "rose-pine-moon.toml"
 BROKEN_THEMES = {
     "no colour": ('background = "#', 'background = "', ("'colors.background'", "#rrggbb")),
     "an unknown table": ("[colors]", "[colours]", ("'colours'", "Allowed", "contrast")),
-    "no TOML": ("[states]", "[states", ("no TOML",)),
+    "no TOML": ("[states]", "[states", ("not valid TOML",)),
 }
 """What is wrong with a theme -> a piece of it, what stands there instead, and what a person has to read about it."""
 
@@ -329,19 +373,19 @@ def test_a_theme_that_breaks_while_it_is_shown_is_told_and_stays_as_it_was(home:
             assert broken == mine.read_text()
 
 
-SMALL = "kasmon needs 40 x 10 cells;"
+SMALL = "(minimum 40x10)."
 PLACES = {
     "a small window": ({}, 30, 8, (SMALL,)),
     "the smallest window": ({}, 1, 1, ("…",)),
-    "no colour": ({"NO_COLOR": "1"}, 100, 30, ("worker", "idle")),
+    "no colour": ({"NO_COLOR": "1"}, 100, 30, ("worker", "finished")),
     "not UTF-8": (
         {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         100,
         30,
-        ("worker", "o idle"),
+        ("worker", "F finished"),
     ),
-    "a locale that says C": ({"LANG": "C", "LC_ALL": ""}, 100, 30, ("worker", "o idle")),
-    "a terminal nobody knows": ({"TERM": "nosuchterm"}, 100, 30, ("worker", "idle")),
+    "a locale that says C": ({"LANG": "C", "LC_ALL": ""}, 100, 30, ("worker", "F finished")),
+    "a terminal nobody knows": ({"TERM": "nosuchterm"}, 100, 30, ("worker", "finished")),
 }
 
 
@@ -352,7 +396,7 @@ def test_wherever_it_opens_it_can_be_read_and_left(home: Home, place: str) -> No
     with Dashboard(home, environment=variables, columns=columns, rows=rows) as dashboard:
         dashboard.shows(*told)
         dashboard.resize(100, 30)
-        dashboard.shows("worker", "idle")
+        dashboard.shows("worker", "finished")
         assert 0 == dashboard.quit()
 
         assert dashboard.before == dashboard.modes
@@ -378,7 +422,7 @@ def test_a_window_that_is_too_small_can_be_left(home: Home) -> None:
 def test_a_window_that_was_too_small_for_a_while_loses_nothing_that_was_typed(home: Home) -> None:
     home.start("worker", "say One.")
     with Dashboard(home, columns=100, rows=30) as dashboard:
-        dashboard.shows("worker", "idle")
+        dashboard.shows("worker", "finished")
         dashboard.send(b"\r")
         dashboard.shows("Write to worker")
         dashboard.type("half")

@@ -9,9 +9,9 @@ from itertools import cycle
 import psutil
 import pytest
 
-from kasmon.model.event import RequestAnswered
+from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import SessionId
-from kasmon.tui.asking import DEAF_S, SILENCE_S
+from kasmon.tui.permissions.queue import DEAF_S, SILENCE_S
 from tests.safety.dash import LIMIT_S, Dashboard, Home
 from tests.waiting import until
 
@@ -22,6 +22,9 @@ ATTEMPTS = 20
 
 @pytest.fixture
 def askers(home: Home) -> list[SessionId]:
+    """Three at rest, and a config by which a card opens by itself: the worst case for somebody who types."""
+    home.places.config_file.parent.mkdir(mode=0o700, exist_ok=True)
+    home.places.config_file.write_text("[attention]\npopup = true\n")
     return [home.start(f"asker-{number}", "say Ready.") for number in range(3)]
 
 
@@ -53,7 +56,7 @@ def all_ask(home: Home, dashboard: Dashboard, askers: list[SessionId]) -> None:
     """Everybody has asked, the card rose by itself, and was closed."""
     for session in askers:
         home.prompt(session, "ask rm -rf build")
-    dashboard.shows("1 of 3", "ready")
+    dashboard.shows("1 of 3", "● ready")
     dashboard.send(b"\x1b")
     dashboard.hides("1 of 3")
 
@@ -62,7 +65,7 @@ def opened(dashboard: Dashboard) -> float:
     """A moment before which the card was not there, by the clock that it is deaf by; now all of it is there."""
     moment = time.monotonic()
     dashboard.send(b"i")
-    until(lambda: "1 of 3" in dashboard.screen and ("◌ wait" in dashboard.screen or "ready" in dashboard.screen))
+    until(lambda: "1 of 3" in dashboard.screen and ("◌ wait" in dashboard.screen or "● ready" in dashboard.screen))
     return moment
 
 
@@ -82,16 +85,16 @@ def closed(dashboard: Dashboard) -> None:
 
 def test_typing_in_the_list_answers_nothing(home: Home, askers: list[SessionId]) -> None:
     with Dashboard(home) as dashboard:
-        dashboard.shows("3 idle")
+        dashboard.shows("3 finished")
         type_while_they_ask(home, dashboard, askers)
-        dashboard.shows("rm -rf build", "1 of 3", "ready")  # once nobody types, it rises
+        dashboard.shows("rm -rf build", "1 of 3", "● ready")  # once nobody types, it rises
 
         assert [] == answers(home, askers)
 
 
 def test_typing_in_a_prompt_box_stays_there_and_answers_nothing(home: Home, askers: list[SessionId]) -> None:
     with Dashboard(home) as dashboard:
-        dashboard.shows("3 idle")
+        dashboard.shows("3 finished")
         dashboard.send(b"\r")
         dashboard.shows("Write to asker")
         for number, session in enumerate(askers, 1):
@@ -99,7 +102,7 @@ def test_typing_in_a_prompt_box_stays_there_and_answers_nothing(home: Home, aske
             dashboard.shows(f"{number} asking")
             dashboard.type(TYPED)
 
-        dashboard.shows(3 * TYPED, "3 requests wait", "F2")
+        dashboard.shows(3 * TYPED, "3 pending requests", "F2")
         assert "1 of 3" not in dashboard.screen
         assert [] == answers(home, askers)
 
@@ -114,7 +117,7 @@ def test_somebody_who_types_on_when_the_card_comes_answers_nothing(home: Home, a
         else:
             pytest.fail("no key could be pressed while the card was deaf")
         dashboard.send(TYPED.encode())
-        dashboard.shows("1 of 3", "ready")
+        dashboard.shows("1 of 3", "● ready")
 
         assert [] == answers(home, askers)
         dashboard.send(b"a")  # the keys do arrive there
@@ -143,7 +146,7 @@ def test_a_key_pressed_while_the_card_says_wait_is_no_answer_however_late_it_is_
         until(lambda: time.monotonic() > armed_by)  # what is tested is that this time is not the person's
         assert dashboard.unread
         go_on(dashboard)
-        dashboard.shows("1 of 3", "ready")
+        dashboard.shows("1 of 3", "● ready")
 
         assert [] == answers(home, askers)
 

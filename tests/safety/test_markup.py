@@ -7,13 +7,13 @@ import msgspec
 from textual.pilot import Pilot
 
 from kasmon.errors import RefusedError
-from kasmon.model.command import Launch, Mode
-from kasmon.model.fold.fact import apply
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.messages import CommandWanted
-from kasmon.tui.world import Rename, Settings
+from kasmon.tui.gateway.protocol import DashboardSettings, RenameSession
+from kasmon.tui.messages import CommandRequested
 from tests.fleets import NOW, StillClock, fleet
 from tests.safety.hostile import ACTING, LONG, MARKUP, facts, name_of, session_id
 from tests.scenes import armed, settled
@@ -26,19 +26,20 @@ OURS: Final = {("@mouse.down", "grab"), ("@mouse.down", "scroll_down"), ("@mouse
 
 LIST: Final = {
     "list": ("", "2 sessions"),
-    "message": ("m h enter", "─ To e00"),
-    "broadcast": ("M h enter", "try 2 again"),
+    "message": ("m h enter", "─ Prompt e00"),
+    "broadcast, to confirm": ("M h enter", "Send to 2 agents?"),
+    "broadcast": ("M h enter end y", "retry 2 failed"),
     "new name": ("r x enter", "─ Rename ─"),
     "stop": ("x y", "─ Stop"),
     "attach": ("o", "has no terminal"),
-    "diff": ("D", "─ Last change of e00"),
+    "diff": ("D", "─ Last change by e00"),
     "settings": ("comma", "─ Settings ─"),
     "new session": ("n x enter", "─ New session ─"),
     "filter": ("slash e 0 enter", "e0   2 of 2"),
     "waves": ("W", "▾ wave 1"),
     "pin": ("p", "◉ e00"),
-    "palette": ("ctrl+p", "An action"),
-    "palette, searched": ("ctrl+p e 0", "idle  `"),
+    "palette": ("ctrl+p", "Search commands"),
+    "palette, searched": ("ctrl+p e 0", "finished  `"),
     "prompt box": ("enter", "Write to e00"),
     "prompt box, written": ("enter h i enter", "│ hi"),
 }
@@ -60,6 +61,7 @@ def hostile(number: int, payload: str, mode: Mode, *, asks: bool) -> Session:
         agent=payload,
         mode=mode,
         backend=payload,
+        argv=("claude",),
         workdir=payload,
         fallback=payload,
         plan=payload,
@@ -87,7 +89,7 @@ class Stage:
             transcripts={sessions[0].id: told},
             written={sessions[0].id: payload},
             panes={sessions[1].id: payload.split("\n")[:5]},
-            settings=Settings(problems=(payload,), config_path=payload, workdir=payload),
+            settings=DashboardSettings(problems=(payload,), config_path=payload, workdir=payload),
         )
         self.world.refusing = RefusedError(payload, hint=payload)
         self.app = Kasmon(world=self.world, clock=self.clock)
@@ -99,6 +101,7 @@ class Stage:
             for key in keys.split():
                 if self.is_card:
                     await armed(pilot)
+                self.clock.ticked += 1.0
                 await pilot.press(key)
             await auntil(lambda words=words: words in text_of(self.app), what=f"{name}: {words}")  # type: ignore[misc]
             assert set() == self.clickable(), name
@@ -141,7 +144,7 @@ async def test_nothing_hostile_is_markup_anywhere() -> None:
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.pause()
         await stage.visit(pilot, LIST, stage.to_list)
-        stage.app.post_message(CommandWanted(Rename(session=stage.sessions[0].id, name=WORST)))
+        stage.app.post_message(CommandRequested(RenameSession(session=stage.sessions[0].id, name=WORST)))
         await pilot.pause()
 
         assert set() == stage.clickable()
@@ -161,7 +164,7 @@ async def test_nothing_visible_is_markup_where_a_request_is_edited() -> None:
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         stage.app.inbox.open()
-        await stage.visit(pilot, {"edit": ("end e", "look at it, then allow or drop it")}, stage.to_card)
+        await stage.visit(pilot, {"edit": ("end e", "review changes")}, stage.to_card)
 
 
 async def test_what_looks_like_markup_is_shown_as_it_is() -> None:

@@ -5,20 +5,24 @@ tests/tmux/test_hostile.py.
 """
 
 import asyncio
+import contextlib
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from kasmon import paths
-from kasmon.config import Config, local
+from kasmon.config import Config, folder_config
 from kasmon.demo.scratch import scratch_places
 from kasmon.errors import (
     RequestClosedError,
@@ -26,28 +30,29 @@ from kasmon.errors import (
     StaleRequestError,
     UnsafeFolderError,
 )
-from kasmon.host import process
-from kasmon.host import server as host_server
-from kasmon.host.asks import Asks
-from kasmon.host.book import Book
-from kasmon.host.terminals import Terminals
-from kasmon.model.command import Answer, Launch, Mode
-from kasmon.model.event import MessageSaid, Opened, RequestAnswered
-from kasmon.model.permission import Decision, Request, SessionId
-from kasmon.store.fleet import FleetFold
-from kasmon.store.index import Index
-from kasmon.store.local_trust import LocalTrust, Trusted
-from kasmon.store.log import EventLog
-from kasmon.supervisor import claim, create
-from kasmon.supervisor.local_config import in_folder
-from kasmon.tmux.server import Server
-from kasmon.tui import ask_text, asking
+from kasmon.host.journal import session_log as book_module
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.rpc import server as host_server
+from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.structured import host as process
+from kasmon.host.terminal import host as terminals
+from kasmon.host.terminal.host import TmuxHost
+from kasmon.model.commands import Answer, Launch, Mode
+from kasmon.model.events import LogOpened, MessageWritten, RequestAnswered
+from kasmon.model.permission import Decision, SessionId
+from kasmon.store.event_log import EventLog
+from kasmon.store.fleet_cache import FleetCache
+from kasmon.store.fleet_index import FleetIndex
+from kasmon.store.trusted_folders import TrustedContent, TrustedFolders
+from kasmon.supervisor.sessions import claim, create
+from kasmon.supervisor.sessions.folder_config import in_folder
+from kasmon.tmux.server import TmuxServer
+from kasmon.tui.permissions import queue, request_text
 from tests.fleets import asking as asks_for
 from tests.fleets import command, fleet
 from tests.host.house import House, do, prompt
 from tests.host.puppet import Puppet, asked
 from tests.safety.dash import Home
-from tests.safety.mutation import without
 from tests.scenes import kasmon, settled
 from tests.tmux.asked import texts_of
 from tests.tui.worlds import StillWorld, text_of
@@ -67,9 +72,9 @@ def house() -> Iterator[House]:
 
 
 @pytest.fixture
-def tmux() -> Iterator[Server]:
+def tmux() -> Iterator[TmuxServer]:
     folder = Path(tempfile.mkdtemp(prefix="kss-", dir="/tmp"))
-    server = Server(folder / "t.sock", environment={"PATH": os.environ["PATH"], "LC_ALL": "C"})
+    server = TmuxServer(folder / "t.sock", environment={"PATH": os.environ["PATH"], "LC_ALL": "C"})
     server.start()
     yield server
     server.kill_server()
@@ -101,7 +106,13 @@ async def answered(house: House, *decisions: Decision, digest: str = "") -> tupl
 @pytest.mark.parametrize("guarded", [True, False])
 def test_an_answer_to_another_text_reaches_nobody(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        without(monkeypatch, Asks, "checked", "answer.digest != request.digest", "False")
+        checked = RequestRegistry.checked
+
+        def credulous(asks: RequestRegistry, answer: Answer) -> Any:
+            request = asks._pen.session.open_request(answer.request)
+            return checked(asks, msgspec.structs.replace(answer, digest=request.digest if request else answer.digest))
+
+        monkeypatch.setattr(RequestRegistry, "checked", credulous)
 
     refusals, heard = asyncio.run(answered(house, Decision.ALLOW, digest="0" * 64))
 
@@ -110,19 +121,15 @@ def test_an_answer_to_another_text_reaches_nobody(house: House, monkeypatch: pyt
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_of_two_answers_one_is_heard(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    kept: dict[str, tuple[Request, Request]] = {}
     if not guarded:
-        monkeypatch.setattr("kasmon.host.asks.KEPT", kept, raising=False)
-        without(
-            monkeypatch,
-            Asks,
-            "checked",
-            "    if request is None or asked is None:",
-            "    if request is not None and asked is not None:\n"
-            "        KEPT[answer.request] = request, asked\n"
-            "    request, asked = KEPT.get(answer.request, (request, asked))\n"
-            "    if request is None or asked is None:",
-        )
+        checked, kept = RequestRegistry.checked, dict[str, Any]()
+
+        def forgetful(asks: RequestRegistry, answer: Answer) -> Any:
+            with contextlib.suppress(RequestClosedError):
+                kept[answer.request] = checked(asks, answer)
+            return kept[answer.request]
+
+        monkeypatch.setattr(RequestRegistry, "checked", forgetful)
 
     refusals, heard = asyncio.run(answered(house, Decision.ALLOW, Decision.DENY))
 
@@ -137,8 +144,8 @@ def test_of_two_answers_one_is_heard(house: House, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("guarded", [True, False])
 async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        monkeypatch.setattr(asking, "DEAF_S", 0.0)
-        monkeypatch.setattr(asking, "SILENCE_S", 0.0)
+        monkeypatch.setattr(queue, "DEAF_S", 0.0)
+        monkeypatch.setattr(queue, "SILENCE_S", 0.0)
     app = kasmon(fleet(asks_for("fix-auth", command("fix-auth", "rm -rf build"))))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
@@ -157,7 +164,7 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
 @pytest.mark.parametrize("guarded", [True, False])
 async def test_a_secret_is_not_on_the_card(monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        monkeypatch.setattr(ask_text, "redact", lambda text, known=(): (text, 0))
+        monkeypatch.setattr(request_text, "redact", lambda text, known=(): (text, 0))
     line = f"curl -H 'Authorization: Bearer {SECRET}' --user hunter2hunter2"
     app = kasmon(fleet(asks_for("fix-auth", command("fix-auth", line))), secrets=["hunter2hunter2"])
     async with app.run_test(size=(160, 40)) as pilot:
@@ -175,7 +182,7 @@ async def test_a_secret_is_not_on_the_card(monkeypatch: pytest.MonkeyPatch, guar
 # tmux: what it is told, it takes for what it is.
 
 
-def title_of(server: Server) -> str:
+def title_of(server: TmuxServer) -> str:
     """The title that a program gave itself, é✓, as it comes back."""
     program = f"import os\nos.write(1, {TITLE!r})\nos.read(0, 1)\n"
     pane = server.create("agent", [sys.executable, "-I", "-S", "-c", program]).pane_id
@@ -185,20 +192,24 @@ def title_of(server: Server) -> str:
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_text_comes_back_whole_where_there_is_no_locale(
-    tmux: Server, monkeypatch: pytest.MonkeyPatch, guarded: bool
+    tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """The guard is `-u`."""
     if not guarded:
-        without(monkeypatch, Server, "run", '"-u", ', "")
+        run = subprocess.run
+        monkeypatch.setattr(subprocess, "run", lambda argv, **more: run([w for w in argv if w != "-u"], **more))
 
     assert guarded == ("é✓" == title_of(tmux))
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_word_that_looks_like_a_flag_is_none(tmux: Server, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_a_word_that_looks_like_a_flag_is_none(
+    tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     """The guard is `--`. Without it, tmux takes `-e` for its own, and the session gets a variable."""
     if not guarded:
-        without(monkeypatch, Server, "create", '"--", *words', "*words")
+        run = subprocess.run
+        monkeypatch.setattr(subprocess, "run", lambda argv, **more: run([w for w in argv if w != "--"], **more))
     tmux.create("agent", ["-e", "PWNED=yes", "sleep", "60"])
 
     assert guarded == (b"PWNED=yes" not in tmux.run("show-environment", "-t", "=agent:"))
@@ -217,8 +228,8 @@ def test_an_id_that_is_a_path_starts_nothing(house: House, monkeypatch: pytest.M
     launch = Launch(session=SessionId("outside"), name="x", agent="x", mode=Mode.TMUX, backend="tmux", argv=("true",))
     (outside / "launch.json").write_bytes(msgspec.json.encode(launch))
     if not guarded:
-        without(monkeypatch, Terminals, "_known", "not SESSION.fullmatch(session) or ", "")
-    host = Terminals.__new__(Terminals)
+        monkeypatch.setattr(terminals, "SESSION", re.compile(".*"))
+    host = TmuxHost.__new__(TmuxHost)
     host._places = house.places
     known = False
     try:
@@ -267,8 +278,8 @@ def test_all_that_kasmon_makes_is_this_users_alone(home: Home) -> None:
     home.start("talker", "say hello\nask ls", environment=("TOKEN=x",))
     home.start("printer", agent="", mode=Mode.TMUX, argv=("cat",))
     environment = {**os.environ, **home.variables}
-    index = Index(home.places.index)
-    index.write(FleetFold(home.places), (), ())
+    index = FleetCache(home.places.index)
+    index.write(FleetIndex(home.places), (), ())
     index.close()
     subprocess.run([sys.executable, "-P", "-m", "kasmon", "config", "ui.bell", "false"], env=environment, check=True)
 
@@ -277,33 +288,36 @@ def test_all_that_kasmon_makes_is_this_users_alone(home: Home) -> None:
         assert [] == open_to_others(made)
 
 
-GUARDS = {
-    "a log": (EventLog, "append", "0o600", "0o666"),
-    "a session's folder": (claim, "claim", "mode=0o700", "mode=0o777"),
-    "a socket": (host_server, "_bound", "0o177", "0o000"),
-}
+def _with_any_mode(patch: pytest.MonkeyPatch) -> None:
+    """Have every file be made as open as the umask allows, whatever is asked for."""
+    real_open, real_mkdir = os.open, os.mkdir
+    patch.setattr(os, "open", lambda path, flags, mode=0o777, **more: real_open(path, flags, 0o666, **more))
+    patch.setattr(os, "mkdir", lambda path, mode=0o777, **more: real_mkdir(path, 0o777, **more))
+    patch.setattr(os, "umask", lambda mask: 0)
 
 
 @pytest.mark.usefixtures("open_umask")
 @pytest.mark.parametrize("guarded", [True, False])
-@pytest.mark.parametrize("made", GUARDS)
-def test_each_of_them_is_made_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str, guarded: bool) -> None:
-    if not guarded:
-        owner, name, guard, instead = GUARDS[made]
-        without(monkeypatch, owner, name, guard, instead)
+@pytest.mark.parametrize(("made", "mode"), [("a log", 0o600), ("a session's folder", 0o700), ("a socket", 0o600)])
+def test_each_of_them_is_made_so(monkeypatch: pytest.MonkeyPatch, made: str, mode: int, guarded: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="kss-", dir="/tmp"))
+    for above in (folder / "s", folder / "s" / "kasmon", folder / "s" / "kasmon" / "sessions"):
+        above.mkdir(mode=0o700)
     try:
-        match made:
-            case "a log":
-                EventLog(folder / "x").append(Opened(at=0.0, session=SessionId("x")))
-            case "a session's folder":
-                (folder / "s" / "kasmon" / "sessions").mkdir(parents=True)
-                for made_by_us in (folder / "s", folder / "s" / "kasmon", folder / "s" / "kasmon" / "sessions"):
-                    made_by_us.chmod(0o700)
-                claim.claim(scratch_places(folder))
-            case _:
-                host_server._bound(folder / "x").close()
+        with monkeypatch.context() as patch:
+            if not guarded:
+                _with_any_mode(patch)
+            path = folder / "x"
+            match made:
+                case "a log":
+                    EventLog(path).append(LogOpened(at=0.0, session=SessionId("x")))
+                case "a session's folder":
+                    places = scratch_places(folder)
+                    path = places.folder(claim.claim(places))
+                case _:
+                    host_server._bound(path).close()
 
+        assert guarded == (mode == stat.S_IMODE(path.stat().st_mode))
         assert guarded == ([] == open_to_others(folder))
     finally:
         shutil.rmtree(folder)
@@ -329,10 +343,29 @@ def anothers(folder: Path) -> Path:
     return folder / "kasmon"
 
 
+def _followed(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    patch.setattr(Path, "lstat", Path.stat)
+
+
+def _taken_for_private(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    lstat = Path.lstat
+
+    def closed(path: Path) -> os.stat_result:
+        facts = lstat(path)
+        return os.stat_result((facts.st_mode & ~0o077, *facts[1:]))
+
+    patch.setattr(Path, "lstat", closed)
+
+
+def _taken_for_ours(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    uid = folder.lstat().st_uid
+    patch.setattr(os, "geteuid", lambda: uid)
+
+
 FOLDERS = {
-    "a link": (linked, "folder.lstat()", "folder.stat()"),
-    "writable by others": (writable, "facts.st_mode & 0o022", "False"),
-    "another user's": (anothers, "facts.st_uid != os.geteuid()", "False"),
+    "a link": (linked, _followed),
+    "writable by others": (writable, _taken_for_private),
+    "another user's": (anothers, _taken_for_ours),
 }
 
 
@@ -341,12 +374,13 @@ FOLDERS = {
 def test_a_folder_that_is_not_ours_alone_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flaw: str, guarded: bool
 ) -> None:
-    make, guard, instead = FOLDERS[flaw]
+    make, blind = FOLDERS[flaw]
+    folder = make(tmp_path)
     if not guarded:
-        without(monkeypatch, paths, "private_folder", guard, instead)
+        blind(monkeypatch, folder)
     refused = False
     try:
-        paths.private_folder(make(tmp_path))
+        paths.private_folder(folder)
     except UnsafeFolderError:
         refused = True
 
@@ -357,7 +391,7 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(
 
 
 def _other_content(repo: Path) -> Path:
-    (repo / local.NAME).write_text("[agents.mine]\nprogram = './other'\n")
+    (repo / folder_config.NAME).write_text("[agents.mine]\nprogram = './other'\n")
     return repo
 
 
@@ -377,12 +411,13 @@ def _through_a_link(repo: Path) -> Path:
     return repo.with_name("link")
 
 
-BROUGHT = {
-    "content": (_other_content, "local.digest)", "self.digest)"),
-    "folder": (_other_folder, "(local.root, local.device, local.inode,", "(self.root, self.device, self.inode,"),
-    "place": (_in_its_place, "(local.root, local.device, local.inode,", "(local.root, self.device, self.inode,"),
-    "link": (_through_a_link, "local.is_linked", "False"),
+BROUGHT: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "content": (_other_content, ("digest",)),
+    "folder": (_other_folder, ("root", "device", "inode")),
+    "place": (_in_its_place, ("device", "inode")),
+    "link": (_through_a_link, ("is_linked",)),
 }
+"""What is done to it, and what of the look at it tells of that."""
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -390,15 +425,18 @@ BROUGHT = {
 def test_what_a_repository_brings_along_counts_only_as_it_was_trusted(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, guarded: bool
 ) -> None:
-    make, guard, instead = BROUGHT[change]
+    make, tells = BROUGHT[change]
     repo = tmp_path / "repo"
     repo.mkdir()
-    (repo / local.NAME).write_text("[agents.mine]\nprogram = './mine'\n")
-    seen = local.look(repo)
+    (repo / folder_config.NAME).write_text("[agents.mine]\nprogram = './mine'\n")
+    seen = folder_config.look(repo)
     assert seen is not None
-    LocalTrust(home.places).add(seen, 1.0)
+    TrustedFolders(home.places).add(seen, 1.0)
     if not guarded:
-        without(monkeypatch, Trusted, "is_of", guard, instead)
+        is_of, before = TrustedContent.is_of, {name: getattr(seen, name) for name in tells}
+        monkeypatch.setattr(
+            TrustedContent, "is_of", lambda trusted, now: is_of(trusted, msgspec.structs.replace(now, **before))
+        )
 
     here = in_folder(home.places, Config(), make(repo))
 
@@ -424,21 +462,25 @@ def test_a_name_is_no_part_of_a_path(home: Home, name: str) -> None:
 # Facts: whatever has to wait for the disk goes in the order in which it happened.
 
 
+class _Backwards(deque[Any]):
+    append = deque.appendleft
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_facts_that_wait_for_the_disk_go_in_order(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        without(monkeypatch, Book, "note", "self._unwritten.append(", "self._unwritten.appendleft(")
+        monkeypatch.setattr(book_module, "deque", _Backwards)
     launch = house.wants(backend="puppet")
-    book, log = Book(house.places, launch.session), house.places.log(launch.session)
+    book, log = SessionLog(house.places, launch.session), house.places.log(launch.session)
     whole = log.read_bytes()
     log.unlink()
     log.symlink_to("nowhere")  # a log that cannot be written
     for text in ("one", "two", "three"):
-        assert not book.append(MessageSaid(at=1.0, text=text))
+        assert not book.append(MessageWritten(at=1.0, text=text))
     log.unlink()
     log.write_bytes(whole)
     assert book.flush()
 
-    said = [fact.text for fact, _ in EventLog(log).read() if isinstance(fact, MessageSaid)]
+    said = [fact.text for fact, _ in EventLog(log).read() if isinstance(fact, MessageWritten)]
     assert guarded == (["one", "two", "three"] == said)
     assert {"one", "two", "three"} == set(said)

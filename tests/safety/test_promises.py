@@ -1,4 +1,4 @@
-"""What README and SECURITY promise is held by tests that are there: each is named, and each that is named exists."""
+"""Each promise of docs/promises.md and each threat and fault of SECURITY names a test, and each named test exists."""
 
 import ast
 import re
@@ -40,7 +40,7 @@ def known_in(path: str) -> set[str]:
     return {node.name for node in functions if node.name.startswith("test_")}
 
 
-@pytest.mark.parametrize("paper", ["README.md", "SECURITY.md"])
+@pytest.mark.parametrize("paper", ["docs/promises.md", "SECURITY.md"])
 def test_every_test_that_is_named_is_there(paper: str) -> None:
     said = named((ROOT / paper).read_text())
 
@@ -49,7 +49,7 @@ def test_every_test_that_is_named_is_there(paper: str) -> None:
 
 
 def test_each_of_the_ten_promises_names_its_test() -> None:
-    chapter = (ROOT / "README.md").read_text().split("## What it promises")[1].split("\n## ")[0]
+    chapter = (ROOT / "docs/promises.md").read_text().split("## What it promises")[1].split("\n## ")[0]
     promises = re.split(r"^\d+\. ", chapter, flags=re.MULTILINE)[1:]
 
     assert 10 == len(promises)

@@ -10,13 +10,14 @@ import msgspec
 import psutil
 import pytest
 
-from kasmon.clean import redact
-from kasmon.demo.picture import picture
-from kasmon.host.alive import lock_holder
-from kasmon.model.event import MessageSaid
+from kasmon.demo.screenshot import picture
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
-from kasmon.tui.ask_edit import editable, edited_input
-from kasmon.tui.guard import DASH
+from kasmon.sanitize import redact
+from kasmon.tui.permissions.request_edit import editable, edited_input
+from kasmon.tui.process.terminal_guard import DASH
+from tests.claudes_screen import message
 from tests.fleets import command
 from tests.safety.dash import KASMON, Dashboard, Home
 from tests.waiting import until
@@ -28,7 +29,7 @@ PIECE = "5ecr3t"
 SECRETS = {"PLANTED": SECRET, "ANTHROPIC_API_KEY": KEY, "HTTPS_PROXY": f"http://me:{KEY}@proxy:80"}
 MARK = f"⟨hidden: {len(SECRET)} characters⟩"
 SCRIPT = f"say it is {SECRET}\nthink of {SECRET}\nask echo {SECRET}\nwait"
-SAYS = 'printf "it is %s, %s" "$PLANTED" "$ANTHROPIC_API_KEY"; sleep 1000 & wait'
+SAYS = f"{message('it is $PLANTED, $ANTHROPIC_API_KEY')}; sleep 1000 & wait"
 
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
@@ -146,7 +147,7 @@ def test_no_file_no_command_and_no_picture_has_it(home: Home) -> None:
     own = {path for session in (structured, terminal) for path in own_files(home, session)} | {waiting}
 
     assert [] == [text for text in (shown, *printed) if PIECE in text]
-    assert f"it is {MARK}" in [said.text for said in home.facts(MessageSaid, structured)]
+    assert f"it is {MARK}" in [said.text for said in home.facts(MessageWritten, structured)]
     assert own >= {file for file in files(home.path) if PIECE in file.read_bytes().decode("utf-8", "replace")}
     assert {0o600} == {file.stat().st_mode & 0o777 for file in own if file.exists()}
     kasmon(home, "stop", "worker")
@@ -192,7 +193,7 @@ def test_the_demos_picture_has_none_of_its_caller(home: Home) -> None:
 
 FAILING = """
 import os, sys
-from kasmon.commands.output import guarded
+from kasmon.cli.output.console import guarded
 def fail():
     raise RuntimeError("cannot use " + os.environ["API_KEY"])
 sys.exit(guarded(fail, wants_json=True))
@@ -206,7 +207,7 @@ def test_a_mistake_of_ours_on_the_command_line_does_not_tell_it(works_on_kasmon:
         [sys.executable, "-P", "-c", FAILING], capture_output=True, text=True, env=around, check=False
     )
 
-    assert (1, True) == (done.returncode, "kasmon made a mistake: RuntimeError: cannot use ⟨hidden" in done.stderr)
+    assert (1, True) == (done.returncode, "internal error in kasmon: RuntimeError: cannot use ⟨hidden" in done.stderr)
     assert PIECE not in done.stdout + done.stderr
 
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import INTERPRETERS, Policy
-from kasmon.sandbox.base import Sandbox
-from kasmon.sandbox.channel import Channel
+from kasmon.model.sandbox.policy import INTERPRETERS, SandboxPolicy
+from kasmon.sandbox.base import SandboxTier
 from kasmon.sandbox.e2b import service
 from kasmon.sandbox.e2b.tier import E2b
+from kasmon.sandbox.guest_client.channel import GuestChannel
 
-INSIDE: Final = Path(__file__).parents[2] / "kasmon" / "sandbox" / "inside"
+INSIDE: Final = Path(__file__).parents[2] / "kasmon" / "sandbox" / "guest"
 PYTHON: Final = shutil.which("python3", path="/usr/bin") or sys.executable
 """What a sandbox has; it knows nothing of this environment's packages."""
 FRAME_S: Final = 20.0
@@ -30,9 +30,6 @@ FRAME_S: Final = 20.0
 
 class Agent:
     """One agent with a workspace and a home of its own; `path` is its socket."""
-
-    lacks: frozenset[str] = frozenset()
-    """What its tier says that it lacks."""
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder, self.path = folder, str(folder / "s")
@@ -58,7 +55,7 @@ class Agent:
             listening.listen(64)
             files = {"KASMON_LISTEN_FD": str(listening.fileno()), "KASMON_READY_FD": str(told)}
             self.process = subprocess.Popen(
-                [PYTHON, "-I", "-S", str(INSIDE / "agent.py")],
+                [PYTHON, "-I", "-S", str(INSIDE / "main.py")],
                 cwd=self.workspace,
                 env=self._environ | files,
                 pass_fds=(listening.fileno(), told),
@@ -68,8 +65,8 @@ class Agent:
         with os.fdopen(heard, "rb") as ready:
             assert ready.read() == b"R"
 
-    def channel(self, name: str = "") -> Channel:
-        return Channel(self.path, name=name)
+    def channel(self, name: str = "") -> GuestChannel:
+        return GuestChannel(self.path, name=name)
 
     def connect(self) -> "Raw":
         self.connected.append(Raw(self.path))
@@ -141,12 +138,11 @@ class Raw:
 class Housed(Agent):
     """One in a sandbox of a tier: what needs the agent's own process or variables cannot be asked of it."""
 
-    def __init__(self, tier: Sandbox, session: str) -> None:
-        self.tier, self.policy = tier, Policy(session=SessionId(session), tier=tier.tier)
+    def __init__(self, tier: SandboxTier, session: str) -> None:
+        self.tier, self.policy = tier, SandboxPolicy(session=SessionId(session), tier=tier.tier)
         self.runtime = tier.create(self.policy)
         self.path, self.connected = self.runtime.socket, []
         self.workspace = Path(self.runtime.workspace or tier.workspace(self.policy))
-        self.lacks = frozenset(getattr(tier, "lacks", ()))
 
     def begin_anew(self) -> None:
         """Have nothing of what was done in it before."""
@@ -195,7 +191,7 @@ print(json.dumps({path: open(path, errors='replace').read() for path in found}))
 """
 
 
-def temporary(channel: Channel) -> dict[str, str]:
+def temporary(channel: GuestChannel) -> dict[str, str]:
     """What lies where things are temporary inside: path -> content."""
     found: dict[str, str] = json.loads(channel.run("python", FILES, timeout_s=20).stdout)
     return found

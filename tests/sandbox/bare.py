@@ -13,16 +13,16 @@ from typing import Final
 
 import psutil
 
-import kasmon.sandbox.inside
-from kasmon.boot import boot
+import kasmon.sandbox.guest
+from kasmon.boot_id import boot
 from kasmon.errors import SandboxError, UnableError
-from kasmon.model.sandbox import Policy, Runtime, Tier
-from kasmon.process import is_running, started_at
-from kasmon.sandbox.base import Probe, Reason, Slept
-from kasmon.sandbox.jail import sight
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
+from kasmon.process_identity import is_running, started_at
+from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
+from kasmon.sandbox.jail import outside_view
 from tests.waiting import until
 
-AGENT: Final = Path(next(iter(kasmon.sandbox.inside.__path__))) / "agent.py"
+AGENT: Final = Path(next(iter(kasmon.sandbox.guest.__path__))) / "main.py"
 READY_S: Final = 10.0
 
 
@@ -38,18 +38,18 @@ class Bare:
         self.fails = ""
         """Why its next act fails; empty where it does not."""
 
-    def workspace(self, policy: Policy, /) -> str:
+    def workspace(self, policy: SandboxPolicy, /) -> str:
         folder = Path(policy.workspace) if policy.workspace else self.root / policy.session / "workspace"
         folder.mkdir(parents=True, exist_ok=True)
         return str(folder)
 
-    def missing(self) -> Reason | None:
+    def missing(self) -> UnavailableReason | None:
         return None
 
-    def probe(self) -> Probe:
-        return Probe(tier=self.tier, ok=True)
+    def probe(self) -> TierProbe:
+        return TierProbe(tier=self.tier, ok=True)
 
-    def create(self, policy: Policy, /) -> Runtime:
+    def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         self._may()
         ground = self.root / policy.session
         (ground / "home").mkdir(parents=True, exist_ok=True)
@@ -82,27 +82,31 @@ class Bare:
         os.close(ready)
         with os.fdopen(told, "rb") as pipe:
             if pipe.read(1) != b"R":
-                raise SandboxError("no sandbox was made", "the agent inside ended at once")
-        return Runtime(
+                raise SandboxError("cannot create a sandbox", "the agent inside ended at once")
+        return SandboxRuntime(
             pid=child.pid, started=started_at(child.pid) or 0.0, boot=boot(), socket=str(path), ground=str(ground)
         )
 
-    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+    def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
         return is_running(runtime.pid, runtime.started, runtime.boot)
 
-    def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
+    def wrap(
+        self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
+    ) -> list[str]:
         raise UnableError("this tier has no agents.")
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
+    def pause(
+        self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
+    ) -> PauseResult:
         self._may()
         if to_disk:
-            raise UnableError("this tier keeps no memory.")
+            raise UnableError("this tier cannot save its memory to disk.")
         for process in self._family(runtime):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
-        return Slept(held=True)
+        return PauseResult(held=True)
 
-    def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
         self._may()
         if not self.find(policy, runtime):
             raise SandboxError("the sandbox cannot be resumed", "its process is gone")
@@ -111,7 +115,7 @@ class Bare:
                 process.resume()
         return runtime
 
-    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+    def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Of a sandbox that nobody knows the runtime of, every agent that this object made for the session."""
         ground = self.root / policy.session
         for child in self.made:
@@ -124,17 +128,17 @@ class Bare:
         with contextlib.suppress(FileNotFoundError):
             (ground / "s").unlink()
 
-    def folders(self, policy: Policy, runtime: Runtime, /) -> Mapping[str, Path]:
+    def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Mapping[str, Path]:
         """Its ground, which is its TMPDIR and has its home in it; and, here, its workspace."""
         return {"/tmp": Path(runtime.ground)}
 
-    def environments(self, policy: Policy, runtime: Runtime, /) -> Iterator[tuple[str, bytes]]:
-        return sight.environments(runtime.pid)
+    def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Iterator[tuple[str, bytes]]:
+        return outside_view.environments(runtime.pid)
 
-    def mapped(self, policy: Policy, runtime: Runtime, /) -> Container[int]:
-        return sight.mapped(runtime.pid)
+    def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Container[int]:
+        return outside_view.mapped(runtime.pid)
 
-    def forget(self, policy: Policy, /) -> str:
+    def forget(self, policy: SandboxPolicy, /) -> str:
         shutil.rmtree(self.root / policy.session, ignore_errors=True)
         return ""
 
@@ -143,7 +147,7 @@ class Bare:
             why, self.fails = self.fails, ""
             raise SandboxError("it failed", why)
 
-    def _family(self, runtime: Runtime) -> list[psutil.Process]:
+    def _family(self, runtime: SandboxRuntime) -> list[psutil.Process]:
         agent = psutil.Process(runtime.pid)
         return [agent, *agent.children(recursive=True)]
 

@@ -11,13 +11,12 @@ import psutil
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Runtime
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import places
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.ground import OF_ROOT, jail_user
-from kasmon.sandbox.jail.process import holder, tree
-from kasmon.sandbox.jail.tree import raze
-from tests.sandbox import gvisors
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.shared.host_folders import OF_ROOT
+from kasmon.sandbox.shared.processes import holder, tree
+from kasmon.sandbox.shared.safe_tree import raze
 from tests.sandbox.agents import Agent
 from tests.sandbox.insides import ALONE, KINDS, Inside, of_kind
 from tests.sandbox.required import need_jail, nothing_is_left
@@ -38,8 +37,8 @@ class Inmate(NamedTuple):
     """A jail with the tiny agent in it."""
 
     jail: Jail
-    policy: Policy
-    runtime: Runtime
+    policy: SandboxPolicy
+    runtime: SandboxRuntime
 
     def run(self, code: str, limit_s: float = 20.0) -> Did:
         """Run Python in a process of its own inside."""
@@ -61,9 +60,9 @@ class Inmate(NamedTuple):
         return Path(self.jail.workspace(self.policy))
 
 
-def policy(name: str = "a", **more: Any) -> Policy:
+def policy(name: str = "a", **more: Any) -> SandboxPolicy:
     """A policy of a session that is called eight times *name*."""
-    return Policy(session=SessionId(name * 8), **more)
+    return SandboxPolicy(session=SessionId(name * 8), **more)
 
 
 def cpu_s(pid: int) -> float:
@@ -130,13 +129,6 @@ def shared() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _newest_gvisor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that `make gvisor` fetched, if it did and nobody named another."""
-    for name, value in gvisors.named().items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture(autouse=True)
 def _no_jail_outlives_its_test(_own_kasmon: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is left of the jails of the kasmon that the environment names at the test's end."""
     yield
@@ -152,8 +144,8 @@ def can_jail() -> None:
 @pytest.fixture
 def jail(can_jail: None) -> Iterator[Jail]:
     """Jails with the tiny agent inside; all that a test makes under the names of `policy` are gone after it."""
-    assert jail_user() != 0
     made = Jail(inside=TINY)
+    assert made.ground.owner[0] != 0
     yield made
     for name in reversed(NAMES):
         if name == NAMES[0] or made.ground.of(SessionId(name * 8)).exists():

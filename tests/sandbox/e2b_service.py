@@ -32,9 +32,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kasmon.sandbox.e2b.inhabited import AGENT, OURS, WORKSPACE
-from kasmon.sandbox.jail.ground import jail_user
-from kasmon.sandbox.jail.process import name_inside
+from kasmon.sandbox.e2b.guest_setup import AGENT, OURS, WORKSPACE
+from kasmon.sandbox.shared.host_folders import jail_owner
+from kasmon.sandbox.shared.processes import name_inside
 from tests.waiting import until
 
 BOXES: dict[str, "Box"] = {}
@@ -42,6 +42,7 @@ LOG: list[tuple[str, Any]] = []
 FAULTS: list[dict[str, Any]] = []
 Stream = Literal["stdout", "stderr"]
 ROOT = Path()
+OWNER = jail_owner(ROOT)
 SEES: dict[str, str] = {}
 INIT = Path(__file__).with_name("e2b_init.py")
 PARTS = {
@@ -70,7 +71,7 @@ class Box:
         self.outside: asyncio.subprocess.Process
         for part in (self.folder, *(self.folder / name for name in PARTS.values())):
             part.mkdir(mode=0o755)
-            os.chown(part, jail_user(), jail_user())
+            os.chown(part, *OWNER)
 
     def told(self) -> dict[str, Any]:
         known = {"templateID": self.body["templateID"], "sandboxID": self.id, "clientID": "local"}
@@ -100,7 +101,7 @@ class Box:
             *("bwrap", *whole, "--tmpfs", "/tmp", *seen, *command),
             stdin=asyncio.subprocess.DEVNULL,
             env={},
-            user=jail_user() if os.geteuid() == 0 else None,
+            user=OWNER[0] if os.geteuid() == 0 else None,
             start_new_session=True,
         )
         await asyncio.to_thread(until, (self.folder / "run" / "init.sock").exists)
@@ -110,7 +111,7 @@ class Box:
         for name in ("opt", "workspace", "home", "sandbox"):
             subprocess.run(["cp", "-a", f"{kept / name}/.", str(self.folder / name)], check=True)
         nothing = os.open(os.devnull, os.O_RDWR)
-        agent = ["/bin/bash", "-c", f"cd {WORKSPACE} && exec python3 -I -S {OURS}/alone.py {AGENT}"]
+        agent = ["/bin/bash", "-c", f"cd {WORKSPACE} && exec python3 -I -S {OURS}/standalone.py {AGENT}"]
         begun = await self.run(agent, {"PATH": "/usr/bin:/bin", "HOME": "/home/user"}, [nothing] * 3)
         os.close(nothing)
         assert b"0\n" == await begun.told.readline()
@@ -342,7 +343,7 @@ async def write(request: Request) -> Response:
     (file,) = form.values()
     assert not isinstance(file, str)
     path.write_bytes(await file.read())
-    os.chown(path, jail_user(), jail_user())
+    os.chown(path, *OWNER)
     return JSONResponse([{"name": path.name, "type": "file", "path": request.query_params["path"]}])
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kasmon.sandbox.e2b.service import Access
-from kasmon.sandbox.jail.tree import raze
+from kasmon.sandbox.e2b.service import ServiceAccess
+from kasmon.sandbox.shared.safe_tree import raze
 
 
 class Served:
@@ -19,7 +19,7 @@ class Served:
 
     def __init__(self, url: str, process: "subprocess.Popen[str]") -> None:
         self.url, self._process, self.pid = url, process, process.pid
-        self.access = Access(key=f"e2b_{'0' * 40}", api=url, sandbox=url)
+        self.access = ServiceAccess(key=f"e2b_{'0' * 40}", api=url, sandbox=url)
 
     def asked(self, what: str = "") -> list[Any]:
         """What it was asked, oldest first: of one kind, or of all as pairs."""

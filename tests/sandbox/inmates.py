@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kasmon.host.alive import lock_holder
-from kasmon.model.event import ConfinementSeen
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import ConfinementSeen
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
-from kasmon.process import is_running, started_at
-from kasmon.store.log import EventLog
-from kasmon.supervisor.look import look_once
+from kasmon.model.session_state import SessionState
+from kasmon.process_identity import is_running, started_at
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
 from tests.cli.forker import Forker
 from tests.cli.line import Line
 from tests.sandbox.conftest import open_to_others

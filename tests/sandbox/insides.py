@@ -7,20 +7,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from kasmon.model.sandbox import Tier
-from kasmon.paths import Places
-from kasmon.sandbox.base import Sandbox
+from kasmon.model.sandbox.policy import Tier
+from kasmon.paths import Paths
+from kasmon.sandbox.base import SandboxTier
 from kasmon.sandbox.e2b.tier import E2b
-from kasmon.sandbox.gvisor.tier import Gvisor
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.tree import raze
+from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.microvm.machine import MicroVm
+from kasmon.sandbox.shared.safe_tree import raze
 from kasmon.sandbox.tiers import TIERS
-from tests.sandbox import gvisors
 from tests.sandbox.agents import Agent, Housed, running
 from tests.sandbox.e2b_stage import served
 from tests.sandbox.machines import IMAGE, need_machine, warmed
-from tests.sandbox.required import need_gvisor, need_jail
+from tests.sandbox.required import need_jail
 
 ALONE: Final = "alone"
 KINDS: Final = (ALONE, *TIERS)
@@ -29,7 +27,7 @@ KINDS: Final = (ALONE, *TIERS)
 class Inside:
     """One kind of them. Sandboxes are made once for all tests: what one left in them is gone for the next module."""
 
-    def __init__(self, tier: Sandbox | None, ends: ExitStack) -> None:
+    def __init__(self, tier: SandboxTier | None, ends: ExitStack) -> None:
         self.tier, self._ends = tier, ends
         self._made: dict[str, Housed] = {}
 
@@ -70,22 +68,17 @@ def of_kind(kind: str) -> Iterator[Inside]:
             return
         root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
         ends.callback(shutil.rmtree, root, ignore_errors=True)
-        places = Places(state=root / "s", config=root / "c", given_runtime=root / "r")
+        places = Paths(state=root / "s", config=root / "c", given_runtime=root / "r")
         yield Inside(_tier(kind, places, ends), ends)
 
 
-def _tier(kind: str, places: Places, ends: ExitStack) -> Sandbox:
+def _tier(kind: str, places: Paths, ends: ExitStack) -> SandboxTier:
     found: dict[str, Tier] = {str(tier): tier for tier in TIERS}
     if found[kind] == "jail":
         need_jail()
         jail = Jail(places)
         ends.callback(raze, jail.ground.base)
         return jail
-    if found[kind] == "gvisor":
-        need_gvisor()
-        gvisor = Gvisor(places, program=gvisors.named().get("KASMON_RUNSC", ""))
-        ends.callback(raze, gvisor.ground.base)
-        return gvisor
     if found[kind] == "microvm":
         need_machine()
         machine = MicroVm(places, image=IMAGE)

@@ -11,29 +11,29 @@ import pytest
 
 from kasmon.errors import AgentLostError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Interpreter, Policy
-from kasmon.sandbox.base import Sandbox
-from kasmon.sandbox.channel import Channel
+from kasmon.model.sandbox.policy import Interpreter, SandboxPolicy
+from kasmon.sandbox.base import SandboxTier
+from kasmon.sandbox.guest_client.channel import GuestChannel
 
 
 class InterpreterContract:
     """A subclass gives a fixture `tier`."""
 
     @pytest.fixture
-    def cells(self, tier: Sandbox) -> Iterator[list[Channel]]:
+    def cells(self, tier: SandboxTier) -> Iterator[list[GuestChannel]]:
         """Two sandboxes of two sessions."""
         with ExitStack() as stack:
             found = []
             for name in "ab":
-                policy = Policy(session=SessionId(f"inside-{name}"))
+                policy = SandboxPolicy(session=SessionId(f"inside-{name}"))
                 stack.callback(tier.forget, policy)
                 runtime = tier.create(policy)
                 stack.callback(tier.destroy, policy, runtime)
-                found.append(Channel(runtime.socket, name=policy.session))
+                found.append(GuestChannel(runtime.socket, name=policy.session))
                 stack.callback(found[-1].close)
             yield found
 
-    def test_it_runs_as_nobody_of_this_machine_in_the_workspace(self, cells: list[Channel]) -> None:
+    def test_it_runs_as_nobody_of_this_machine_in_the_workspace(self, cells: list[GuestChannel]) -> None:
         show: dict[Interpreter, str] = {
             "python": "import os; print(os.getuid(), os.getcwd())",
             "bash": "echo $(id -u) $PWD",
@@ -43,7 +43,7 @@ class InterpreterContract:
             assert "1000 /workspace\n" == cells[0].run(interpreter, code, timeout_s=20).stdout
 
     def test_code_that_kills_everything_kills_its_own_sandbox_and_nobody_is_told_otherwise(
-        self, cells: list[Channel]
+        self, cells: list[GuestChannel]
     ) -> None:
         first, other = cells
         with pytest.raises(AgentLostError) as lost:
@@ -52,7 +52,7 @@ class InterpreterContract:
         assert lost.value.may_have_run
         assert "ok\n" == other.run("bash", "echo ok", timeout_s=20).stdout
 
-    def test_nothing_of_the_agent_is_left_in_what_the_code_sees(self, cells: list[Channel]) -> None:
+    def test_nothing_of_the_agent_is_left_in_what_the_code_sees(self, cells: list[GuestChannel]) -> None:
         ran = cells[0].run("bash", "printenv; ls -A /tmp /run /workspace; ls /proc/self/fd", timeout_s=20)
 
         assert not [name for name in ("LISTEN_FD", "READY_FD", "CONTROL", "KASMON_RUN") if name in ran.stdout]

@@ -7,13 +7,13 @@ from pathlib import Path
 import psutil
 
 from kasmon.errors import SandboxError
-from kasmon.model.sandbox import Policy, Runtime
-from kasmon.model.snapshot import Judged, Maker, Snapshot
-from kasmon.sandbox.base import Slept
-from kasmon.sandbox.memory import Memories
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
+from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotVerdict
+from kasmon.sandbox.base import PauseResult
+from kasmon.sandbox.shared.snapshot_store import SnapshotStore
 from tests.sandbox.bare import Bare
 
-MADE_BY = Maker(program="bare 1")
+MADE_BY = SnapshotMaker(program="bare 1")
 
 
 class KeepingBare(Bare):
@@ -23,34 +23,36 @@ class KeepingBare(Bare):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.known: dict[str, Runtime] = {}
+        self.known: dict[str, SandboxRuntime] = {}
         self.slept: set[int] = set()
 
-    def memories(self, policy: Policy) -> Memories:
-        return Memories(self.root / policy.session / "memory", policy.session, "microvm")
+    def memories(self, policy: SandboxPolicy) -> SnapshotStore:
+        return SnapshotStore(self.root / policy.session / "memory", policy.session, "microvm")
 
-    def create(self, policy: Policy, /) -> Runtime:
+    def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         runtime = super().create(policy)
         self.memories(policy).moved_on()
         self.known[policy.session] = runtime
         return runtime
 
-    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+    def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
         return runtime.pid not in self.slept and super().find(policy, runtime)
 
-    def adopt(self, policy: Policy, /) -> Runtime | None:
+    def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         runtime = self.known.get(policy.session)
         return runtime if runtime is not None and self.find(policy, runtime) else None
 
-    def kept(self, policy: Policy, /) -> Snapshot | None:
+    def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         with contextlib.suppress(SandboxError):
             return self.memories(policy).fit(MADE_BY)
         return None
 
-    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         return self.memories(policy).judged(lambda: MADE_BY, whole=whole)
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
+    def pause(
+        self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
+    ) -> PauseResult:
         slept = super().pause(policy, runtime)
         if not to_disk:
             return slept
@@ -58,9 +60,9 @@ class KeepingBare(Bare):
             (draft.folder / "ram").write_bytes(b"state")
             snapshot = draft.confirm(MADE_BY, turn)
         self.slept.add(runtime.pid)
-        return Slept(held=False, snapshot=snapshot.id)
+        return PauseResult(held=False, snapshot=snapshot.id)
 
-    def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
         if not slept.held:
             self._may()
             memories = self.memories(policy)
@@ -70,7 +72,7 @@ class KeepingBare(Bare):
             self.memories(policy).moved_on()
         return super().resume(policy, runtime, slept)
 
-    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+    def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         for pid in list(self.slept):
             with contextlib.suppress(psutil.Error):
                 psutil.Process(pid).send_signal(signal.SIGCONT)
@@ -83,10 +85,10 @@ class KeepingBare(Bare):
 class CopyingBare(KeepingBare):
     """It copies the record of a memory, and nothing that could go on from it."""
 
-    copied: Slept | None = None
+    copied: PauseResult | None = None
 
-    def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
+    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         self._may()
         snapshot = self.memories(policy).fit(MADE_BY)
-        self.copied = Slept(held=False, snapshot=self.memories(policy).copy_to(self.memories(other), snapshot).id)
+        self.copied = PauseResult(held=False, snapshot=self.memories(policy).copy_to(self.memories(other), snapshot).id)
         return self.copied

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.host.alive import lock_holder
-from kasmon.model.event import ConfinementSeen, SandboxMoved
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import ConfinementSeen, SandboxMoved
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Phase, Policy, Runtime, Tier
-from kasmon.model.state import SessionState
-from kasmon.process import is_running, started_at
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy, SandboxRuntime, Tier
+from kasmon.model.session_state import SessionState
+from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.e2b import service
-from kasmon.sandbox.far.quarters import Lodging, lodging
-from kasmon.sandbox.jail.tree import raze
+from kasmon.sandbox.remote_guest.launch_spec import AgentTier, lodging
+from kasmon.sandbox.shared.safe_tree import raze
 from tests.cli.forker import Forker
 from tests.cli.line import Line
 from tests.sandbox.inmates import facts, session_of
@@ -31,13 +31,12 @@ def lodged(forker: Forker, tier: Tier, variables: Mapping[str, str] = {}) -> Ite
     line = Line(forker)
     line.environment.update(variables)
     line.environment["SHELL"] = "/bin/bash"
-    line.environment["KASMON_RUNSC"] = os.environ.get("KASMON_RUNSC", "runsc")
     line.places.make()
     if tier == "microvm":
         for name in ("image", "machines"):
             (line.places.state / name).symlink_to(CACHE / name)
     service.learn(variables)
-    ground = lodging(line.places, Policy(session=SessionId("nobody00"), tier=tier)).ground
+    ground = lodging(line.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).ground
     ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     try:
         yield line
@@ -60,16 +59,16 @@ def until_state(kasmon: Line, session: SessionId, *states: SessionState) -> None
     until(lambda: session_of(kasmon, session).state in states, LIMIT_S, f"one of {states}")
 
 
-def there(kasmon: Line, session: SessionId, count: int = 1) -> Runtime:
+def there(kasmon: Line, session: SessionId, count: int = 1) -> SandboxRuntime:
     """Where it lives, once that was seen so often."""
     until(lambda: len(facts(kasmon, session, ConfinementSeen)) >= count, LIMIT_S, "a look at its sandbox")
     runtime = facts(kasmon, session, ConfinementSeen)[-1].runtime
-    assert isinstance(runtime, Runtime)
+    assert isinstance(runtime, SandboxRuntime)
     return runtime
 
 
-def tier_of(kasmon: Line, session: SessionId) -> tuple[Lodging, Policy]:
-    policy = msgspec.json.decode(kasmon.places.sandbox(session).read_bytes(), type=Policy)
+def tier_of(kasmon: Line, session: SessionId) -> tuple[AgentTier, SandboxPolicy]:
+    policy = msgspec.json.decode(kasmon.places.sandbox(session).read_bytes(), type=SandboxPolicy)
     return lodging(kasmon.places, policy), policy
 
 
@@ -82,7 +81,7 @@ def put_to_disk(kasmon: Line, session: SessionId) -> None:
     until_state(kasmon, session, SessionState.PAUSED)
     assert not is_running(runtime.pid, runtime.started)
     moves = facts(kasmon, session, SandboxMoved)
-    assert (Phase.PAUSED, False) == (moves[-1].phase, moves[-1].held)
+    assert (SandboxPhase.PAUSED, False) == (moves[-1].phase, moves[-1].held)
     assert moves[-1].snapshot
 
 

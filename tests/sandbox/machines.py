@@ -15,9 +15,9 @@ import pytest
 
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy
+from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import places
-from kasmon.sandbox.microvm import emulator, image, warming
+from kasmon.sandbox.microvm import image, qemu_program, warm_up
 from kasmon.sandbox.microvm.machine import MicroVm
 
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "microvm"
@@ -35,10 +35,10 @@ def need_machine() -> None:
 
 
 def _why_not() -> str:
-    if lack := emulator.lacking():
-        return f"no machine can be made here: {lack.why}. {lack.hint}"
+    if lack := qemu_program.lacking():
+        return f"no machine is available here: {lack.why}. {lack.hint}"
     if image.found(IMAGE) is None:
-        return "no machine can be made here: there is no image. `python -m tests.sandbox.machines` builds it."
+        return "no machine is available here: there is no image. `python -m tests.sandbox.machines` builds it."
     return ""
 
 
@@ -48,13 +48,13 @@ def warmed(vm: MicroVm) -> None:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if vm.stock("default").origin(vm.made_by).memory is None:
-            vm.warm(Policy(session=SessionId("golden00"), tier="microvm"), warming.warmed)
+            vm.warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warmed)
 
 
 def ended(vm: MicroVm) -> None:
     """End and remove every machine that is there."""
     for lock in sorted(vm.ground.base.glob("*/lock")):
-        vm.forget(Policy(session=SessionId(lock.parent.name)))
+        vm.forget(SandboxPolicy(session=SessionId(lock.parent.name)))
 
 
 @contextmanager

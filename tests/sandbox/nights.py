@@ -17,18 +17,16 @@ import psutil
 import pytest
 
 from kasmon.errors import KasmonError
-from kasmon.model.event import Event, NoticeRaised, SandboxMoved, decode, encode
-from kasmon.model.housing import Housing, housed
+from kasmon.model.events import Event, NoticeRaised, SandboxMoved, decode, encode
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Phase, Policy, Tier
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.gvisor.tier import Gvisor
-from kasmon.sandbox.journal import Journal
-from kasmon.sandbox.lifecycle import Terms
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
+from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.microvm.machine import MicroVm
 
-Keeps = MicroVm | Gvisor
 Act = Literal["sleep", "wake"]
 Step = tuple[str, Literal["call", "return"]]
 OURS: Final = f"{os.sep}kasmon{os.sep}"
@@ -40,28 +38,28 @@ SHOWS: Final = "print(globals().get('x'), open('file').read())"
 class Nights:
     """One session's; `tier` is what a host that knows nothing yet has."""
 
-    def __init__(self, kind: Tier, tier: Callable[[], Keeps], root: Path) -> None:
-        self.kind, self.new_tier, self.log = kind, tier, root / "facts"
-        self.policy = Policy(session=SessionId(f"{kind}-n"), tier=kind)
+    def __init__(self, tier: Callable[[], MicroVm], root: Path) -> None:
+        self.new_tier, self.log = tier, root / "facts"
+        self.policy = SandboxPolicy(session=SessionId("microvm-n"), tier="microvm")
         self.log.touch()
 
     @property
-    def tier(self) -> Keeps:
+    def tier(self) -> MicroVm:
         return self.new_tier()
 
     def facts(self) -> list[Event]:
         return [decode(line) for line in self.log.read_bytes().splitlines()]
 
-    def housing(self) -> Housing | None:
-        known: Housing | None = None
+    def housing(self) -> SandboxState | None:
+        known: SandboxState | None = None
         for fact in self.facts():
             known = housed(known, fact)
         return known
 
-    def host(self) -> Box:
+    def host(self) -> ManagedSandbox:
         """A process that knows nothing but the facts."""
-        journal = Journal(self.housing(), self._write, tier=self.kind, keeps_memory=True, terms=Terms())
-        return Box(self.tier, self.policy, journal, lambda runtime: Channel(runtime.socket))
+        journal = SandboxJournal(self.housing(), self._write, tier="microvm", keeps_memory=True, terms=LifetimeTerms())
+        return ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
 
     def told(self) -> int:
         """How often people were told something."""
@@ -72,19 +70,12 @@ class Nights:
 
     def player(self) -> int:
         """The process that plays it now; 0 where none does."""
-        tier = self.tier
-        if isinstance(tier, Gvisor):
-            return tier._living(self.policy)[1]
-        runtime = tier._lot(self.policy).runtime()
+        runtime = self.tier._lot(self.policy).runtime()
         return runtime.pid if runtime else 0
 
     def living(self) -> int:
         """How many play it, noted or not, reachable or not."""
-        tier = self.tier
-        if isinstance(tier, Gvisor):
-            playing = [pid for pid, _ in tier._runsc._playing(tier._bundle(self.policy))]
-            return sum("runsc-sandbox" in words_of(pid)[:1] for pid in playing)
-        disk = os.fspath(tier._lot(self.policy).disk)
+        disk = os.fspath(self.tier._lot(self.policy).disk)
         return sum(disk in opened_by(process.pid) for process in psutil.process_iter() if is_qemu(process))
 
     def before(self, act: Act) -> int:
@@ -107,7 +98,7 @@ class Nights:
             file.write(encode(event) + b"\n")
 
 
-def left(box: Box) -> None:
+def left(box: ManagedSandbox) -> None:
     """Leave the sandbox to whoever comes next."""
     if box.within is not None:
         box.within.close()
@@ -173,7 +164,7 @@ def judged(nights: Nights, told_before: int, *, may_be_lost: bool) -> None:
     lost = heir.arrive()
     lost = heir.wake() or lost
 
-    assert Phase.RUNNING is heir.phase
+    assert SandboxPhase.RUNNING is heir.phase
     assert 1 == nights.living()
     assert nights.tier.kept(nights.policy) is None, "what lives is not on disk as well"
     held, _, file = heir.run("python", SHOWS).stdout.strip().partition(" ")

@@ -4,29 +4,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from kasmon.sandbox.base import Sandbox
-from kasmon.sandbox.gvisor.tier import Gvisor
-from kasmon.sandbox.jail.bubblewrap import Jail
+from kasmon.sandbox.base import SandboxTier
+from kasmon.sandbox.jail.jail import Jail
 from tests.sandbox.machines import machine
-from tests.sandbox.required import need_gvisor, need_jail
+from tests.sandbox.required import need_jail
 
 
 class OfAJail:
     @pytest.fixture
-    def tier(self) -> Sandbox:
+    def tier(self) -> SandboxTier:
         need_jail()
         return Jail()
 
 
-class OfGvisor:
-    @pytest.fixture
-    def tier(self) -> Sandbox:
-        need_gvisor()
-        return Gvisor()
-
-
 class OfAMachine:
     @pytest.fixture
-    def tier(self) -> Iterator[Sandbox]:
+    def tier(self) -> Iterator[SandboxTier]:
         with machine() as vm:
             yield vm

@@ -1,4 +1,4 @@
-"""Whether jails can be made here: a test that needs one is skipped where they cannot, unless they must be there."""
+"""Whether jails are available here: a test that needs one is skipped where they cannot, unless they must be there."""
 
 import functools
 import os
@@ -9,31 +9,21 @@ from pathlib import Path
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Tier
-from kasmon.paths import Places
-from kasmon.sandbox.gvisor.tier import Gvisor
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.process import holder
-from kasmon.sandbox.jail.tree import raze
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.paths import Paths
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.shared.host_folders import HostFolders
+from kasmon.sandbox.shared.processes import holder
+from kasmon.sandbox.shared.safe_tree import raze
 from tests.cli.line import Line
 
 
 def need_jail() -> None:
     """Skip the test where no jail can be made; fail it where KASMON_REQUIRE_SANDBOXES (a list with commas) names it."""
-    _need("jail")
-
-
-def need_gvisor() -> None:
-    """Likewise where no gVisor sandbox can be made, or none can go on from its memory on disk."""
-    _need("gvisor")
-
-
-def _need(kind: Tier) -> None:
-    if not (why := _why_not(kind)):
+    if not (why := _why_no_jail()):
         return
     required = {word.strip() for word in os.environ.get("KASMON_REQUIRE_SANDBOXES", "").split(",")}
-    if required & {kind, "all"}:
+    if required & {"jail", "all"}:
         pytest.fail(f"{why} (KASMON_REQUIRE_SANDBOXES asks for it)", pytrace=False)
     pytest.skip(why)
 
@@ -46,24 +36,24 @@ def closed(line: Line) -> None:
     nothing_is_left(line.places, ground)
 
 
-def nothing_is_left(where: Places, ground: Ground | None = None) -> None:
+def nothing_is_left(where: Paths, ground: HostFolders | None = None) -> None:
     """End and remove what is left of the jails of *where*; fail the test if a process of one was left."""
     ground = ground or Jail(where).ground
     left = [lock.parent for lock in sorted(ground.base.glob("*/lock"))]
     alive = [f"{folder.name} (process {pid})" for folder in left if (pid := holder(folder / "lock"))]
     for folder in left:
-        Jail(where).forget(Policy(session=SessionId(folder.name)))
+        Jail(where).forget(SandboxPolicy(session=SessionId(folder.name)))
     raze(ground.base)
     assert not alive, f"jails outlived their test: {', '.join(alive)}"
 
 
 @functools.cache
-def _why_not(kind: Tier) -> str:
-    """Why no sandbox of this *kind* can be made here, once tried; empty where one was."""
+def _why_no_jail() -> str:
+    """Why no jail can be made here, once tried; empty where one was."""
     root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
     try:
-        here = Places(state=root / "s", config=root / "c", given_runtime=root / "r")
-        probe = (Jail(here) if kind == "jail" else Gvisor(here)).probe()
+        here = Paths(state=root / "s", config=root / "c", given_runtime=root / "r")
+        probe = Jail(here).probe()
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    return "" if probe.ok else f"no {kind} can be made here: {probe.why}. {probe.hint}".strip()
+    return "" if probe.ok else f"no jail is available here: {probe.why}. {probe.hint}".strip()

@@ -11,12 +11,12 @@ import pytest
 
 from kasmon.errors import KasmonError, UnableError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Ran, Runtime
-from kasmon.sandbox.base import Remembering, Sandbox
-from kasmon.sandbox.channel import Channel
+from kasmon.model.sandbox.policy import RunResult, SandboxPolicy, SandboxRuntime
+from kasmon.sandbox.base import RecordTier, SandboxTier
+from kasmon.sandbox.guest_client.channel import GuestChannel
 from tests.sandbox.conftest import open_to_others
 
-Made = tuple[Policy, Runtime]
+Made = tuple[SandboxPolicy, SandboxRuntime]
 
 
 class SandboxContract:
@@ -27,12 +27,12 @@ class SandboxContract:
     """Whether it has agents."""
 
     @pytest.fixture
-    def make(self, tier: Sandbox) -> Iterator[Callable[[str], Made]]:
+    def make(self, tier: SandboxTier) -> Iterator[Callable[[str], Made]]:
         """Makes a sandbox for a session of that name; all are gone at the end."""
-        made: list[Policy] = []
+        made: list[SandboxPolicy] = []
 
         def make(name: str) -> Made:
-            policy = Policy(session=SessionId(name))
+            policy = SandboxPolicy(session=SessionId(name))
             made.append(policy)
             return policy, tier.create(policy)
 
@@ -41,8 +41,8 @@ class SandboxContract:
             tier.destroy(policy, None)
             tier.forget(policy)
 
-    def ran(self, runtime: Runtime, interpreter: str, code: str) -> Ran:
-        with contextlib.closing(Channel(runtime.socket)) as inside:
+    def ran(self, runtime: SandboxRuntime, interpreter: str, code: str) -> RunResult:
+        with contextlib.closing(GuestChannel(runtime.socket)) as inside:
             return inside.run(interpreter, code, timeout_s=20)  # type: ignore[arg-type]
 
     def test_what_an_interpreter_holds_is_there_for_the_next_one_who_asks(self, make: Callable[[str], Made]) -> None:
@@ -52,7 +52,7 @@ class SandboxContract:
 
         assert "42\n" == self.ran(runtime, "python", "print(x)").stdout
 
-    def test_its_workspace_is_the_folder_that_it_names(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
+    def test_its_workspace_is_the_folder_that_it_names(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
 
         self.ran(runtime, "bash", "echo hello > greeting")
@@ -69,7 +69,7 @@ class SandboxContract:
         assert "1 1\n" == self.ran(one, "python", "print(x, open('x').read())").stdout
 
     def test_what_sleeps_is_found_and_goes_on_with_all_it_held(
-        self, tier: Sandbox, make: Callable[[str], Made]
+        self, tier: SandboxTier, make: Callable[[str], Made]
     ) -> None:
         policy, runtime = make(self.names[0])
         self.ran(runtime, "python", "x = 42")
@@ -81,7 +81,7 @@ class SandboxContract:
         assert "42\n" == self.ran(again, "python", "print(x)").stdout
 
     def test_what_sleeps_on_disk_goes_on_with_all_it_held_or_the_tier_says_that_it_cannot(
-        self, tier: Sandbox, make: Callable[[str], Made]
+        self, tier: SandboxTier, make: Callable[[str], Made]
     ) -> None:
         policy, runtime = make(self.names[0])
         self.ran(runtime, "python", "x = 42")
@@ -99,7 +99,7 @@ class SandboxContract:
         assert "43 44\n" == self.ran(runtime, "bash", "[ $PWD = $TMPDIR ] && echo $y $(cat file)").stdout
 
     def test_what_is_destroyed_is_gone_even_if_it_slept_and_its_files_stay(
-        self, tier: Sandbox, make: Callable[[str], Made]
+        self, tier: SandboxTier, make: Callable[[str], Made]
     ) -> None:
         policy, runtime = make(self.names[0])
         self.ran(runtime, "bash", "echo hello > greeting")
@@ -113,7 +113,7 @@ class SandboxContract:
         assert (Path(runtime.workspace or tier.workspace(policy)) / "greeting").exists()
 
     def test_one_of_which_nobody_knows_where_it_lives_can_be_destroyed(
-        self, tier: Sandbox, make: Callable[[str], Made]
+        self, tier: SandboxTier, make: Callable[[str], Made]
     ) -> None:
         policy, runtime = make(self.names[0])
 
@@ -122,14 +122,14 @@ class SandboxContract:
         assert not tier.find(policy, runtime)
 
     def test_another_process_of_the_same_id_is_not_the_sandbox(
-        self, tier: Sandbox, make: Callable[[str], Made]
+        self, tier: SandboxTier, make: Callable[[str], Made]
     ) -> None:
         policy, runtime = make(self.names[0])
 
         assert not tier.find(policy, msgspec.structs.replace(runtime, started=runtime.started + 60))
         assert not tier.find(policy, msgspec.structs.replace(runtime, boot="another"))
 
-    def test_what_is_gone_cannot_be_resumed(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
+    def test_what_is_gone_cannot_be_resumed(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
         slept = tier.pause(policy, runtime)
         tier.destroy(policy, runtime)
@@ -137,7 +137,7 @@ class SandboxContract:
         with pytest.raises(KasmonError):
             tier.resume(policy, runtime, slept)
 
-    def test_a_session_that_is_forgotten_leaves_no_files(self, tier: Sandbox, make: Callable[[str], Made]) -> None:
+    def test_a_session_that_is_forgotten_leaves_no_files(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
         folder = Path(runtime.workspace or tier.workspace(policy))
         tier.destroy(policy, runtime)
@@ -147,8 +147,10 @@ class SandboxContract:
 
         assert not folder.exists()
 
-    def test_a_command_runs_inside_on_its_callers_pipes_and_ends_as_it_does(self, tier: Sandbox, shared: Path) -> None:
-        policy = Policy(session=SessionId(self.names[0]), tier=tier.tier)
+    def test_a_command_runs_inside_on_its_callers_pipes_and_ends_as_it_does(
+        self, tier: SandboxTier, shared: Path
+    ) -> None:
+        policy = SandboxPolicy(session=SessionId(self.names[0]), tier=tier.tier)
         words = "cat; echo $OWN $HOME; echo made > made; echo wrong >&2; exit 5"
         workdir = open_to_others(shared / "work")
         if not self.wraps:
@@ -164,4 +166,4 @@ class SandboxContract:
         said = (done.returncode, done.stdout, done.stderr)
         assert (5, b"given\nmine /home/sandbox\n", b"wrong\n") == said, said
         assert "made\n" == (workdir / "made").read_text()
-        assert not isinstance(tier, Remembering) or tier.adopt(policy) is None
+        assert not isinstance(tier, RecordTier) or tier.adopt(policy) is None

@@ -4,16 +4,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kasmon.model.event import Event, NoticeRaised, SandboxMoved
-from kasmon.model.housing import Housing, housed
+from kasmon.model.events import Event, NoticeRaised, SandboxMoved
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Phase, Policy
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.checkpoint.checkpoint import Checkpoints
-from kasmon.sandbox.journal import Journal
-from kasmon.sandbox.keeping import Keeping
-from kasmon.sandbox.lifecycle import Terms
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
+from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.sandbox.bare import Bare
 
 ME = SessionId("abcdefgh")
@@ -26,39 +26,39 @@ class DiedError(BaseException):
 class Stage:
     """One session's sandbox below *root*; `host()` is a process that keeps it, as far as a sandbox can tell."""
 
-    def __init__(self, root: Path, policy: Policy | None = None, session: SessionId = ME) -> None:
+    def __init__(self, root: Path, policy: SandboxPolicy | None = None, session: SessionId = ME) -> None:
         self.root = root
         self.tier = Bare(root)
-        self.policy = policy or Policy(session=session)
+        self.policy = policy or SandboxPolicy(session=session)
         self.facts: list[Event] = []
         self.dies_at: tuple[int, bool] | None = None
         """At which fact from now the one who writes dies: before it is written (False), or after (True)."""
-        self.terms = Terms()
+        self.terms = LifetimeTerms()
         self.clock: Callable[[], float] = time.time
-        self.boxes: list[Box] = []
+        self.boxes: list[ManagedSandbox] = []
 
-    def host(self) -> Box:
+    def host(self) -> ManagedSandbox:
         """A process that knows nothing but the facts."""
-        journal = Journal(
+        journal = SandboxJournal(
             self.housing(), self._write, tier="jail", keeps_memory=False, terms=self.terms, clock=self.clock
         )
-        box = Box(self.tier, self.policy, journal, lambda runtime: Channel(runtime.socket))
-        self.keeping = Keeping(box, Checkpoints(self.root / "points"), self.root / "inherited")
+        box = ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
+        self.keeping = SandboxCheckpoints(box, CheckpointStore(self.root / "points"), self.root / "inherited")
         self.boxes.append(box)
         return box
 
-    def housing(self) -> Housing | None:
-        known: Housing | None = None
+    def housing(self) -> SandboxState | None:
+        known: SandboxState | None = None
         for fact in self.facts:
             known = housed(known, fact)
         return known
 
-    def arrived(self) -> Box:
+    def arrived(self) -> ManagedSandbox:
         box = self.host()
         box.arrive()
         return box
 
-    def moves(self) -> list[tuple[Phase, str]]:
+    def moves(self) -> list[tuple[SandboxPhase, str]]:
         return [(fact.phase, fact.step) for fact in self.facts if isinstance(fact, SandboxMoved)]
 
     def told(self) -> str:

@@ -8,17 +8,17 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from kasmon.sandbox.jail import seccomp, starting, wrapping
-from kasmon.sandbox.jail.arguments import Scene, arguments
-from kasmon.sandbox.jail.process import tree
-from tests.safety.mutation import without
+from kasmon.sandbox.jail import seccomp, start, wrap
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments
+from kasmon.sandbox.shared.processes import tree
 from tests.sandbox.conftest import Inmate, open_to_others
 from tests.waiting import until
 
@@ -29,11 +29,19 @@ NO_FILTER = b"\x06\x00\x00\x00\x00\x00\xff\x7f"
 """A filter that allows everything."""
 
 PRELUDE = """
-import ctypes, errno, os, socket, sys
+import ctypes, errno, os, socket, struct, sys, tempfile
+def file(): return os.fsencode(tempfile.mkstemp()[1])
+def fresh(): return file() + b".new"
 libc = ctypes.CDLL(None, use_errno=True)
 def call(name, *arguments):
     done = getattr(libc, name)(*arguments)
     print("got through" if done != -1 else errno.errorcode[ctypes.get_errno()])
+def moded(path, number, *arguments):
+    done = libc.syscall(number, *arguments)
+    said = "done" if done != -1 else errno.errorcode[ctypes.get_errno()]
+    path = path or f"/proc/self/fd/{done}"
+    is_set = os.path.exists(path) and os.stat(path).st_mode & 0o6000
+    print(f"{said}, {'set' if is_set else 'not set'}")
 def attempt(act):
     try:
         act()
@@ -68,8 +76,37 @@ CALLS = {
     "io_uring": ("call('syscall', 425, 1, ctypes.create_string_buffer(256))", "EPERM", "got through", []),
     "faults of memory in user space": ("call('syscall', 323, 1)", "EPERM", "got through", []),
 }
+CHANGED = {
+    "chmod": "moded(path := file(), 90, {path}, {mode})",
+    "fchmod": "moded(path := file(), 91, os.open({path}, os.O_RDWR), {mode})",
+    "fchmodat": "moded(path := file(), 268, -100, {path}, {mode})",
+    "fchmodat2": "moded(path := file(), 452, -100, {path}, {mode}, 0)",
+}
+"""System call -> code that changes the mode of a file by it, called by its number."""
+CREATED = {
+    "open": "moded(path := fresh(), 2, {path}, os.O_CREAT | os.O_WRONLY, {mode})",
+    "openat": "moded(path := fresh(), 257, -100, {path}, os.O_CREAT | os.O_WRONLY, {mode})",
+    "openat without a name": "moded(b'', 257, -100, b'/tmp', os.O_TMPFILE | os.O_WRONLY, {mode})",
+    "openat2": "moded(path := fresh(), 437, -100, {path}, struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, {mode}, 0), 24)",
+    "creat": "moded(path := fresh(), 85, {path}, {mode})",
+    "mknod": "moded(path := fresh(), 133, {path}, 0o100000 | {mode}, 0)",
+    "mknodat": "moded(path := fresh(), 259, -100, {path}, 0o100000 | {mode}, 0)",
+}
+"""System call -> code that makes a file of a mode by it."""
+
+
+def set_id() -> Iterator[Attack]:
+    """A setuid or setgid file, made by each system call that takes a mode."""
+    for name, code in (CHANGED | CREATED).items():
+        for mode in ("0o4755", "0o2755", "0o6755"):
+            said = "ENOSYS" if name == "openat2" else "done" if name in CHANGED and mode == "0o2755" else "EPERM"
+            code_of_mode = code.format(path="path", mode=mode)
+            yield Attack(f"{name} {mode}", code_of_mode, f"{said}, not set", "done, set", filter_too=True)
+
+
 TABLE = [
     *(Attack(name, code, said, without, words, True) for name, (code, said, without, words) in CALLS.items()),
+    *set_id(),
     Attack(
         "a user namespace, by the first guard alone",
         "call('unshare', 0x10000000)",
@@ -125,7 +162,7 @@ ALWAYS = {
     "the kernel's devices": ("attempt(lambda: os.listdir('/sys'))", "ENOENT"),
     "write to /etc": ("attempt(lambda: open('/etc/planted', 'w'))", "EROFS"),
     "write to /usr": ("attempt(lambda: open('/usr/planted', 'w'))", "EROFS"),
-    "write to what runs inside": ("attempt(lambda: open('/opt/kasmon/agent.py', 'w'))", "EROFS"),
+    "write to what runs inside": ("attempt(lambda: open('/opt/kasmon/main.py', 'w'))", "EROFS"),
     "write to the lock": ("attempt(lambda: open('/run/jail.lock', 'w'))", "EROFS"),
     "a connection of other namespaces": ("call('setns', os.open('/proc/self/ns/net', os.O_RDONLY), 0)", "EPERM"),
 }
@@ -137,7 +174,7 @@ def unguarded(
 ) -> Iterator[None]:
     """Jails that are made meanwhile lack these words (`*` is any), and with *filter_too* all that the filter denies."""
 
-    def fewer(looks: Scene) -> list[str]:
+    def fewer(looks: FilesystemView) -> list[str]:
         told = arguments(looks)
         alike = [told[at : at + len(words)] for at in range(len(told))]
         starts = [at for at, each in enumerate(alike) if len(each) == len(words) and all(map(fnmatch, each, words))]
@@ -146,8 +183,8 @@ def unguarded(
 
     with monkeypatch.context() as patch:
         if words:
-            patch.setattr(starting, "arguments", fewer)
-            patch.setattr(wrapping, "arguments", fewer)
+            patch.setattr(start, "arguments", fewer)
+            patch.setattr(wrap, "arguments", fewer)
         if filter_too:
             patch.setattr(seccomp, "program", lambda machine: NO_FILTER)
         yield
@@ -177,7 +214,7 @@ def test_without_its_guard_it_gets_on(inmate: Make, monkeypatch: pytest.MonkeyPa
         jailed = inmate()
     did = jailed.run(f"{PRELUDE}\n{attack.code}")
 
-    if did.out.strip() in ("ENOSYS", attack.guarded):
+    if did.out.startswith("ENOSYS") or did.out.strip() == attack.guarded:
         pytest.skip(f"this machine's own settings forbid it: {did.out.strip()}")
     assert attack.unguarded == did.out.strip(), did.err
 
@@ -188,7 +225,7 @@ def test_the_environment_of_whoever_made_the_jail_is_not_read_inside(
 ) -> None:
     monkeypatch.setenv("CANARY", "sings")
     if not guarded:
-        monkeypatch.setattr(starting, "ENVIRONMENT", dict(os.environ))
+        monkeypatch.setattr(start, "ENVIRONMENT", dict(os.environ))
     did = inmate().run("import glob\nfor each in glob.glob('/proc/[0-9]*/environ'): print(open(each).read())")
 
     assert guarded is ("CANARY" not in did.out), did.err
@@ -197,9 +234,14 @@ def test_the_environment_of_whoever_made_the_jail_is_not_read_inside(
 @pytest.mark.parametrize("guarded", [True, False])
 def test_no_open_file_of_ours_is_inherited(inmate: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        guard = "close_fds=True,\n            pass_fds=handles,"
-        instead = "close_fds=not [os.set_inheritable(each, True) for each in handles],"
-        without(monkeypatch, starting, "_popen", guard, instead)
+        popen = subprocess.Popen
+
+        def inheriting(argv: Any, *, pass_fds: Any = (), **more: Any) -> Any:
+            for each in pass_fds:
+                os.set_inheritable(each, True)
+            return popen(argv, **(more | {"close_fds": not pass_fds}))
+
+        monkeypatch.setattr(subprocess, "Popen", inheriting)
     ours = os.memfd_create("ours", 0)
     try:
         os.set_inheritable(ours, True)

@@ -4,24 +4,23 @@ The counts are small and the figures are not judged: how fast this machine is, i
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
-from kasmon.bench import jails, keeping, memories, run, runs
-from kasmon.bench.figure import Figure
+from kasmon.bench import run
+from kasmon.bench.sandboxes import checkpoints, jails, runs, snapshots
+from kasmon.bench.support.figure import Figure
 from kasmon.errors import SandboxError
 from kasmon.paths import places
 from kasmon.sandbox.microvm.machine import MicroVm
 from tests.sandbox.machines import IMAGE, need_machine, warmed
-from tests.sandbox.required import need_gvisor
 
 SCENES = ("jail", "jails", "run", "standby", "run-host", "checkpoint")
 KEPT = ("microvm-boot", "microvm-clone", "microvm-pause", "microvm-resume", "microvm-clones")
-KEPT_BY_GVISOR = ("gvisor-checkpoint", "gvisor-restore")
 JAILED = tuple(name for name in SCENES if name != "checkpoint")
 
 
@@ -49,37 +48,24 @@ def test_where_no_jail_can_be_made_it_is_left_out_with_the_reason(
 
 
 def test_memories_can_be_measured_by_name() -> None:
-    assert run.scenes(1, 1.0).keys() >= {*KEPT, *KEPT_BY_GVISOR}
+    assert run.scenes(1, 1.0).keys() >= set(KEPT)
 
 
-@pytest.mark.parametrize(
-    ("names", "why"),
-    [
-        (KEPT, "QEMU is not installed"),
-        (KEPT_BY_GVISOR, "runsc (gVisor) is not installed" if os.geteuid() == 0 else "root"),
-    ],
-    ids=["microvm", "gvisor"],
-)
 def test_a_tier_that_is_not_here_is_not_measured_and_its_row_says_why(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    names: tuple[str, ...],
-    why: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("KASMON_RUNSC", raising=False)
 
-    assert 0 == run.main(names, rounds=1)
+    assert 0 == run.main(KEPT, rounds=1)
 
-    rows = capsys.readouterr().out.splitlines()[-len(names) :]
-    assert list(names) == [row.partition(": not measured: ")[0] for row in rows]
-    assert all(why in row for row in rows)
+    rows = capsys.readouterr().out.splitlines()[-len(KEPT) :]
+    assert list(KEPT) == [row.partition(": not measured: ")[0] for row in rows]
+    assert all("QEMU is not installed" in row for row in rows)
 
 
 def test_a_checkpoint_of_a_workspace_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "SETTLED_S", 0.0)
-    [figure] = keeping.keeping(2, files=7, size_bytes=7000)
+    monkeypatch.setattr(checkpoints, "SETTLED_S", 0.0)
+    [figure] = checkpoints.keeping(2, files=7, size_bytes=7000)
 
     assert (50, 2) == (figure.target, figure.samples)
     assert figure.value > 0
@@ -120,14 +106,14 @@ def test_a_session_is_measured_through_its_host(can_jail: None) -> None:
 def test_microvms_are_measured_and_those_that_are_none_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     need_machine()
     warmed(MicroVm(places(), image=IMAGE))
-    monkeypatch.setitem(memories.MAKES, "microvm", lambda where: MicroVm(where, image=IMAGE))
+    monkeypatch.setattr(snapshots, "MicroVm", partial(MicroVm, image=IMAGE))
 
-    pause, wake = memories.paused("microvm", 1), memories.resumed("microvm", 1)
-    took, holds, failed = memories.many(2)
+    pause, wake = snapshots.paused(1), snapshots.resumed(1)
+    took, holds, failed = snapshots.many(2)
 
     assert (1000, 1000, None, None, 0) == (pause.target, wake.target, took.target, holds.target, failed.target)
     assert (2, True, 0) == (holds.samples, failed.met, failed.value)
-    assert 0 < memories.copied(1).value < memories.booted(1).value
+    assert 0 < snapshots.copied(1).value < snapshots.booted(1).value
     assert all("emulated (TCG), without KVM" in figure.note for figure in (pause, wake, took))
 
 
@@ -135,17 +121,7 @@ def test_microvms_are_measured_and_those_that_are_none_are_counted(monkeypatch: 
 def test_a_microvm_that_would_have_to_be_started_is_no_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     need_machine()
     (tmp_path / "image").symlink_to(IMAGE)
-    monkeypatch.setitem(memories.MAKES, "microvm", lambda where: MicroVm(where, image=tmp_path / "image"))
+    monkeypatch.setattr(snapshots, "MicroVm", partial(MicroVm, image=tmp_path / "image"))
 
     with pytest.raises(SandboxError, match="no warm microVM to be copied"):
-        memories.copied(1)
-
-
-@pytest.mark.sandboxes
-def test_gvisor_sandboxes_are_measured() -> None:
-    need_gvisor()
-
-    pause, wake = memories.paused("gvisor", 1), memories.resumed("gvisor", 1)
-
-    assert (1000, 1000) == (pause.target, wake.target)
-    assert all(figure.value > 0 and "runsc " in figure.note for figure in (pause, wake))
+        snapshots.copied(1)

@@ -11,20 +11,20 @@ from typing import Final
 
 import pytest
 
-from kasmon.model.event import Event, NoticeRaised
-from kasmon.model.housing import Housing, housed
-from kasmon.model.sandbox import Credential, Volatile
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.checkpoint.checkpoint import Checkpoints
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.process import tree
-from kasmon.sandbox.jail.tree import raze
-from kasmon.sandbox.journal import Journal
-from kasmon.sandbox.keeping import Keeping
-from kasmon.sandbox.lifecycle import Terms
+from kasmon.model.events import Event, NoticeRaised
+from kasmon.model.sandbox.policy import Credential, VolatileFile
+from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+from kasmon.sandbox.shared.processes import tree
+from kasmon.sandbox.shared.safe_tree import raze
 from tests.sandbox.conftest import policy
-from tests.sandbox.test_box import HAS, HOLDS
+from tests.sandbox.managed.test_sandbox import HAS, HOLDS
 
 pytestmark = pytest.mark.sandboxes
 CANARY: Final = "canary-9c41d07be3"
@@ -39,11 +39,11 @@ class Kept:
         self.policy = policy(
             "c",
             credentials=(Credential(name="TOKEN", variable="MINE"),),
-            volatile=(Volatile(path=TOKEN, source="TOKEN"),),
+            volatile=(VolatileFile(path=TOKEN, source="TOKEN"),),
         )
-        journal = Journal(None, self.facts.append, tier="jail", keeps_memory=False, terms=Terms())
-        self.box = Box(jail, self.policy, journal, lambda runtime: Channel(runtime.socket))
-        self.keeping = Keeping(self.box, Checkpoints(root))
+        journal = SandboxJournal(None, self.facts.append, tier="jail", keeps_memory=False, terms=LifetimeTerms())
+        self.box = ManagedSandbox(jail, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
+        self.keeping = SandboxCheckpoints(self.box, CheckpointStore(root))
         self.box.arrive()
 
     def run(self, interpreter: str, code: str) -> str:
@@ -51,7 +51,7 @@ class Kept:
 
     @property
     def first(self) -> int:
-        housing: Housing | None = None
+        housing: SandboxState | None = None
         for fact in self.facts:
             housing = housed(housing, fact)
         assert housing is not None
@@ -114,7 +114,11 @@ def test_a_jail_that_sleeps_holds_no_credential_and_has_it_again_when_it_wakes(k
     kept.box.sleep()
 
     assert {"/dev/shm: mine", "/home: mine"} <= set(kept.holders())
-    for named in ("/dev/shm/mine (TOKEN)", "/home/sandbox/mine (TOKEN)", "(sleep) (TOKEN); it sleeps there too"):
+    for named in (
+        "/dev/shm/mine (TOKEN)",
+        "/home/sandbox/mine (TOKEN)",
+        "(sleep) (TOKEN); it stays there while the sandbox is paused",
+    ):
         assert named in kept.told()
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from kasmon.errors import RefusedError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy
-from kasmon.sandbox.base import Sandbox
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.sandbox.base import SandboxTier
 from tests.sandbox.sandbox_contract import SandboxContract
 from tests.test_contributing import module
 
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.sandboxes
 
 class TestCell(SandboxContract):
     @pytest.fixture
-    def tier(self, can_jail: None) -> Sandbox:
-        made: Sandbox = module("sandbox/cell.py").Cell()
+    def tier(self, can_jail: None) -> SandboxTier:
+        made: SandboxTier = module("sandbox/cell.py").Cell()
         return made
 
-    def test_nobody_leads_out_of_it(self, tier: Sandbox) -> None:
+    def test_nobody_leads_out_of_it(self, tier: SandboxTier) -> None:
         with pytest.raises(RefusedError):
-            tier.create(Policy(session=SessionId(self.names[0]), hosts=("example.org",)))
+            tier.create(SandboxPolicy(session=SessionId(self.names[0]), hosts=("example.org",)))

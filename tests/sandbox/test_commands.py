@@ -9,15 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.host.alive import lock_holder
-from kasmon.model.event import ContextSaid
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import ContextReported
 from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
-from kasmon.process import is_running, started_at
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.store.log import EventLog
+from kasmon.process_identity import is_running, started_at
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.tui.action import FooterOffer
+from kasmon.tui.status_bars import is_offered
+from kasmon.tui.theme.look import ending
 from tests.cli.forker import Forker
 from tests.cli.line import KASMON, Line, on_terminal
+from tests.other_version import OLDER, OtherVersion
+from tests.sandbox.conftest import open_to_others
 from tests.sandbox.required import closed
 from tests.waiting import until
 
@@ -65,11 +71,25 @@ def state(kasmon: Line, session: SessionId) -> str:
 def test_what_runs_keeps_its_variables_and_the_exit_code_is_the_codes(kasmon: Line) -> None:
     made(kasmon)
 
-    first = kasmon("sandbox", "run", "lab", "--env", "bash", "x=42; echo out; echo err >&2; (exit 7)")
-    then = kasmon("sandbox", "run", "lab", "--env", "bash", "-", given="echo $x")
+    first = kasmon("sandbox", "run", "lab", "--lang", "bash", "x=42; echo out; echo err >&2; (exit 7)")
+    then = kasmon("sandbox", "run", "lab", "--lang", "bash", "-", given="echo $x")
 
     assert (7, "out\n", "err\n") == (first.code, first.out, first.err)
     assert (0, "42\n", "") == (then.code, then.out, then.err)
+
+
+def test_a_host_of_an_older_version_leaves_its_sandbox_to_one_of_this_version(kasmon: Line, tmp_path: Path) -> None:
+    older = OtherVersion(tmp_path, OLDER)
+    done = kasmon("sandbox", "create", "lab", **older.variables())
+    assert 0 == done.code, done.err
+    session = SessionId(done.out.strip())
+    assert 0 == kasmon("sandbox", "run", "lab", "--lang", "bash", "x=42", **older.variables()).code
+    before = host_of(kasmon, session)
+    then = kasmon("sandbox", "run", "lab", "--lang", "bash", "echo $x")
+
+    assert (0, "42\n", "") == (then.code, then.out, then.err)
+    assert before != host_of(kasmon, session)
+    assert 0 == kasmon("sandbox", "rm", "lab").code
 
 
 def test_a_program_gets_all_that_came_of_a_run_as_one_object(kasmon: Line) -> None:
@@ -130,6 +150,21 @@ def test_after_its_host_was_killed_it_is_unsure_and_the_next_run_finds_it_again(
     assert "idle" == until(lambda: state(kasmon, session) == "idle" and "idle")
 
 
+def test_a_pause_that_finds_its_sandbox_gone_says_what_is_lost_and_is_no_success(kasmon: Line) -> None:
+    """Its host and all in it were killed: the next host makes another sandbox, which sleeps without what was held."""
+    session = made(kasmon)
+    kasmon("sandbox", "run", "lab", "x=42")
+    runtime = kasmon.json("sandbox", "show", "lab")["session"]["pid"]
+    killed_host(kasmon, session)
+    os.kill(runtime, signal.SIGKILL)
+    until(lambda: started_at(runtime) is None)
+
+    done = kasmon("sandbox", "pause", "lab")
+    assert 0 != done.code
+    assert "interpreter state lost" in done.err
+    assert 0 == kasmon("sandbox", "pause", "lab").code  # nothing was lost since
+
+
 def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Line) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
@@ -138,7 +173,7 @@ def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Line) -> Non
 
     done = kasmon("recover")
 
-    assert (0, "lab: its sandbox was found again\n") == (done.code, done.out)
+    assert (0, "lab: reconnected to its sandbox\n") == (done.code, done.out)
     assert until(lambda: state(kasmon, session) == "standby")
     assert "42\n" == kasmon("sandbox", "run", "lab", "echo $x").out
 
@@ -154,7 +189,7 @@ def test_without_host_and_jail_it_is_lost_and_the_next_run_says_what_is_left(kas
     after = kasmon("sandbox", "run", "lab", "cat file")
 
     assert ("kept\n", 0) == (after.out, after.code), after.err
-    assert "what its interpreters held is lost" in after.err
+    assert "interpreter state lost" in after.err
 
 
 def test_it_goes_back_to_a_checkpoint_and_another_one_begins_there(kasmon: Line) -> None:
@@ -248,9 +283,9 @@ def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Line) -> None:
     shown = kasmon.json("show", "lab")["session"]
 
     assert ("lab", session, "jail") == (before["name"], before["id"], before["sandbox"])
-    assert (2, True) == (told.code, "only `ctx`" in told.err)
+    assert (2, True) == (told.code, "only `kasmon ctx` is available" in told.err)
     assert [session, "kept"] == tried.out.split()
-    facts = [fact for fact, _ in EventLog(kasmon.places.log(session)).read() if isinstance(fact, ContextSaid)]
+    facts = [fact for fact, _ in EventLog(kasmon.places.log(session)).read() if isinstance(fact, ContextReported)]
     assert [("for tea", None), (None, "all of it")] == [(fact.waiting, fact.done) for fact in facts]
     assert "all of it" == shown["done"]
     [row] = kasmon.json("sandbox", "ls")["sandboxes"]
@@ -305,11 +340,11 @@ def test_what_was_stopped_begins_again_over_its_files(kasmon: Line) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["run", "nobody", "true"], 3, "no session is called"),
+        (["run", "nobody", "true"], 3, "there is no session"),
         (["create", "x", "--dir", "/nowhere"], 2, "does not exist"),
-        (["rm"], 2, "which sandbox"),
-        (["rm", "x", "--all"], 2, "which sandbox"),
-        (["allow", "x"], 2, "which host"),
+        (["rm"], 2, "`kasmon sandbox rm` requires a sandbox"),
+        (["rm", "x", "--all"], 2, "`kasmon sandbox rm` requires a sandbox"),
+        (["allow", "x"], 2, "requires a host"),
     ],
 )
 def test_what_makes_no_sense_is_refused(kasmon: Line, words: list[str], code: int, said: str) -> None:
@@ -360,13 +395,55 @@ def test_rm_all_leaves_no_process_and_no_socket(kasmon: Line) -> None:
     assert not Jail(kasmon.places).ground.base.exists()
 
 
+def test_create_says_that_it_works_in_the_folder_itself(kasmon: Line, shared: Path) -> None:
+    mine = open_to_others(shared / "mine")
+    done = kasmon("sandbox", "create", "lab", "--dir", str(mine))
+
+    assert f"It works in {str(mine)!r} itself." in done.err
+    assert {"folder": str(mine), "copy_of": None} == kasmon.json("sandbox", "show", "lab")["session"]["works_in"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
+def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Line, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir(mode=0o700)
+    done = kasmon("sandbox", "create", "lab", "--dir", str(tmp_path / "work"))
+    session = SessionId(done.out.strip())
+    copied = str(Jail(kasmon.places).ground.of(session) / "workspace")
+
+    assert f"It works on a copy of {str(tmp_path / 'work')!r}: {copied!r}. The original is not changed." in done.err
+    where = kasmon.json("sandbox", "show", "lab")["session"]["works_in"]
+    assert {"folder": copied, "copy_of": str(tmp_path / "work")} == where
+
+
+def test_show_tells_of_every_session_also_of_one_without_a_sandbox(kasmon: Line) -> None:
+    session = kasmon("new", "plain", "--agent", "scripted", "--mode", "sdk", "--dir", str(kasmon.home)).out.strip()
+
+    assert "no sandbox" in kasmon("sandbox", "show", session).out
+    assert [] == kasmon.json("sandbox", "show", session)["session"]["checkpoints_kept"]
+    kasmon("stop", session)
+
+
+def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmon: Line) -> None:
+    kasmon.places.config.mkdir(mode=0o700)
+    write_private(kasmon.places.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
+    assert 0 != kasmon("sandbox", "create", "lab").code
+    [row] = [each for each in kasmon.json("ls")["sessions"] if each["name"] == "lab"]
+    [seen] = [each for each in look_once(kasmon.places).sessions if each.name == "lab"]
+
+    assert "ended (failed)" in kasmon("ls").out
+    assert "failed" == ending(seen)
+    assert is_offered(FooterOffer.ENDED, seen, is_somewhere=True, has_sessions=True)
+    assert 0 == kasmon("rm", row["id"]).code
+    assert [] == kasmon.json("ls")["sessions"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
 def test_rm_names_the_copy_of_a_folder_that_stays_and_how_it_goes(kasmon: Line, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir(mode=0o700)
     session = made(kasmon, "lab", "--dir", str(tmp_path / "work"))
-    kasmon("sandbox", "run", "lab", "--env", "bash", "echo mine > made")
+    kasmon("sandbox", "run", "lab", "--lang", "bash", "echo mine > made")
     copied = Jail(kasmon.places).ground.of(session) / "workspace"
     done = kasmon("sandbox", "rm", "lab")
 
     assert (0, "mine\n") == (done.code, (copied / "made").read_text())
-    assert f"which stays: {copied}. `rm -r {copied}` deletes it." in done.err
+    assert f"which is kept: {copied}. `rm -r {copied}` deletes it." in done.err

@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from kasmon.host.alive import lock_holder
-from kasmon.model.state import SessionState
-from kasmon.paths import Places, places
-from kasmon.supervisor import sandboxes
-from kasmon.supervisor.look import look_once
+from kasmon.config import load
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, places, write_private
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes import operations
 from kasmon.tui.app import Kasmon
 from kasmon.tui.diff_screen import DiffScreen
-from kasmon.tui.live import LiveWorld
-from kasmon.tui.sandbox_screen import SandboxScreen
-from kasmon.tui.theme import DEFAULT, shipped
-from kasmon.tui.world import Settings
+from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.sandbox.screen import SandboxScreen
+from kasmon.tui.theme.theme import DEFAULT, shipped
 from tests.tui.worlds import text_of
 from tests.waiting import auntil
 
@@ -30,7 +32,7 @@ shipped(DEFAULT)  # read here: on the test's loop, reading files is an error
 
 
 @pytest.fixture
-def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Paths]:
     root = Path(tempfile.mkdtemp(prefix="kq-", dir="/tmp"))
     for variable, name in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
         (root / name).mkdir(mode=0o700)
@@ -38,14 +40,14 @@ def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
     where = places()
     yield where
     for session in look_once(where).sessions:
-        asyncio.run(sandboxes.remove(where, session))
+        asyncio.run(operations.remove(where, session))
     shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture
-def app(here: Places) -> Kasmon:
+def app(here: Paths) -> Kasmon:
     """Made outside of the loop, as `kasmon` does it: it reads themes."""
-    return Kasmon(world=LiveWorld(here), settings=Settings(workdir=str(Path.cwd())))
+    return Kasmon(world=LiveGateway(here), settings=DashboardSettings(workdir=str(Path.cwd())))
 
 
 async def until_state(app: Kasmon, name: str, *states: SessionState) -> None:
@@ -59,7 +61,7 @@ async def until_text(pilot: Pilot[None], text: str) -> None:
     await auntil(lambda: text in text_of(pilot.app), limit_s=20, what=repr(text))
 
 
-async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: Kasmon, here: Places) -> None:
+async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: Kasmon, here: Paths) -> None:
     """One story, since each jail costs a second."""
     async with app.run_test(size=(140, 40), notifications=True) as pilot:
         await pilot.press("n")
@@ -105,7 +107,28 @@ async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: 
         os.kill(killed, signal.SIGKILL)
         await auntil(lambda: lock_holder(here.host_lock(lab.id)) not in (None, killed), what="another host")
         await until_state(app, "lab", SessionState.IDLE)
-        assert "42" == (await sandboxes.run(here, lab, "python", "print(a + 1)")).stdout.strip()
+        assert "42" == (await operations.run(here, lab, "python", "print(a + 1)")).stdout.strip()
 
         before = {each.name for each in app.fleet.sessions}
         assert {"lab", "lab-2"} == before
+
+
+@pytest.fixture
+def failed(here: Paths) -> None:
+    """The creation of `lab` failed."""
+    here.config.mkdir(mode=0o700, exist_ok=True)
+    write_private(here.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
+    with pytest.raises(KasmonError):
+        asyncio.run(operations.create(here, load(here), operations.NewSandbox(name="lab")))
+
+
+async def test_a_creation_that_failed_is_removed_by_its_key(failed: None, app: Kasmon, here: Paths) -> None:
+    async with app.run_test(size=(140, 40), notifications=True) as pilot:
+        await until_state(app, "lab", SessionState.ENDED)
+        await until_text(pilot, "failed")
+        await pilot.press("X")
+        await until_text(pilot, "y remove")
+        await pilot.press("y")
+        await auntil(lambda: not app.fleet.sessions, limit_s=20)
+
+    assert () == (await asyncio.to_thread(look_once, here)).sessions

@@ -16,17 +16,17 @@ from typing import Any, Final
 import pytest
 
 from kasmon.errors import KasmonError
-from kasmon.model.event import Event, NoticeRaised, SandboxMoved, decode, encode
-from kasmon.model.housing import Housing, housed
-from kasmon.model.sandbox import Phase, Policy
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.checkpoint.checkpoint import Checkpoints
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.process import holder
-from kasmon.sandbox.journal import Journal
-from kasmon.sandbox.keeping import Keeping
-from kasmon.sandbox.lifecycle import Terms
+from kasmon.model.events import Event, NoticeRaised, SandboxMoved, decode, encode
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
+from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+from kasmon.sandbox.shared.processes import holder
 from tests.sandbox.conftest import policy
 
 pytestmark = pytest.mark.sandboxes
@@ -39,7 +39,7 @@ PLACES: Final = (0.35, 0.6, 0.9)
 class Kept:
     """A jail with its facts in a file, as its hosts have it, each a process of its own."""
 
-    def __init__(self, jail: Jail, policy: Policy, root: Path) -> None:
+    def __init__(self, jail: Jail, policy: SandboxPolicy, root: Path) -> None:
         self.jail, self.policy, self.root = jail, policy, root
         self.log = root / "facts"
         self.log.touch()
@@ -47,16 +47,16 @@ class Kept:
     def facts(self) -> list[Event]:
         return [decode(line) for line in self.log.read_bytes().splitlines()]
 
-    def housing(self) -> Housing | None:
-        known: Housing | None = None
+    def housing(self) -> SandboxState | None:
+        known: SandboxState | None = None
         for fact in self.facts():
             known = housed(known, fact)
         return known
 
-    def host(self) -> tuple[Box, Keeping]:
-        journal = Journal(self.housing(), self._write, tier="jail", keeps_memory=False, terms=Terms())
-        box = Box(self.jail, self.policy, journal, lambda runtime: Channel(runtime.socket))
-        return box, Keeping(box, Checkpoints(self.root / "points"))
+    def host(self) -> tuple[ManagedSandbox, SandboxCheckpoints]:
+        journal = SandboxJournal(self.housing(), self._write, tier="jail", keeps_memory=False, terms=LifetimeTerms())
+        box = ManagedSandbox(self.jail, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
+        return box, SandboxCheckpoints(box, CheckpointStore(self.root / "points"))
 
     def told(self) -> list[str]:
         """All that people were told."""
@@ -182,7 +182,7 @@ def judged(kept: Kept, act: str, told_before: int) -> None:
     lost = heir.box.wake() or lost
     said = len(kept.told()) > told_before or lost
 
-    assert Phase.RUNNING is heir.box.phase
+    assert SandboxPhase.RUNNING is heir.box.phase
     found = heir.box.run(
         "python", "import os; print(globals().get('x'), os.path.exists('file') and open('file').read())"
     )
@@ -222,7 +222,7 @@ def test_a_jail_that_is_killed_anywhere_is_replaced_and_that_is_said(kept: Kept,
     calls = in_a_process(kept, act)
     for place in PLACES[1:2]:
         told = anew(kept, act)
-        first = (kept.housing() or Housing()).runtime
+        first = (kept.housing() or SandboxState()).runtime
         assert first is not None
         assert in_a_process(kept, act, int(calls * place), lambda pid=first.pid: pid)  # type: ignore[misc]
         assert not kept.jail.find(kept.policy, first)

@@ -11,13 +11,13 @@ import pytest
 
 from kasmon.demo import sandboxes
 from kasmon.demo.scratch import clear, scratch_places
-from kasmon.model.event import ToolFinished
-from kasmon.model.state import SessionState
-from kasmon.sandbox.gvisor.tier import Gvisor
-from kasmon.sandbox.jail.ground import Ground
-from kasmon.store.log import EventLog
-from kasmon.supervisor.look import look_once
-from tests.sandbox.required import need_gvisor
+from kasmon.model.events import ToolFinished
+from kasmon.model.session_state import SessionState
+from kasmon.sandbox.microvm.machine import MicroVm
+from kasmon.sandbox.shared.host_folders import HostFolders
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from tests.sandbox.machines import CACHE, IMAGE, need_machine, warmed
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
@@ -45,8 +45,7 @@ def jailed(where: set[str]) -> list[int]:
     return found
 
 
-def test_they_run_one_sleeps_and_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KASMON_RUNSC", "no-runsc")
+def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
     inside = scratch_places(folder)
     inside.make()
 
@@ -55,7 +54,7 @@ def test_they_run_one_sleeps_and_nothing_is_left(folder: Path, monkeypatch: pyte
     states = {session.name: session.state for session in fleet.sessions}
     assert {"order-stats", "receipt-totals"} == set(states)
     assert states["receipt-totals"] is SessionState.STANDBY
-    ground = Ground(inside)
+    ground = HostFolders(inside)
     assert all(ground.of(session.id).exists() for session in fleet.sessions)
     ids = {str(session.id) for session in fleet.sessions}
     assert jailed(ids)
@@ -67,11 +66,14 @@ def test_they_run_one_sleeps_and_nothing_is_left(folder: Path, monkeypatch: pyte
 
 
 def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_generator_was(folder: Path) -> None:
-    need_gvisor()
+    need_machine()
+    warmed(MicroVm(image=IMAGE))
     inside = scratch_places(folder)
     inside.make()
+    for name in ("image", "machines"):
+        (inside.state / name).symlink_to(CACHE / name)
 
-    asyncio.run(sandboxes._perform_kept(inside, "gvisor"))
+    asyncio.run(sandboxes._perform_kept(inside, "microvm"))
     fleet = {session.name: session for session in look_once(inside).sessions}
     assert SessionState.PAUSED is fleet["nightly-totals"].state
     log = EventLog(inside.log(fleet["what-if"].id))
@@ -80,7 +82,7 @@ def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_g
         return [event.output for event, _ in log.read() if isinstance(event, ToolFinished)]
 
     assert ["('feb', 2084)"] == until(outputs)  # what came of a run is told before it is in the log
-    ground = Gvisor(inside).ground.base
+    ground = MicroVm(inside).ground.base
     clear(folder)
 
     assert [] == jailed({str(session.id) for session in fleet.values()})

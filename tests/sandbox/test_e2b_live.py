@@ -19,16 +19,16 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import SandboxError
-from kasmon.model.event import Event, NoticeRaised
-from kasmon.model.housing import Housing, housed
+from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Interpreter, Policy, Ran, Runtime
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.channel import Channel
+from kasmon.model.sandbox.policy import Interpreter, RunResult, SandboxPolicy, SandboxRuntime
+from kasmon.model.sandbox.state import SandboxState, housed
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
-from kasmon.sandbox.journal import Journal
-from kasmon.sandbox.lifecycle import Terms
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.waiting import until
 
 pytestmark = [
@@ -47,12 +47,12 @@ def tier() -> E2b:
 
 
 @pytest.fixture
-def policy(tier: E2b) -> Iterator[Callable[..., Policy]]:
+def policy(tier: E2b) -> Iterator[Callable[..., SandboxPolicy]]:
     """Policies of sessions of which nothing is left at the end, here and at the service."""
-    made: list[Policy] = []
+    made: list[SandboxPolicy] = []
 
-    def make(**more: object) -> Policy:
-        made.append(Policy(session=SessionId(secrets.token_hex(4)), tier="e2b", **more))  # type: ignore[arg-type]
+    def make(**more: object) -> SandboxPolicy:
+        made.append(SandboxPolicy(session=SessionId(secrets.token_hex(4)), tier="e2b", **more))  # type: ignore[arg-type]
         return made[-1]
 
     yield make
@@ -62,13 +62,13 @@ def policy(tier: E2b) -> Iterator[Callable[..., Policy]]:
     assert not any(calls.named(access, tier._name(each.session)) for each in made)
 
 
-def ran(runtime: Runtime, interpreter: Interpreter, code: str, **more: str) -> Ran:
-    with contextlib.closing(Channel(runtime.socket)) as inside:
+def ran(runtime: SandboxRuntime, interpreter: Interpreter, code: str, **more: str) -> RunResult:
+    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
         return inside.run(interpreter, code, timeout_s=60, variables=more)
 
 
 def test_what_the_service_pauses_goes_on_with_files_variables_and_processes(
-    tier: E2b, policy: Callable[..., Policy]
+    tier: E2b, policy: Callable[..., SandboxPolicy]
 ) -> None:
     """Twice: at the service files were lost by the second pause once (e2b-dev/E2B#884). A copy has all of it too."""
     mine, other = policy(), policy()
@@ -83,7 +83,7 @@ def test_what_the_service_pauses_goes_on_with_files_variables_and_processes(
         runtime = tier.resume(mine, runtime, slept)
         assert "42 kept\n" == ran(runtime, "python", "print(x, open('file').read())").stdout
         assert "43 0\n" == ran(runtime, "bash", "kill -0 $(cat pid); echo $y $?").stdout
-        with contextlib.closing(Channel(runtime.socket)) as inside:
+        with contextlib.closing(GuestChannel(runtime.socket)) as inside:
             assert abs(inside.set_clock(time.time())) < 5
 
     slept = tier.pause(mine, runtime, to_disk=True)
@@ -95,12 +95,12 @@ def test_what_the_service_pauses_goes_on_with_files_variables_and_processes(
 
 
 def test_a_run_streams_has_its_own_variables_and_finds_what_was_changed_here(
-    tier: E2b, policy: Callable[..., Policy]
+    tier: E2b, policy: Callable[..., SandboxPolicy]
 ) -> None:
     mine = policy()
     runtime = tier.create(mine)
     heard: list[str] = []
-    with contextlib.closing(Channel(runtime.socket)) as inside:
+    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
         code = "for n in 1 2 3; do echo $n; sleep 1; done"
         inside.run("bash", code, timeout_s=60, on_output=lambda _, text: heard.append(text))
     assert len(heard) > 1
@@ -112,7 +112,7 @@ def test_a_run_streams_has_its_own_variables_and_finds_what_was_changed_here(
 
 
 def test_it_reaches_whom_it_may_and_its_ports_are_reached_from_here_alone(
-    tier: E2b, policy: Callable[..., Policy]
+    tier: E2b, policy: Callable[..., SandboxPolicy]
 ) -> None:
     mine = policy(hosts=("example.com",))
     runtime = tier.create(mine)
@@ -137,17 +137,17 @@ def test_it_reaches_whom_it_may_and_its_ports_are_reached_from_here_alone(
 
 
 def test_its_time_is_prolonged_while_a_run_goes_on_and_one_that_is_gone_is_made_anew(
-    policy: Callable[..., Policy],
+    policy: Callable[..., SandboxPolicy],
 ) -> None:
     mine, facts = policy(), list[Event]()
     brief = E2b(timeout_s=20, prolong_s=5)
 
-    def box() -> Box:
-        known: Housing | None = None
+    def box() -> ManagedSandbox:
+        known: SandboxState | None = None
         for fact in facts:
             known = housed(known, fact)
-        journal = Journal(known, facts.append, tier="e2b", keeps_memory=True, terms=Terms())
-        return Box(brief, mine, journal, lambda runtime: Channel(runtime.socket))
+        journal = SandboxJournal(known, facts.append, tier="e2b", keeps_memory=True, terms=LifetimeTerms())
+        return ManagedSandbox(brief, mine, journal, lambda runtime: GuestChannel(runtime.socket))
 
     one = box()
     one.arrive()
@@ -157,7 +157,7 @@ def test_its_time_is_prolonged_while_a_run_goes_on_and_one_that_is_gone_is_made_
     assert runtime is not None
     calls.killed(brief.access(), runtime.remote)
 
-    assert "the service has it no more" in one.wake()
+    assert "the service no longer has it" in one.wake()
     assert any("lost" in fact.text for fact in facts if isinstance(fact, NoticeRaised))
     assert "[]\n" == one.run("bash", "echo [$x]").stdout
     if one.within is not None:

@@ -11,13 +11,13 @@ import pytest
 
 from kasmon.errors import SandboxError, UnableError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Credential, Policy, Runtime
-from kasmon.sandbox.base import Slept
+from kasmon.model.sandbox.policy import Credential, SandboxPolicy, SandboxRuntime
+from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
-from kasmon.sandbox.far import quarters
-from kasmon.sandbox.far.tether import Tether
-from kasmon.sandbox.line import Line, packed
+from kasmon.sandbox.guest_client.line import AgentConnection, packed
+from kasmon.sandbox.remote_guest import launch_spec
+from kasmon.sandbox.remote_guest.process_stream import ProcessStream
 from tests.sandbox.e2b_stage import Served, served
 from tests.sandbox.required import need_jail
 from tests.waiting import until
@@ -41,7 +41,7 @@ def service() -> Iterator[Served]:
 class Lodged:
     """A program in a sandbox at the service, and who works with it."""
 
-    def __init__(self, served: Served, policy: Policy, timeout_s: int = 1200) -> None:
+    def __init__(self, served: Served, policy: SandboxPolicy, timeout_s: int = 1200) -> None:
         self.tier = E2b(access=served.access, timeout_s=timeout_s, prolong_s=0.1)
         self.served, self.policy = served, policy
         argv = ("bash", "-c", FOLLOWS)
@@ -49,14 +49,14 @@ class Lodged:
         self.tier.ground.make(policy.session)
         self.home = self.tier.ground.home(policy.session)
         self.said = ""
-        self.tether = Tether("one", self._heard)
+        self.tether = ProcessStream("one", self._heard)
 
     def _heard(self, stream: str, data: bytes) -> None:
         self.said += data.decode()
 
-    def begin(self) -> Runtime:
+    def begin(self) -> SandboxRuntime:
         runtime = self.tier.lodge(self.policy, self.fitted)
-        with contextlib.closing(Line(runtime.socket, LIMIT_S)) as line:
+        with contextlib.closing(AgentConnection(runtime.socket, LIMIT_S)) as line:
             words: dict[str, Any] = {"argv": self.fitted.argv, "variables": self.fitted.variables}
             line.send(packed({"type": "process_start", "run": "one", "workdir": self.fitted.workdir, **words}), LIMIT_S)
             assert line.receive(dict, time.monotonic() + LIMIT_S)["started"]
@@ -82,7 +82,9 @@ def lodge(service: Served, shared: Path) -> Iterator[Callable[..., Lodged]]:
 
         def made(timeout_s: int = 1200, **more: Any) -> Lodged:
             (shared / "work").mkdir(exist_ok=True)
-            found = Lodged(service, Policy(session=ME, tier="e2b", workspace=str(shared / "work"), **more), timeout_s)
+            found = Lodged(
+                service, SandboxPolicy(session=ME, tier="e2b", workspace=str(shared / "work"), **more), timeout_s
+            )
             stack.callback(found.close)
             return found
 
@@ -107,8 +109,8 @@ def test_its_folders_go_in_before_a_line_come_out_when_it_rests_and_are_here_bef
 
     assert (3, "last\n") == (one.tether.code, (folder / "end").read_text())
     assert "home" == (one.home / "of here").read_text()
-    assert ("'big' was not fetched: more than 64 MiB at once.",) == quarters.apart(one.home.parent)
-    assert () == quarters.apart(one.home.parent)
+    assert ("'big' was not fetched: more than 64 MiB at once.",) == launch_spec.apart(one.home.parent)
+    assert () == launch_spec.apart(one.home.parent)
 
 
 def test_its_time_is_prolonged_while_somebody_is_joined_to_it_and_the_key_is_not_inside(
@@ -134,7 +136,7 @@ def test_one_that_sleeps_is_woken_by_its_id_in_the_same_process_and_what_it_did_
 
     slept = one.tier.pause(one.policy, runtime, to_disk=True)
     assert "first\n" == (one.home / "note").read_text()
-    again = one.tier.resume(one.policy, runtime, Slept(held=False, snapshot=slept.snapshot))
+    again = one.tier.resume(one.policy, runtime, PauseResult(held=False, snapshot=slept.snapshot))
     assert one.tether.connect(again.socket)
     one.tether.tell(b"second\n")
 
@@ -149,7 +151,7 @@ def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files
     assert (False, None) == (service.asked("create")[-1]["autoPause"], service.asked("create")[-1].get("autoResume"))
     one.tether.tell(b"first\n")
     one.until(lambda: "No such file" in one.said)
-    with pytest.raises(UnableError, match="where no secret is kept"):
+    with pytest.raises(UnableError, match="where kasmon stores no secret"):
         one.tier.pause(one.policy, runtime)
 
     one.tether.part()
@@ -157,8 +159,8 @@ def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files
 
     assert paused == len(service.asked("pause"))
     assert "first\n" == (one.home / "note").read_text()
-    with pytest.raises(SandboxError, match="the service has it no more"):
-        one.tier.resume(one.policy, runtime, Slept(held=False))
+    with pytest.raises(SandboxError, match="the service no longer has it"):
+        one.tier.resume(one.policy, runtime, PauseResult(held=False))
 
 
 def test_a_template_that_has_something_where_an_agents_folder_is_to_be_is_refused(
@@ -166,4 +168,4 @@ def test_a_template_that_has_something_where_an_agents_folder_is_to_be_is_refuse
 ) -> None:
     one = lodge()
     with pytest.raises(SandboxError, match="its template has something at '/usr/share'"):
-        one.tier.lodge(Policy(session=ME, tier="e2b", workspace="/usr/share"), one.fitted)
+        one.tier.lodge(SandboxPolicy(session=ME, tier="e2b", workspace="/usr/share"), one.fitted)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.boot import boot
+from kasmon.boot_id import boot
 from kasmon.errors import RefusedError, SandboxError
-from kasmon.process import started_at
-from kasmon.sandbox.network.forwarding import Forward, Reach
+from kasmon.process_identity import started_at
+from kasmon.sandbox.network.port_forward import NetworkConnector, PortForward
 from tests.waiting import until
 
-PROGRAM = Path(__file__).parents[2] / "kasmon" / "sandbox" / "inside" / "forward.py"
+PROGRAM = Path(__file__).parents[2] / "kasmon" / "sandbox" / "guest" / "proxy_forwarder.py"
 
 
 def unix(path: Path) -> socket.socket:
@@ -134,7 +134,7 @@ def test_without_a_network_a_connection_ends_and_the_carrier_goes_on(inside: Ins
 
 
 def test_a_port_of_this_machine_leads_to_where_it_should(server: socket.socket) -> None:
-    forward = Forward(lambda: socket.create_connection(("127.0.0.1", port_of(server))))
+    forward = PortForward(lambda: socket.create_connection(("127.0.0.1", port_of(server))))
     thread = threading.Thread(target=forward.serve)
     thread.start()
     with socket.create_connection(("127.0.0.1", forward.port), timeout=10) as link:
@@ -152,9 +152,9 @@ def test_a_port_of_this_machine_leads_to_where_it_should(server: socket.socket) 
 
 def test_a_sandbox_that_is_not_reached_ends_the_connection_and_not_the_port() -> None:
     def unreached() -> socket.socket:
-        raise SandboxError("port 80 cannot be reached", "Connection refused")
+        raise SandboxError("cannot reach port 80", "Connection refused")
 
-    forward = Forward(unreached)
+    forward = PortForward(unreached)
     thread = threading.Thread(target=forward.serve)
     thread.start()
     for _ in range(2):
@@ -168,21 +168,21 @@ def test_a_sandbox_that_is_not_reached_ends_the_connection_and_not_the_port() ->
 def test_a_process_that_is_gone_is_not_joined() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    with pytest.raises(SandboxError, match="it is gone"):
-        Reach(gone.pid, 1.0, boot())
+    with pytest.raises(SandboxError, match="it has ended"):
+        NetworkConnector(gone.pid, 1.0, boot())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 def test_one_that_has_the_id_of_the_sandbox_and_is_another_is_not_joined() -> None:
     started = started_at(os.getpid())
     assert started
-    with pytest.raises(SandboxError, match="it is gone"):
-        Reach(os.getpid(), started - 1, boot())
+    with pytest.raises(SandboxError, match="it has ended"):
+        NetworkConnector(os.getpid(), started - 1, boot())
 
 
 def test_a_port_of_this_machine_that_is_taken_is_refused(server: socket.socket) -> None:
     with pytest.raises(RefusedError, match="cannot be used"):
-        Forward(lambda: socket.socket(), port_of(server))
+        PortForward(lambda: socket.socket(), port_of(server))
 
 
 def test_a_program_that_it_becomes_finds_its_proxy_there() -> None:

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from kasmon.model.sandbox import INTERPRETERS, Interpreter, Ran
-from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.within import Reaction
+from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, RunResult
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.guest_client.protocol import InterruptResult
 from tests.sandbox.agents import Agent, running
 from tests.waiting import until
 
@@ -40,23 +40,23 @@ DIES: dict[Interpreter, str] = {
 
 
 @pytest.fixture(scope="module")
-def channel(agent: Agent) -> Iterator[Channel]:
+def channel(agent: Agent) -> Iterator[GuestChannel]:
     channel = agent.channel("analysis")
     channel.prewarm(INTERPRETERS)
     yield channel
     channel.close()
 
 
-def run(channel: Channel, interpreter: Interpreter, code: str, timeout_s: float = 20.0) -> Ran:
+def run(channel: GuestChannel, interpreter: Interpreter, code: str, timeout_s: float = 20.0) -> RunResult:
     return channel.run(interpreter, code, timeout_s=timeout_s)
 
 
-def hold(channel: Channel, interpreter: Interpreter) -> None:
+def hold(channel: GuestChannel, interpreter: Interpreter) -> None:
     """Have *interpreter* hold what `still_holds` asks for."""
     assert 0 == run(channel, interpreter, HOLD[interpreter]).exit_code
 
 
-def still_holds(channel: Channel, interpreter: Interpreter) -> None:
+def still_holds(channel: GuestChannel, interpreter: Interpreter) -> None:
     ran = run(channel, interpreter, SHOW[interpreter])
     assert ("41\n", "", 0) == (ran.stdout, ran.stderr, ran.exit_code)
 
@@ -65,7 +65,7 @@ def still_holds(channel: Channel, interpreter: Interpreter) -> None:
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 @pytest.mark.parametrize("code", [SPINS, WAITS, FORKS], ids=["spins", "waits", "forks"])
 def test_a_run_whose_time_is_over_is_interrupted_and_keeps_what_the_interpreter_holds(
-    channel: Channel, interpreter: Interpreter, code: dict[Interpreter, str]
+    channel: GuestChannel, interpreter: Interpreter, code: dict[Interpreter, str]
 ) -> None:
     hold(channel, interpreter)
     ran = run(channel, interpreter, code[interpreter], timeout_s=0.1)
@@ -96,7 +96,7 @@ exec(compile(hooked, "elsewhere", "exec"), {"code": frame.f_locals["self"]._code
 
 
 @pytest.mark.parametrize("code", [SPINS["python"], WAITS["python"]], ids=["spins", "waits"])
-def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Channel, code: str) -> None:
+def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: GuestChannel, code: str) -> None:
     run(channel, "python", HOLD["python"] + BEFORE_THE_NEXT)
     ran = run(channel, "python", code, timeout_s=2)
 
@@ -107,14 +107,14 @@ def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Chan
 @pytest.mark.core
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
-    channel: Channel, interpreter: Interpreter
+    channel: GuestChannel, interpreter: Interpreter
 ) -> None:
     hold(channel, interpreter)
     with ThreadPoolExecutor(1) as others:
         going = others.submit(run, channel, interpreter, SPINS[interpreter])
         until(lambda: channel.ping("n").workers[interpreter].busy)
 
-        assert Reaction.INTERRUPTED is channel.interrupt(interpreter)
+        assert InterruptResult.INTERRUPTED is channel.interrupt(interpreter)
         ran = going.result()
 
     assert (130, False, True) == (ran.exit_code, ran.timed_out, ran.session_preserved)
@@ -122,14 +122,14 @@ def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
     still_holds(channel, interpreter)
 
 
-def test_an_interrupt_where_nothing_runs_does_nothing(channel: Channel) -> None:
+def test_an_interrupt_where_nothing_runs_does_nothing(channel: GuestChannel) -> None:
     run(channel, "python", "held = 41")
 
-    assert Reaction.NOTHING is channel.interrupt("python")
+    assert InterruptResult.NOTHING is channel.interrupt("python")
     assert "41\n" == run(channel, "python", "print(held)").stdout
 
 
-def test_an_interrupt_is_for_the_run_and_not_for_those_that_wait(channel: Channel) -> None:
+def test_an_interrupt_is_for_the_run_and_not_for_those_that_wait(channel: GuestChannel) -> None:
     with ThreadPoolExecutor(2) as others:
         going = others.submit(run, channel, "python", SPINS["python"])
         until(lambda: channel.ping("n").workers["python"].busy)
@@ -141,27 +141,27 @@ def test_an_interrupt_is_for_the_run_and_not_for_those_that_wait(channel: Channe
         assert "next\n" == next_.result().stdout
 
 
-def test_an_interrupt_of_one_run_touches_no_other_and_one_that_waits_never_begins(channel: Channel) -> None:
+def test_an_interrupt_of_one_run_touches_no_other_and_one_that_waits_never_begins(channel: GuestChannel) -> None:
     with ThreadPoolExecutor(2) as others:
         going = others.submit(channel.run, "python", SPINS["python"], timeout_s=20, run="first")
         until(lambda: channel.ping("n").workers["python"].busy)
         waits = others.submit(channel.run, "python", "print('never')", timeout_s=20, run="second")
         until(lambda: channel.ping("n").workers["python"].queued)
 
-        assert Reaction.NOTHING is channel.interrupt("python", "another")
-        assert Reaction.NOTHING is channel.interrupt("bash", "first")
-        assert Reaction.INTERRUPTED is channel.interrupt("python", "second")
+        assert InterruptResult.NOTHING is channel.interrupt("python", "another")
+        assert InterruptResult.NOTHING is channel.interrupt("bash", "first")
+        assert InterruptResult.INTERRUPTED is channel.interrupt("python", "second")
         assert (130, "", True) == (waits.result().exit_code, waits.result().stdout, waits.result().session_preserved)
         assert not going.done()
-        assert Reaction.INTERRUPTED is channel.interrupt("python", "first")
+        assert InterruptResult.INTERRUPTED is channel.interrupt("python", "first")
 
         assert 130 == going.result().exit_code
-    assert Reaction.NOTHING is channel.interrupt("python", "first")
+    assert InterruptResult.NOTHING is channel.interrupt("python", "first")
 
 
 @pytest.mark.core
 def test_what_came_of_a_run_is_told_again_by_its_word_and_nothing_is_run_by_that(
-    agent: Agent, channel: Channel
+    agent: Agent, channel: GuestChannel
 ) -> None:
     heard: list[str] = []
     other = agent.channel("another line")
@@ -183,7 +183,7 @@ def test_what_came_of_a_run_is_told_again_by_its_word_and_nothing_is_run_by_that
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 def test_a_dead_interpreter_is_started_anew_once_and_the_answers_say_what_is_lost(
-    channel: Channel, interpreter: Interpreter
+    channel: GuestChannel, interpreter: Interpreter
 ) -> None:
     others = [other for other in INTERPRETERS if other != interpreter]
     for each in INTERPRETERS:
@@ -194,14 +194,14 @@ def test_a_dead_interpreter_is_started_anew_once_and_the_answers_say_what_is_los
     assert f"{interpreter} ended during this run (signal 9" in ran.stderr
     ran = run(channel, interpreter, SAYS[interpreter].format(1))
     assert ("1\n", True, False) == (ran.stdout, ran.restarted, ran.session_preserved)
-    assert "was started anew: its variables are lost. Files and the other interpreters are preserved." in ran.hint
+    assert "was restarted: its variables are lost. Files and the other interpreters are preserved." in ran.hint
     ran = run(channel, interpreter, SAYS[interpreter].format(2))
     assert (False, True, "") == (ran.restarted, ran.session_preserved, ran.hint)
     assert ["41\n", "41\n"] == [run(channel, other, SHOW[other]).stdout for other in others]
 
 
 @pytest.mark.core
-def test_an_interpreter_that_died_between_two_runs_is_noticed_by_the_next(channel: Channel) -> None:
+def test_an_interpreter_that_died_between_two_runs_is_noticed_by_the_next(channel: GuestChannel) -> None:
     run(channel, "python", "held = 41")
     run(channel, "bash", f"kill -9 {channel.ping('n').workers['python'].pid}")
     until(lambda: channel.ping("n").workers["python"].pid == 0)
@@ -211,7 +211,7 @@ def test_an_interpreter_that_died_between_two_runs_is_noticed_by_the_next(channe
 
 
 @pytest.mark.core
-def test_an_interpreter_that_was_reset_begins_anew_without_a_complaint(channel: Channel) -> None:
+def test_an_interpreter_that_was_reset_begins_anew_without_a_complaint(channel: GuestChannel) -> None:
     child = int(run(channel, "bash", "held=41; sleep 60 & echo $!").stdout)
     channel.reset("bash")
     ran = run(channel, "bash", "echo [$held]")
@@ -220,7 +220,7 @@ def test_an_interpreter_that_was_reset_begins_anew_without_a_complaint(channel: 
     until(lambda: not lives(channel, child))
 
 
-def test_a_reset_ends_what_runs_and_that_run_says_so(channel: Channel) -> None:
+def test_a_reset_ends_what_runs_and_that_run_says_so(channel: GuestChannel) -> None:
     with ThreadPoolExecutor(1) as others:
         going = others.submit(
             run, channel, "python", "import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass"
@@ -234,22 +234,24 @@ def test_a_reset_ends_what_runs_and_that_run_says_so(channel: Channel) -> None:
     assert not run(channel, "python", "1").restarted
 
 
-def test_code_that_closes_the_way_of_the_answers_ends_its_interpreter_and_the_answer_says_so(channel: Channel) -> None:
+def test_code_that_closes_the_way_of_the_answers_ends_its_interpreter_and_the_answer_says_so(
+    channel: GuestChannel,
+) -> None:
     ran = run(channel, "python", "import os; os.closerange(3, 1024)")
 
     assert not ran.session_preserved
-    assert "closed the way on which it is spoken to" in ran.stderr
+    assert "closed its control channel" in ran.stderr
     assert "1\n" == run(channel, "python", "1").stdout
 
 
-def test_a_program_in_the_interpreters_place_is_heard_to_its_end(channel: Channel) -> None:
+def test_a_program_in_the_interpreters_place_is_heard_to_its_end(channel: GuestChannel) -> None:
     ran = run(channel, "python", "import os; os.execvp('bash', ['bash', '-c', 'echo instead; sleep 0.1; exit 6'])")
 
     assert ("instead\n", 6, False) == (ran.stdout, ran.exit_code, ran.session_preserved)
 
 
 @pytest.mark.core
-def test_a_variable_of_one_run_is_for_that_run_alone(channel: Channel) -> None:
+def test_a_variable_of_one_run_is_for_that_run_alone(channel: GuestChannel) -> None:
     code: dict[Interpreter, str] = {
         "python": "import os; print(os.environ.get('LENT'))",
         "bash": "echo ${LENT-None}; printenv LENT || :",
@@ -260,7 +262,7 @@ def test_a_variable_of_one_run_is_for_that_run_alone(channel: Channel) -> None:
         assert "None\n" == run(channel, interpreter, show).stdout
 
 
-def test_a_variable_of_one_run_gives_way_to_what_was_there_before(channel: Channel) -> None:
+def test_a_variable_of_one_run_gives_way_to_what_was_there_before(channel: GuestChannel) -> None:
     run(channel, "bash", "MINE=own; export SHOWN=own")
     run(channel, "python", "import os; os.environ['MINE'] = 'own'")
     for interpreter in ("python", "bash"):
@@ -270,7 +272,7 @@ def test_a_variable_of_one_run_gives_way_to_what_was_there_before(channel: Chann
     assert "'own'\n" == run(channel, "python", "os.environ['MINE']").stdout
 
 
-def test_a_variable_is_gone_also_after_a_run_that_was_interrupted(channel: Channel) -> None:
+def test_a_variable_is_gone_also_after_a_run_that_was_interrupted(channel: GuestChannel) -> None:
     for interpreter in ("python", "bash"):
         channel.run(interpreter, SPINS[interpreter], timeout_s=0.1, variables={"LENT": "1"})
 
@@ -279,7 +281,7 @@ def test_a_variable_is_gone_also_after_a_run_that_was_interrupted(channel: Chann
 
 
 @pytest.mark.core
-def test_output_streams_while_the_code_runs_and_no_character_is_cut(channel: Channel) -> None:
+def test_output_streams_while_the_code_runs_and_no_character_is_cut(channel: GuestChannel) -> None:
     code = (
         "import os, time\nfor byte in 'aä€'.encode():\n    _ = os.write(1, bytes([byte])); time.sleep(0.005)\n"
         "while not os.path.exists('go'): time.sleep(0.01)"
@@ -297,14 +299,14 @@ def test_output_streams_while_the_code_runs_and_no_character_is_cut(channel: Cha
     assert {"stdout"} == {stream for stream, _ in heard}
 
 
-def test_two_hundred_megabytes_are_counted_and_not_kept(channel: Channel) -> None:
+def test_two_hundred_megabytes_are_counted_and_not_kept(channel: GuestChannel) -> None:
     ran = run(channel, "bash", "head -c 200000000 /dev/zero")
 
     assert 200_000_000 - 256 * 1024 == ran.omitted
     assert len(ran.stdout) < 300_000
 
 
-def test_endless_output_ends_with_its_time(channel: Channel) -> None:
+def test_endless_output_ends_with_its_time(channel: GuestChannel) -> None:
     heard = [0]
 
     def hear(_: str, text: str) -> None:
@@ -326,7 +328,7 @@ def test_an_interpreter_that_is_not_installed_is_an_answer_and_no_end() -> None:
         assert (125, True) == (ran.exit_code, ran.session_preserved)
         assert "node is not installed" in ran.stderr
         assert {
-            "bash": "bash cannot do that: bash is not installed in this sandbox. Nothing of it was run."
+            "bash": "bash cannot do that: bash is not installed in this sandbox. Nothing was run."
         } == channel.prewarm(["bash"])
         assert "1\n" == run(channel, "python", "1").stdout
         channel.close()
@@ -382,7 +384,7 @@ def test_sigterm_is_a_shutdown() -> None:
         channel.close()
 
 
-def lives(channel: Channel, pid: int) -> bool:
+def lives(channel: GuestChannel, pid: int) -> bool:
     """Whether there is a process *pid*, of the numbering inside."""
     ran = run(channel, "python", f"print(open('/proc/{pid}/stat', 'rb').read().rpartition(b')')[2].split()[0])")
     return "FileNotFoundError" not in ran.stderr and "Z" not in ran.stdout
@@ -424,7 +426,7 @@ def test_a_node_that_starts_slowly_is_interrupted_once_the_code_begins_and_not_e
     ids=["ignores", "blocks", "in C", "catches"],
 )
 def test_what_does_not_react_to_an_interrupt_is_ended_and_said_to_be_lost(
-    channel: Channel, interpreter: Interpreter, code: str
+    channel: GuestChannel, interpreter: Interpreter, code: str
 ) -> None:
     hold(channel, interpreter)
     run(channel, "bash", HOLD["bash"])
@@ -434,12 +436,12 @@ def test_what_does_not_react_to_an_interrupt_is_ended_and_said_to_be_lost(
     assert f"It did not react to an interrupt, so {interpreter} was ended: its variables are lost." in ran.stderr
     ran = run(channel, interpreter, SAYS[interpreter].format(1))
     assert ("1\n", True) == (ran.stdout, ran.restarted)
-    assert "its time was over" in ran.hint
+    assert "its time limit expired" in ran.hint
     assert "41\n" == run(channel, "bash", SHOW["bash"]).stdout
 
 
 @pytest.mark.patient
-def test_a_shell_that_does_not_react_is_ended_and_its_state_goes_on_in_the_next(channel: Channel) -> None:
+def test_a_shell_that_does_not_react_is_ended_and_its_state_goes_on_in_the_next(channel: GuestChannel) -> None:
     run(channel, "bash", HOLD["bash"])
     ran = run(channel, "bash", "trap '' INT; sleep 60; echo never", timeout_s=0.2)
 
@@ -450,7 +452,7 @@ def test_a_shell_that_does_not_react_is_ended_and_its_state_goes_on_in_the_next(
 
 
 @pytest.mark.patient
-def test_a_shell_that_does_not_react_to_anything_is_killed_and_said_to_be_lost(channel: Channel) -> None:
+def test_a_shell_that_does_not_react_to_anything_is_killed_and_said_to_be_lost(channel: GuestChannel) -> None:
     run(channel, "bash", HOLD["bash"])
     ran = run(channel, "bash", "trap '' INT HUP; while :; do :; done", timeout_s=0.2)
 
@@ -459,7 +461,7 @@ def test_a_shell_that_does_not_react_to_anything_is_killed_and_said_to_be_lost(c
 
 
 @pytest.mark.patient
-def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: Channel) -> None:
+def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: GuestChannel) -> None:
     run(channel, "python", HOLD["python"])
     with ThreadPoolExecutor(1) as others:
         code = "import signal, time; signal.signal(2, signal.SIG_IGN); print('deaf'); time.sleep(3)"
@@ -467,13 +469,13 @@ def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: Chann
         going = others.submit(channel.run, "python", code, timeout_s=20.0, on_output=lambda _, text: said.append(text))
         until(lambda: "deaf" in "".join(said))
 
-        assert Reaction.NONE is channel.interrupt("python")
+        assert InterruptResult.NONE is channel.interrupt("python")
         assert (0, True) == (going.result().exit_code, going.result().session_preserved)
     still_holds(channel, "python")
 
 
 @pytest.mark.patient
-def test_a_time_in_which_all_was_frozen_does_not_count(agent: Agent, channel: Channel) -> None:
+def test_a_time_in_which_all_was_frozen_does_not_count(agent: Agent, channel: GuestChannel) -> None:
     with ThreadPoolExecutor(1) as others:
         going = others.submit(run, channel, "bash", "sleep 1; echo done", 2.0)
         until(lambda: channel.ping("n").workers["bash"].busy)

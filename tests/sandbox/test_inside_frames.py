@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kasmon.sandbox.inside.frames import LIMIT_BYTES, Frames, FrameTooLargeError, packed
-from kasmon.sandbox.inside.keep import Keep
+from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, packed
+from kasmon.sandbox.guest.truncation import TruncatingBuffer
 from tests.sandbox.agents import Agent, Raw
 from tests.sandbox.insides import Inside
 from tests.waiting import until
@@ -231,7 +231,7 @@ def test_a_run_too_many_is_refused_and_says_why(agent: Agent) -> None:
 
 
 def test_what_comes_is_cut_into_frames_wherever_it_was_cut_before() -> None:
-    frames, data, whole = Frames(), packed({"a": 1}) + packed({}) + packed({"b": "ä"}), list[bytes]()
+    frames, data, whole = FrameReader(), packed({"a": 1}) + packed({}) + packed({"b": "ä"}), list[bytes]()
     for at in range(0, len(data), 3):
         whole += frames.feed(data[at : at + 3])
 
@@ -246,7 +246,7 @@ def test_nothing_that_is_too_large_is_packed() -> None:
 @pytest.mark.parametrize("step", [1, 7, 100_000])
 def test_the_count_of_what_is_left_out_is_exact_and_no_character_is_cut(step: int) -> None:
     data = ("€" * 5_000 + "ü" + "x" * 33).encode()
-    keep = Keep(1000)
+    keep = TruncatingBuffer(1000)
     for at in range(0, len(data), step):
         keep.add(data[at : at + step])
     text, omitted = keep.text()
@@ -254,12 +254,12 @@ def test_the_count_of_what_is_left_out_is_exact_and_no_character_is_cut(step: in
 
     assert "\N{REPLACEMENT CHARACTER}" not in text
     assert len(data) == len(head.encode()) + omitted + len(tail.encode())
-    assert f"[... {omitted} bytes are left out here ...]" == gap
+    assert f"[... {omitted} bytes omitted here ...]" == gap
     assert 990 < len(head.encode()) + len(tail.encode()) <= 1000
 
 
 def test_output_that_fits_is_whole_also_where_it_is_no_text() -> None:
-    keep = Keep(10)
+    keep = TruncatingBuffer(10)
     keep.add(b"\xff\xe2\x82")
     keep.add(b"\xac12345")
 

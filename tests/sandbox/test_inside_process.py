@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kasmon.sandbox.far.tether import Answer, NoSuchRunError, Tether
-from kasmon.sandbox.inside.heard import Heard, Told
-from kasmon.sandbox.line import Line, packed
+from kasmon.sandbox.guest.output import InputBuffer, OutputBuffer
+from kasmon.sandbox.guest_client.line import AgentConnection, packed
+from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessStream, StreamFrame
 from tests.sandbox.agents import Agent
 
 LIMIT_S = 10.0
@@ -24,7 +24,7 @@ class Worked:
 
     def __init__(self, agent: Agent, run: str) -> None:
         self.agent, self.said = agent, dict[str, bytearray]()
-        self.tether = Tether(run, lambda stream, data: self.said.setdefault(stream, bytearray()).extend(data))
+        self.tether = ProcessStream(run, lambda stream, data: self.said.setdefault(stream, bytearray()).extend(data))
         self.join()
 
     def join(self) -> None:
@@ -49,7 +49,7 @@ class Worked:
 
 @pytest.fixture
 def ask(agent: Agent) -> Iterator[Callable[..., dict[str, Any]]]:
-    with contextlib.closing(Line(agent.path, LIMIT_S)) as line:
+    with contextlib.closing(AgentConnection(agent.path, LIMIT_S)) as line:
 
         def ask(what: str, **words: object) -> dict[str, Any]:
             line.send(packed({"id": "1", "type": what, **words}), LIMIT_S)
@@ -130,7 +130,7 @@ def test_a_line_that_comes_in_behind_the_one_in_its_place_takes_nothing_from_tha
     worked.tether.tell(b"one\n")
     worked.until(lambda: worked.text() == "got one\n")
 
-    with contextlib.closing(Line(agent.path, LIMIT_S)) as late:  # it was sent before, and is heard after
+    with contextlib.closing(AgentConnection(agent.path, LIMIT_S)) as late:  # it was sent before, and is heard after
         late.send(packed({"id": "process_join", "type": "process_join", "run": "late", "has": {}}), LIMIT_S)
         assert "answer" == late.receive(dict, time.monotonic() + LIMIT_S)["type"]
         worked.tether.tell(b"two\n")
@@ -241,7 +241,7 @@ def test_who_stops_saying_something_is_said_to_rest(start: Callable[..., Worked]
 
 
 def test_what_was_heard_is_counted_from_the_first_byte() -> None:
-    heard = Heard()
+    heard = OutputBuffer()
     heard.add(b"abcdef")
     heard.forget(2)
     heard.forget(1)
@@ -253,7 +253,7 @@ def test_what_was_heard_is_counted_from_the_first_byte() -> None:
 
 
 def test_what_was_told_is_taken_once() -> None:
-    told = Told()
+    told = InputBuffer()
     told.take(0, b"abc")
     told.take(1, b"bcd")
     told.take(0, b"ab")
@@ -265,10 +265,10 @@ def test_what_was_told_is_taken_once() -> None:
 
 def test_what_is_said_again_is_given_on_once_and_what_is_nonsense_not_at_all() -> None:
     said: list[tuple[str, bytes]] = []
-    carrier = Tether("any", lambda stream, data: said.append((stream, data)))
+    carrier = ProcessStream("any", lambda stream, data: said.append((stream, data)))
     for at, text in ((0, b"abc"), (1, b"bcd"), (0, b"ab")):
-        carrier._take(Answer(type="stream", name="out", at=at, data=base64.b64encode(text).decode()))
-    carrier._take(Answer(type="stream", name="out", at=4, data="no base64!"))
+        carrier._take(StreamFrame(type="stream", name="out", at=at, data=base64.b64encode(text).decode()))
+    carrier._take(StreamFrame(type="stream", name="out", at=4, data="no base64!"))
 
     assert [("out", b"abc"), ("out", b"d")] == said
     assert {"out": 4} == carrier.has

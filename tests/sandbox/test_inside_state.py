@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from kasmon.errors import SandboxError
-from kasmon.model.sandbox import Interpreter
-from kasmon.sandbox.channel import Channel
+from kasmon.model.sandbox.policy import Interpreter
+from kasmon.sandbox.guest_client.channel import GuestChannel
 from tests.sandbox.agents import Agent, temporary
 from tests.sandbox.insides import Inside
 
@@ -15,7 +15,7 @@ CANARY = "kasmon-canary-5d41402abc4b2a76"
 
 
 @pytest.fixture
-def channel(agent: Agent) -> Iterator[Channel]:
+def channel(agent: Agent) -> Iterator[GuestChannel]:
     """Fresh interpreters in an agent that others used before."""
     channel = agent.channel()
     for interpreter in ("python", "bash", "node"):
@@ -25,7 +25,7 @@ def channel(agent: Agent) -> Iterator[Channel]:
 
 
 @pytest.fixture(scope="module")
-def other(inside: Inside) -> Iterator[Channel]:
+def other(inside: Inside) -> Iterator[GuestChannel]:
     """Another sandbox."""
     with inside.agent("other") as agent:
         channel = agent.channel()
@@ -33,17 +33,17 @@ def other(inside: Inside) -> Iterator[Channel]:
         channel.close()
 
 
-def python(channel: Channel, code: str) -> str:
+def python(channel: GuestChannel, code: str) -> str:
     ran = channel.run("python", code, timeout_s=20)
     assert "" == ran.stderr
     return ran.stdout
 
 
-def bash(channel: Channel, code: str) -> str:
+def bash(channel: GuestChannel, code: str) -> str:
     return channel.run("bash", code, timeout_s=20).stdout
 
 
-def carried(channel: Channel, other: Channel) -> tuple[set[str], set[str]]:
+def carried(channel: GuestChannel, other: GuestChannel) -> tuple[set[str], set[str]]:
     """What *other* has of *channel* now, and what was lost on the way, by name."""
     for interpreter in ("python", "bash", "node"):
         other.reset(interpreter)
@@ -54,7 +54,7 @@ def carried(channel: Channel, other: Channel) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.core
-def test_data_functions_and_classes_of_python_are_as_they_were(channel: Channel, other: Channel) -> None:
+def test_data_functions_and_classes_of_python_are_as_they_were(channel: GuestChannel, other: GuestChannel) -> None:
     python(
         channel,
         """
@@ -120,7 +120,7 @@ os.environ["OF_THE_CODE"] = "1"
 
 
 def test_what_python_cannot_keep_is_named_with_its_kind_and_takes_nothing_else_along(
-    channel: Channel, other: Channel
+    channel: GuestChannel, other: GuestChannel
 ) -> None:
     python(
         channel,
@@ -154,7 +154,9 @@ file.close()
 
 
 @pytest.mark.core
-def test_the_state_of_a_shell_is_as_it_was_and_its_jobs_are_named_as_lost(channel: Channel, other: Channel) -> None:
+def test_the_state_of_a_shell_is_as_it_was_and_its_jobs_are_named_as_lost(
+    channel: GuestChannel, other: GuestChannel
+) -> None:
     job = bash(
         channel,
         "declare -A map=([k]='v w'); list=(1 '2 3'); declare -i whole=5; export SHOWN=$'a\\nb'; cd /usr\n"
@@ -174,7 +176,9 @@ def test_the_state_of_a_shell_is_as_it_was_and_its_jobs_are_named_as_lost(channe
     assert "v w 2 3 1 0027 /usr\n6\nf x\nhi\n/mine\na\nb\nnoclobber\nusr\nglob\n" == shown
 
 
-def test_plain_data_of_node_is_as_it_was_and_the_rest_is_named_as_lost(channel: Channel, other: Channel) -> None:
+def test_plain_data_of_node_is_as_it_was_and_the_rest_is_named_as_lost(
+    channel: GuestChannel, other: GuestChannel
+) -> None:
     pytest.importorskip("shutil").which("node") or pytest.skip("node is not installed")
     code = (
         "let data = { a: [1, new Map([[1, new Set([2])]])], d: new Date(0), r: /x/g, b: Buffer.from('x'), n: 10n };"
@@ -193,12 +197,12 @@ def test_plain_data_of_node_is_as_it_was_and_the_rest_is_named_as_lost(channel: 
     assert "[ true, true, 0, 10n ]\n" == shown.stdout
 
 
-def test_an_interpreter_that_never_ran_is_not_started_to_be_saved(channel: Channel) -> None:
+def test_an_interpreter_that_never_ran_is_not_started_to_be_saved(channel: GuestChannel) -> None:
     assert () == channel.save_state().kept
     assert {0} == {worker.pid for worker in channel.ping("n").workers.values()}
 
 
-def test_what_is_no_state_is_refused(channel: Channel) -> None:
+def test_what_is_no_state_is_refused(channel: GuestChannel) -> None:
     for content in (
         b"",
         b"{}\n",
@@ -206,11 +210,11 @@ def test_what_is_no_state_is_refused(channel: Channel) -> None:
         b"\xff" * 100,
         b'{"format": 1, "sizes": {"python": 9}}\n',
     ):
-        with pytest.raises(SandboxError, match="no state of interpreters"):
+        with pytest.raises(SandboxError, match="not interpreter state"):
             channel.load_state(content)
 
 
-def test_a_state_that_is_broken_is_lost_and_ends_nothing(channel: Channel) -> None:
+def test_a_state_that_is_broken_is_lost_and_ends_nothing(channel: GuestChannel) -> None:
     python(channel, "held = 41")
     head = json.dumps({"format": 1, "sizes": {"python": 4, "bash": 5}}).encode()
     loaded = channel.load_state(head + b"\n" + b"none" + b"false")
@@ -220,7 +224,7 @@ def test_a_state_that_is_broken_is_lost_and_ends_nothing(channel: Channel) -> No
     assert "41\n" == python(channel, "held")
 
 
-def test_python_of_another_version_says_that_it_cannot_take_it_up(channel: Channel) -> None:
+def test_python_of_another_version_says_that_it_cannot_take_it_up(channel: GuestChannel) -> None:
     import pickle
 
     blob = pickle.dumps({"version": (2, 7), "names": b"", "environ": {}, "gone": [], "path": [], "folder": "/"})
@@ -231,7 +235,7 @@ def test_python_of_another_version_says_that_it_cannot_take_it_up(channel: Chann
 
 
 def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_kept(
-    channel: Channel,
+    channel: GuestChannel,
 ) -> None:
     """The canary of a credential: lent to runs, copied by the code, printed, and left in background output."""
     lent = {"TOKEN": CANARY}
@@ -256,7 +260,7 @@ def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_
     assert CANARY not in bash(channel, "set; env") + python(channel, "dict(os.environ), globals()")
 
 
-def test_a_name_that_holds_a_credential_is_not_kept(channel: Channel) -> None:
+def test_a_name_that_holds_a_credential_is_not_kept(channel: GuestChannel) -> None:
     python(channel, f"token = {CANARY!r}\ndef uses(): return {CANARY!r}\nfine = 1")
     bash(channel, f"f() {{ echo {CANARY}; }}")
     saved = channel.save_state([CANARY])
@@ -266,5 +270,5 @@ def test_a_name_that_holds_a_credential_is_not_kept(channel: Channel) -> None:
     assert {
         "python: token (a credential is in it)",
         "python: uses (a credential is in it)",
-        "bash: bash (a credential is in what it holds)",
+        "bash: bash (its state contains a credential)",
     } == set(saved.lost)

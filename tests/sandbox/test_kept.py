@@ -13,17 +13,17 @@ from typing import Any, Final
 import pytest
 
 from kasmon.errors import HostUnreachableError
-from kasmon.host.alive import lock_holder
-from kasmon.host.client import HostLink, link
-from kasmon.host.wire import Do, Focus, Keys, Watch
-from kasmon.model.command import Mode, Prompt, ReceiptState
-from kasmon.model.event import SandboxMoved, SessionEnded
+from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.frames import ExecuteCommand, Focus, SendKeys, Watch
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Mode, Prompt, ReceiptState
+from kasmon.model.events import SandboxMoved, SessionEnded
 from kasmon.model.permission import SessionId
-from kasmon.model.state import SessionState
-from kasmon.process import is_running, started_at
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.process import tree
-from kasmon.supervisor.look import look_once
+from kasmon.model.session_state import SessionState
+from kasmon.process_identity import is_running, started_at
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.shared.processes import tree
+from kasmon.supervisor.fleet.snapshot import look_once
 from tests.cli.line import Line
 from tests.sandbox.inmates import (
     ACP,
@@ -62,8 +62,8 @@ KILLS: Final = (
 DIES: Final = """
 import os, signal, sys
 from kasmon.backends.tmux import TmuxAgent
-from kasmon.host import terminals
-from kasmon.sandbox import inmate
+from kasmon.host.terminal import host as terminals
+from kasmon.sandbox.agent import launch as inmate
 act, when = sys.argv[1:]
 place = TmuxAgent if act == "end" else inmate
 real = getattr(place, act)
@@ -110,11 +110,23 @@ def test_what_nobody_uses_sleeps_then_ends_and_that_is_no_crash(kasmon: Line, wo
     family = [(pid, started_at(pid)) for pid in tree(seen(kasmon, session).runtime.front)]  # type: ignore[union-attr]
     ended = is_over(kasmon, session)
 
-    assert ("nobody used it for 3 s", True, False) == (ended.end_why, ended.timed_out, ended.crashed)
+    assert ("not used for 3 s", True, False) == (ended.end_why, ended.timed_out, ended.crashed)
     [end] = facts(kasmon, session, SessionEnded)
     assert abs(end.at - idle.housing.expires_at) < 1.5
     assert [("pausing", "intended"), ("paused", "confirmed"), ("expired", "intended")] == steps(kasmon, session)
     assert not any(is_running(pid, born) for pid, born in family)
+
+
+def test_a_break_puts_an_agent_in_a_jail_to_sleep_and_does_not_end_it_unless_the_config_says_when(
+    kasmon: Line, workdir: Path
+) -> None:
+    standby_after(kasmon, 0.5)
+    session = started(kasmon, workdir)
+    until_state(kasmon, session, SessionState.STANDBY)
+
+    housing = session_of(kasmon, session).housing
+    assert housing.pause_at is None
+    assert abs(housing.expires_at - housing.born_at - 86_400) < 1
 
 
 def test_a_structured_agent_sleeps_is_woken_by_a_prompt_and_ends_only_once_its_turn_is_over(
@@ -135,7 +147,7 @@ def test_a_structured_agent_sleeps_is_woken_by_a_prompt_and_ends_only_once_its_t
     (workdir / "go").touch()
     ended = is_over(kasmon, session)
 
-    assert ("it was there for 4 s", True, False) == (ended.end_why, ended.timed_out, ended.crashed)
+    assert ("maximum lifetime of 4 s reached", True, False) == (ended.end_why, ended.timed_out, ended.crashed)
     assert "done" == ended.turn_ended
 
 
@@ -175,7 +187,7 @@ def test_looking_does_not_wake_it_and_sitting_down_or_typing_does_with_nothing_t
 
         await asyncio.to_thread(kasmon, "sandbox", "pause", session)
         assert await asyncio.to_thread(sleeps)
-        host.tell(Keys(session=session, data=b"echo ty''ped\r"))
+        host.tell(SendKeys(session=session, data=b"echo ty''ped\r"))
         await asyncio.to_thread(shows, kasmon, session, "typed")
         assert not await asyncio.to_thread(sleeps)
 
@@ -191,7 +203,7 @@ def test_where_use_does_not_wake_it_a_key_waits_until_it_is_woken_by_hand(kasmon
 
     async def story(host: HostLink) -> None:
         host.tell(Focus(session=session, columns=77, rows=21))
-        host.tell(Keys(session=session, data=b"echo ty''ped\r"))
+        host.tell(SendKeys(session=session, data=b"echo ty''ped\r"))
         await asyncio.to_thread(kasmon, "read", session)
 
     asyncio.run(sitting(kasmon, session, story))
@@ -205,7 +217,7 @@ async def hears_nothing(kasmon: Line) -> None:
     host = await HostLink.open(kasmon.places.tmux_host_socket)
     [session] = look_once(kasmon.places).sessions
     with pytest.raises(HostUnreachableError):
-        await host.ask(Do(n=0, session=session.id, wish=Prompt(text="true")), LIMIT_S)
+        await host.ask(ExecuteCommand(n=0, session=session.id, wish=Prompt(text="true")), LIMIT_S)
     await host.aclose()
 
 
@@ -260,5 +272,5 @@ def test_a_host_that_is_killed_in_the_midst_of_a_step_leaves_one_that_the_next_f
     assert SessionState.ENDED is not session_of(kasmon, session).state
     kasmon("read", session)  # whoever wants something of it starts the next host
     ended = is_over(kasmon, session)
-    assert ("it was there for 1 s", False) == (ended.end_why, ended.crashed)
+    assert ("maximum lifetime of 1 s reached", False) == (ended.end_why, ended.crashed)
     assert not Path(f"/proc/{agent}").exists()

@@ -12,11 +12,11 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from kasmon.host.alive import lock_holder
+from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session import Session
-from kasmon.process import is_running, started_at
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.supervisor.look import look_once
+from kasmon.process_identity import is_running, started_at
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.supervisor.fleet.snapshot import look_once
 from tests.cli.line import KASMON, Line
 from tests.sandbox.required import closed, need_jail
 from tests.waiting import auntil, until
@@ -186,6 +186,9 @@ async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon:
     assert {0: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGKILL: -signal.SIGKILL}[how] == code
     if how == signal.SIGKILL:
         assert names(kasmon)
+        await auntil(lambda: {"ended"} == {str(each.state.value) for each in fleet(kasmon)}, 60)
+        assert {"its `kasmon mcp` has ended"} == {each.end_why for each in fleet(kasmon)}
+        assert not [each for each in fleet(kasmon) if lock_holder(kasmon.places.host_lock(each.id))]
         async with connected(kasmon):
             await auntil(lambda: not names(kasmon))
     assert [] == names(kasmon)
@@ -254,9 +257,9 @@ async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_whi
 
     assert ["1", "1"] == runs
     assert ("here\ndone\n", 0, True) == tuple(told["a"][word] for word in ("stdout", "exit_code", "session_preserved"))
-    assert "Its host ended while it ran" in told["a"]["hint"]
+    assert "Its host ended during the run" in told["a"]["hint"]
     assert (137, False) == (told["b"]["exit_code"], told["b"]["session_preserved"])
-    assert "It is not known how far this ran, and it was not run again." in told["b"]["stderr"]
+    assert "It is unknown how far this ran; it was not run again." in told["b"]["stderr"]
 
 
 async def test_an_interrupt_reaches_ones_own_runs_and_those_of_another_server_of_the_client_only_by_their_id(
@@ -282,10 +285,10 @@ async def test_an_interrupt_reaches_ones_own_runs_and_those_of_another_server_of
             await began.wait()
             [row] = ((await one.call_tool("list_sessions", {})).structured_content or {})["sessions"]
             [running] = row["running"]
-            assert ([], ["nothing of yours runs there."]) == tuple((await interrupted(other)).values())[1:]
+            assert ([], ["nothing of yours is running there."]) == tuple((await interrupted(other)).values())[1:]
             over = await interrupted(other, run="0" * 16)
             assert [] == over["interrupted"]
-            assert "is over, or there was none" in over["not_interrupted"][0]
+            assert "has ended or does not exist" in over["not_interrupted"][0]
             assert [] == told
             assert [running["run"]] == (await interrupted(one))["interrupted"]
         async with anyio.create_task_group() as group:
@@ -321,7 +324,7 @@ async def test_a_session_that_is_ended_ends_what_runs_there_and_what_waits_never
         assert {"sessions": []} == (await client.call_tool("list_sessions", {})).structured_content
 
     assert [False, False] == [each["session_preserved"] for each in told]
-    assert [1] == [number for number, each in enumerate(told) if "before it began" in each["stderr"]]
+    assert [1] == [number for number, each in enumerate(told) if "before it started" in each["stderr"]]
 
 
 async def test_the_tools_beside_run_checkpoint_and_restore_and_done(kasmon: Line) -> None:

@@ -11,46 +11,31 @@ from typing import Final
 
 import pytest
 
+from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.paths import places
-from kasmon.sandbox.gvisor.tier import Gvisor
-from kasmon.sandbox.jail.tree import raze
 from kasmon.sandbox.microvm.machine import MicroVm
+from kasmon.sandbox.microvm.warm_pool import MEMORY
+from kasmon.sandbox.shared.safe_tree import raze
 from tests.sandbox.machines import IMAGE, need_machine, warmed
-from tests.sandbox.nights import Nights, Step, tried
-from tests.sandbox.required import need_gvisor
+from tests.sandbox.nights import Nights, Step, judged, killed, tried
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]
 VM_SLEEP: Final[tuple[Step, ...]] = (
     ("asked", "call"),
     ("written", "call"),
     ("cleaned", "call"),
-    ("Memories._place", "call"),
-    ("Memories._write", "call"),
-    ("Lot.end", "call"),
-    ("Lot.end", "return"),
+    ("SnapshotStore._place", "call"),
+    ("SnapshotStore._write", "call"),
+    ("VmFiles.end", "call"),
+    ("VmFiles.end", "return"),
 )
 VM_WAKE: Final[tuple[Step, ...]] = (
     ("started", "call"),
-    ("Orders.moved", "call"),
-    ("Memories.used", "call"),
-    ("Memories.moved_on", "call"),
+    ("QmpClient.moved", "call"),
+    ("SnapshotStore.used", "call"),
+    ("SnapshotStore.moved_on", "call"),
     ("greet", "call"),
     ("greet", "return"),
-)
-GVISOR_SLEEP: Final[tuple[Step, ...]] = (
-    ("ended", "call"),
-    ("Runsc.checkpoint", "call"),
-    ("Memories._place", "call"),
-    ("Memories._write", "call"),
-    ("Runsc.strike", "call"),
-    ("Runsc.strike", "return"),
-)
-GVISOR_WAKE: Final[tuple[Step, ...]] = (
-    ("Memories.used", "call"),
-    ("Memories.moved_on", "call"),
-    ("Runsc.begin", "call"),
-    ("Gvisor._noted", "call"),
-    ("Gvisor._noted", "return"),
 )
 
 
@@ -65,15 +50,7 @@ def root() -> Iterator[Path]:
 def vm(root: Path) -> Iterator[Nights]:
     need_machine()
     warmed(MicroVm(places(), image=IMAGE))
-    nights = Nights("microvm", lambda: MicroVm(places(), image=IMAGE), root)
-    yield nights
-    nights.forget()
-
-
-@pytest.fixture
-def gvisor(root: Path) -> Iterator[Nights]:
-    need_gvisor()
-    nights = Nights("gvisor", lambda: Gvisor(places()), root)
+    nights = Nights(lambda: MicroVm(places(), image=IMAGE), root)
     yield nights
     nights.forget()
 
@@ -93,27 +70,24 @@ def test_a_microvm_that_is_killed_on_the_way_to_disk_goes_on_from_what_was_kept_
     tried(vm, "sleep", VM_SLEEP[1:6:2], vm.player, VM_SLEEP[:5])
 
 
+def test_a_microvm_whose_memory_on_disk_is_not_what_was_written_goes_on_and_is_not_said_to_be_paused(
+    vm: Nights,
+) -> None:
+    """It is read back before the machine ends."""
+    told = vm.before("sleep")
+
+    def truncate() -> int:
+        [part] = vm.tier.ground.of(vm.policy.session).glob(f"memory/*/{MEMORY}")
+        os.truncate(part, 10)
+        return 0
+
+    assert killed(vm, "sleep", ("SnapshotStore.confirmed", "return"), truncate)
+    housing = vm.housing()
+    assert housing is not None
+    assert SandboxPhase.RUNNING is housing.phase
+    assert vm.told() > told
+    judged(vm, told, may_be_lost=False)
+
+
 def test_a_microvm_that_is_killed_on_the_way_back_is_said_to_be_lost(vm: Nights) -> None:
     tried(vm, "wake", VM_WAKE[1:5:2], vm.player, None)
-
-
-def test_a_gvisor_sandbox_whose_host_dies_on_the_way_to_disk_goes_on_from_what_was_kept_or_is_said_to_be_lost(
-    gvisor: Nights,
-) -> None:
-    """Its program ends it as soon as all is written, which counts only then."""
-    tried(gvisor, "sleep", GVISOR_SLEEP, os.getpid, GVISOR_SLEEP[2:4])
-
-
-def test_a_gvisor_sandbox_whose_host_dies_on_the_way_back_is_not_gone_on_from_twice(gvisor: Nights) -> None:
-    """From where its memory is marked as used until it runs, it is in no place."""
-    tried(gvisor, "wake", GVISOR_WAKE, os.getpid, GVISOR_WAKE[1:3])
-
-
-def test_a_gvisor_sandbox_that_is_killed_on_the_way_to_disk_goes_on_from_what_was_kept_or_is_said_to_be_lost(
-    gvisor: Nights,
-) -> None:
-    tried(gvisor, "sleep", GVISOR_SLEEP[:2], gvisor.player, None)
-
-
-def test_a_gvisor_sandbox_that_is_killed_on_the_way_back_is_said_to_be_lost(gvisor: Nights) -> None:
-    tried(gvisor, "wake", GVISOR_WAKE[3:], gvisor.player, None)

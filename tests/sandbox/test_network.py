@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.site import Site
-from kasmon.sandbox.network import gate
-from kasmon.sandbox.network.forwarding import Forward, Reach
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.jail.session_files import JailFiles
+from kasmon.sandbox.network import proxy_control
+from kasmon.sandbox.network.port_forward import NetworkConnector, PortForward
+from kasmon.sandbox.shared.host_folders import HostFolders
 from tests.sandbox.conftest import TINY, Inmate, policy
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
 
-OURS = Path(__file__).parents[2] / "kasmon" / "sandbox" / "inside"
+OURS = Path(__file__).parents[2] / "kasmon" / "sandbox" / "guest"
 ASK = """
 import os, subprocess
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
@@ -80,10 +80,10 @@ def outward(jail: Jail, tmp_path: Path) -> Callable[..., Inmate]:
     """Makes a jail that has a way out: `outward("b", hosts=("example.org",))`."""
     folder = tmp_path / "inside"
     folder.mkdir()
-    shutil.copy(TINY / "agent.py", folder)
-    for name in ("forward.py", "nodeproxy.js"):
+    shutil.copy(TINY / "main.py", folder)
+    for name in ("proxy_forwarder.py", "nodeproxy.js"):
         shutil.copy(OURS / name, folder)
-    jail.ground = Ground(jail.places, folder)
+    jail.ground = HostFolders(jail.places, folder)
 
     def make(name: str = "a", **more: object) -> Inmate:
         wanted = policy(name, **more)
@@ -97,7 +97,7 @@ def curl(inmate: Inmate, *arguments: str) -> str:
 
 
 def way_of(inmate: Inmate) -> Path:
-    return Site(inmate.jail.ground, inmate.policy.session).gate
+    return JailFiles(inmate.jail.ground, inmate.policy.session).gate
 
 
 def test_a_jail_has_no_network_until_it_is_given_one(outward: Callable[..., Inmate], server: int) -> None:
@@ -117,7 +117,7 @@ def test_it_reaches_who_is_on_its_list_and_nobody_else(outward: Callable[..., In
     assert "403" in curl(one, "https://other.example/")
     assert "not by addresses" in curl(one, f"http://127.0.0.1:{server}/")
     assert "not by addresses" in curl(one, "http://169.254.169.254/latest/meta-data/")
-    assert {"other.example", ""} == {denial.host for denial in gate.denials(way_of(one))}
+    assert {"other.example", ""} == {denial.host for denial in proxy_control.denials(way_of(one))}
 
 
 TUNNEL = """
@@ -143,7 +143,7 @@ def test_in_a_tunnel_it_speaks_to_whom_the_tunnel_is_for(outward: Callable[..., 
     assert "hello|" == curl(one, "-k", f"https://localhost:{secure}/")
     assert "open\n" == one.run(TUNNEL.format(port=secure, name="localhost")).out
     assert "closed\n" == one.run(TUNNEL.format(port=secure, name="other.example")).out
-    assert "names another host" in gate.denials(way_of(one))[-1].why
+    assert "names another host" in proxy_control.denials(way_of(one))[-1].why
 
 
 def test_it_gets_past_its_proxy_by_no_other_way(outward: Callable[..., Inmate], server: int) -> None:
@@ -193,7 +193,7 @@ def test_node_programs_find_the_way_out_by_fetch_and_by_request(
 ) -> None:
     """Node looks for no proxy by itself; *guarded* is off where it is left to that."""
     if not guarded:
-        monkeypatch.setattr(gate, "NODE_ALSO", "")
+        monkeypatch.setattr(proxy_control, "NODE_ALSO", "")
     one = outward(hosts=(f"private:localhost:{server}", f"private:localhost:{secure}"))
     urls = (f"http://localhost:{server}/", f"https://localhost:{secure}/")
     said = [line for line in one.run(RUN_NODE.format(code=NODE, urls=urls)).out.splitlines() if line]
@@ -211,18 +211,18 @@ def test_a_change_of_its_list_is_in_force_at_once(outward: Callable[..., Inmate]
     one = outward(hosts=("example.org",))
     assert "is not on the list" in curl(one, f"http://localhost:{server}/")
 
-    gate.allow(way_of(one), [f"private:localhost:{server}"])
+    proxy_control.allow(way_of(one), [f"private:localhost:{server}"])
     assert "hello|" == curl(one, f"http://localhost:{server}/")
-    gate.allow(way_of(one), ["example.org"])
+    proxy_control.allow(way_of(one), ["example.org"])
     assert "is not on the list" in curl(one, f"http://localhost:{server}/")
 
 
 def test_a_proxy_that_was_killed_is_there_again_after_a_pause(outward: Callable[..., Inmate], server: int) -> None:
     one = outward(hosts=(f"private:localhost:{server}",))
-    pid = gate.tell(way_of(one), {"do": "state"})["pid"]
+    pid = proxy_control.tell(way_of(one), {"do": "state"})["pid"]
     slept = one.jail.pause(one.policy, one.runtime)
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not gate.found(way_of(one)))
+    until(lambda: not proxy_control.found(way_of(one)))
     one.jail.resume(one.policy, one.runtime, slept)
 
     assert "hello|" == curl(one, f"http://localhost:{server}/")
@@ -248,7 +248,7 @@ def test_its_proxy_ends_with_it(outward: Callable[..., Inmate]) -> None:
     one = outward(hosts=("example.org",))
     os.kill(one.runtime.pid, signal.SIGKILL)
 
-    until(lambda: not gate.found(way_of(one)))
+    until(lambda: not proxy_control.found(way_of(one)))
 
 
 SERVE = """
@@ -271,9 +271,9 @@ def test_two_sandboxes_use_the_same_port_and_each_is_reached_by_its_own(outward:
         for name in ("a", "b"):
             one = outward(name)
             one.run(SERVE.format(said=name.encode()))
-            reach = Reach(one.runtime.pid, one.runtime.started, one.runtime.boot)
+            reach = NetworkConnector(one.runtime.pid, one.runtime.started, one.runtime.boot)
             kept.callback(reach.close)
-            forward = Forward(partial(reach.connect, 8000))
+            forward = PortForward(partial(reach.connect, 8000))
             kept.callback(forward.close)
             threading.Thread(target=forward.serve, daemon=True).start()
             with socket.create_connection(("127.0.0.1", forward.port), timeout=10) as link:

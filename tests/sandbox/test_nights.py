@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.model.event import Event
+from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Phase, Policy
-from kasmon.sandbox.base import Slept
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.channel import Channel
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.journal import Journal
-from kasmon.sandbox.lifecycle import Terms
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
+from kasmon.sandbox.base import PauseResult
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 pytestmark = pytest.mark.sandboxes
 NIGHTS = (
@@ -55,17 +55,17 @@ def project(shared: Path) -> Path:
 
 
 @pytest.fixture
-def box(can_jail: None, project: Path) -> Iterator[Box]:
-    jail, policy, facts = Jail(), Policy(session=SessionId("nights-a"), project=str(project)), list[Event]()
-    journal = Journal(None, facts.append, tier="jail", keeps_memory=False, terms=Terms())
-    made = Box(jail, policy, journal, lambda runtime: Channel(runtime.socket))
+def box(can_jail: None, project: Path) -> Iterator[ManagedSandbox]:
+    jail, policy, facts = Jail(), SandboxPolicy(session=SessionId("nights-a"), project=str(project)), list[Event]()
+    journal = SandboxJournal(None, facts.append, tier="jail", keeps_memory=False, terms=LifetimeTerms())
+    made = ManagedSandbox(jail, policy, journal, lambda runtime: GuestChannel(runtime.socket))
     made.arrive()
     yield made
     made.end("the test is over")
     jail.forget(policy)
 
 
-def files(box: Box) -> dict[str, str]:
+def files(box: ManagedSandbox) -> dict[str, str]:
     """What each file of its workspace holds, as seen from outside."""
     top = Path(box.workspace)
     return {
@@ -75,7 +75,7 @@ def files(box: Box) -> dict[str, str]:
     }
 
 
-def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_no_file(box: Box, project: Path) -> None:
+def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_no_file(box: ManagedSandbox, project: Path) -> None:
     """It sleeps in turns as its host would let it sleep, and as nothing but its tier would."""
     runtime = box.journal.housing.runtime
     assert runtime is not None
@@ -87,12 +87,12 @@ def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_no_file(box: Box, project
         shell = shell or said.strip()
         if number % 2:
             box.sleep()
-            assert Phase.PAUSED is box.phase
+            assert SandboxPhase.PAUSED is box.phase
             assert before == files(box)
             assert "" == box.wake()
         else:
             slept = box.tier.pause(box.policy, runtime)
-            assert Slept(held=True) == slept
+            assert PauseResult(held=True) == slept
             box.tier.resume(box.policy, runtime, slept)
         assert before == files(box)
         assert (runtime, 1) == (box.journal.housing.runtime, box.journal.housing.generation)

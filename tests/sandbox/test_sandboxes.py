@@ -13,14 +13,15 @@ from blockbuster import BlockBuster, blockbuster_ctx
 
 from kasmon.config import Config
 from kasmon.errors import NameTakenError, SessionEndedError, UsageError
-from kasmon.host.alive import lock_holder
-from kasmon.model.sandbox import Credential
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.sandbox.policy import Credential
 from kasmon.model.session import Session
-from kasmon.paths import Places, places
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.supervisor import sandboxes, verb
-from kasmon.supervisor.housing import NewSandbox, policy_of
-from kasmon.supervisor.look import look_once
+from kasmon.paths import Paths, places
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sandboxes.create import NewSandbox, policy_of
+from kasmon.supervisor.sessions import operations as verb
 from tests.waiting import auntil
 
 pytestmark = pytest.mark.sandboxes
@@ -30,12 +31,12 @@ LAB = NewSandbox(name="lab")
 @pytest.fixture(autouse=True)
 def _no_blocked_loop() -> Iterator[BlockBuster]:
     """In place of the one for all tests: these look at the fleet themselves."""
-    with blockbuster_ctx("kasmon.supervisor.sandboxes") as blockbuster:
+    with blockbuster_ctx("kasmon.supervisor.sandboxes.operations") as blockbuster:
         yield blockbuster
 
 
 @pytest.fixture
-async def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Places]:
+async def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Paths]:
     root = Path(tempfile.mkdtemp(prefix="kq-", dir="/tmp"))
     for variable, name in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
         (root / name).mkdir(mode=0o700)
@@ -43,38 +44,38 @@ async def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     where = places()
     yield where
     for session in look_once(where).sessions:
-        await sandboxes.remove(where, session)
+        await operations.remove(where, session)
     shutil.rmtree(root, ignore_errors=True)
 
 
-def seen(here: Places, name: str = "lab") -> Session:
+def seen(here: Paths, name: str = "lab") -> Session:
     return next(session for session in look_once(here).sessions if session.name == name)
 
 
-async def said(here: Places, code: str, name: str = "lab") -> str:
-    return (await sandboxes.run(here, seen(here, name), "bash", code)).stdout
+async def said(here: Paths, code: str, name: str = "lab") -> str:
+    return (await operations.run(here, seen(here, name), "bash", code)).stdout
 
 
-async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: Places) -> None:
-    session, lost = await sandboxes.get_or_create(here, Config(), LAB)
+async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: Paths) -> None:
+    session, lost = await operations.get_or_create(here, Config(), LAB)
     assert "" == lost
     await said(here, "x=42; echo kept > file")
 
-    assert (session, "") == await sandboxes.get_or_create(here, Config(), LAB)
+    assert (session, "") == await operations.get_or_create(here, Config(), LAB)
     assert "42\n" == await said(here, "echo $x")
 
     await verb.stop(here, seen(here))
-    again, lost = await sandboxes.get_or_create(here, Config(), LAB)
+    again, lost = await operations.get_or_create(here, Config(), LAB)
 
     assert session == again
-    assert "it had ended (stopped): what its interpreters held is lost; its files are as they were" == lost
+    assert "it had ended (stopped): interpreter state lost; files kept" == lost
     assert "kept none\n" == await said(here, "echo $(cat file) ${x:-none}")
 
 
-async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: Places) -> None:
+async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: Paths) -> None:
     async def fails() -> None:
-        async with sandboxes.ephemeral(here, Config(), LAB) as session:
-            assert "1\n" == (await sandboxes.run(here, session, "bash", "echo 1")).stdout
+        async with operations.ephemeral(here, Config(), LAB) as session:
+            assert "1\n" == (await operations.run(here, session, "bash", "echo 1")).stdout
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -84,14 +85,14 @@ async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: 
     assert not Jail(here).ground.base.exists()
 
 
-async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(here: Places) -> None:
-    session, _ = await sandboxes.get_or_create(here, Config(), LAB)
+async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(here: Paths) -> None:
+    session, _ = await operations.get_or_create(here, Config(), LAB)
     folder = Path(seen(here).workdir)
     await said(here, "n=0")
 
     for number in range(3):
         code = f"n=$((n+1)); echo {number} >> log; while [ ! -e go{number} ]; do sleep 0.01; done; echo $n"
-        running = asyncio.create_task(sandboxes.run(here, seen(here), "bash", code, run=f"run-{number}"))
+        running = asyncio.create_task(operations.run(here, seen(here), "bash", code, run=f"run-{number}"))
         await auntil(lambda: _lines(folder / "log") == number + 1, 20)  # noqa: B023 - it is awaited in its round
         host = lock_holder(here.host_lock(session))
         assert host
@@ -99,7 +100,7 @@ async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(
         (folder / f"go{number}").touch()
 
         first = await running
-        again = await sandboxes.run(here, seen(here), "bash", code, run=f"run-{number}")
+        again = await operations.run(here, seen(here), "bash", code, run=f"run-{number}")
 
         assert [(f"{number + 1}\n", True)] * 2 == [(ran.stdout, ran.session_preserved) for ran in (first, again)]
     assert "0 1 2 3\n" == await said(here, "echo $(cat log) $n")
@@ -109,15 +110,15 @@ def _lines(path: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-async def test_two_of_one_name_cannot_be_made(here: Places) -> None:
-    await sandboxes.create(here, Config(), LAB)
+async def test_two_of_one_name_cannot_be_made(here: Paths) -> None:
+    await operations.create(here, Config(), LAB)
 
     with pytest.raises(NameTakenError):
-        await sandboxes.create(here, Config(), LAB)
+        await operations.create(here, Config(), LAB)
 
 
-async def test_what_has_ended_runs_nothing(here: Places) -> None:
-    await sandboxes.create(here, Config(), LAB)
+async def test_what_has_ended_runs_nothing(here: Paths) -> None:
+    await operations.create(here, Config(), LAB)
     await verb.stop(here, seen(here))
 
     with pytest.raises(SessionEndedError):

@@ -3,10 +3,12 @@
 import pytest
 
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Mount, Policy
-from kasmon.sandbox.inmate import seen_inside
+from kasmon.model.sandbox.policy import Mount, SandboxPolicy
+from kasmon.sandbox.agent.launch import seen_inside
 
-POLICY = Policy(session=SessionId("abcdefgh"), mounts=(Mount(source="/srv/keys"), Mount(source="/a", target="/b")))
+POLICY = SandboxPolicy(
+    session=SessionId("abcdefgh"), mounts=(Mount(source="/srv/keys"), Mount(source="/a", target="/b"))
+)
 
 
 @pytest.mark.parametrize("path", ["/usr/lib/ca.pem", "/work", "/work/ca.pem", "/srv/keys/ca.pem", "/b/ca.pem"])

@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,16 +15,30 @@ import msgspec
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from kasmon.backends.interpreter import room
-from kasmon.backends.interpreter.backend import InterpreterBackend, Parts
+from kasmon.backends.interpreter import agent as interpreter
+from kasmon.backends.interpreter.backend import InterpreterBackend, SandboxParts
 from kasmon.backends.interpreter.threads import RUNNERS
 from kasmon.errors import KasmonError, RefusedError, SandboxError, SessionEndedError, UnableError
-from kasmon.host.link import HostLink
-from kasmon.host.wire import Do, Done, FromHost, Printed
-from kasmon.model.command import Checkpoint, Interrupt, Mode, Prompt, Run, SandboxWish, Sleep, Stop, Wake, Wish
-from kasmon.model.event import (
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.frames import CommandDone, ExecuteCommand, FromHost, RunOutputChunk
+from kasmon.mcp.results import of_once, of_run
+from kasmon.model.commands import (
+    Checkpoint,
+    Configure,
+    Interrupt,
+    Mode,
+    Pause,
+    Prompt,
+    Resume,
+    Run,
+    SandboxWish,
+    Stop,
+    Wish,
+)
+from kasmon.model.events import (
     Checkpointed,
-    ContextSaid,
+    ContextReported,
     NoticeRaised,
     SandboxMeasured,
     SandboxMoved,
@@ -35,12 +50,15 @@ from kasmon.model.event import (
     encode,
 )
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Phase, Policy, Ran, Runtime, Size
-from kasmon.model.state import SessionState
+from kasmon.model.sandbox.policy import RunResult, SandboxPhase, SandboxPolicy, SandboxRuntime, SandboxSize
+from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from kasmon.sandbox import tiers
-from kasmon.sandbox.belongings import Belongings
-from kasmon.sandbox.jail.usage import Usage
+from kasmon.sandbox.agent.context_files import AgentContextFiles
+from kasmon.sandbox.guest_client.protocol import GuestClient
+from kasmon.sandbox.jail.usage import JailUsage
+from kasmon.store.event_log import Cursor, EventLog
+from kasmon.supervisor.sandboxes.operations import _not_paused
 from tests.host.house import ME, House
 from tests.host.puppet import Puppet
 from tests.sandbox.bare import Bare
@@ -64,9 +82,10 @@ class Lab(House):
         super().__init__(root)
         self.tier = Bare(root / "bare")
         self.quiet_s = 0.05
+        self.reach = tiers.reach
         self.links: dict[SessionId, HostLink] = {}
-        self.printed: list[Printed] = []
-        self.asking: list[asyncio.Task[Ran]] = []
+        self.printed: list[RunOutputChunk] = []
+        self.asking: list[asyncio.Task[RunResult]] = []
         """Of hosts that went away."""
 
     def settings(self, **lifetime: float | str | bool) -> None:
@@ -79,27 +98,28 @@ class Lab(House):
         self.places.config_file.write_text("[session]\n" + "\n".join(lines).replace("'", '"') + "\n")
 
     @contextlib.asynccontextmanager
-    async def lab(self, session: SessionId = ME, **policy: Any) -> AsyncIterator[None]:
-        """A host for *session* in this process, with a link to it."""
+    async def lab(self, session: SessionId = ME, started: bool = True, **policy: Any) -> AsyncIterator[None]:
+        """A host for *session* in this process, with a link to it; *started*: wait until it has its sandbox."""
         launch = self.wants(session, agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter", sandbox="jail")
         if not self.places.sandbox(session).exists():
-            write_private(self.places.sandbox(session), msgspec.json.encode(Policy(session=session, **policy)))
-        parts = Parts(tier=lambda _: self.tier, reach=tiers.reach, points=tiers.points)
+            write_private(self.places.sandbox(session), msgspec.json.encode(SandboxPolicy(session=session, **policy)))
+        parts = SandboxParts(tier=lambda _: self.tier, reach=self.reach, points=tiers.points)
         async with self.hosting(InterpreterBackend(parts, self.quiet_s), launch):
             link = self.links[session] = await self.linked(session)
             link.on_push = self._pushed
-            await auntil(lambda: self.session(session).state is not SessionState.STARTING)
+            if started:
+                await auntil(lambda: self.session(session).state is not SessionState.STARTING)
             try:
                 yield
             finally:
                 await link.aclose()
 
-    async def do(self, wish: Wish | SandboxWish, session: SessionId = ME) -> Done:
-        done = await self.links[session].ask(Do(n=0, session=session, wish=wish), 30)
-        assert isinstance(done, Done)
+    async def do(self, wish: Wish | SandboxWish, session: SessionId = ME) -> CommandDone:
+        done = await self.links[session].ask(ExecuteCommand(n=0, session=session, wish=wish), 30)
+        assert isinstance(done, CommandDone)
         return done
 
-    async def ran(self, code: str, interpreter: str = "python", session: SessionId = ME, **more: Any) -> Ran:
+    async def ran(self, code: str, interpreter: str = "python", session: SessionId = ME, **more: Any) -> RunResult:
         ran = (await self.do(Run(interpreter=interpreter, code=code, **more), session)).ran  # type: ignore[arg-type]
         assert ran is not None
         return ran
@@ -111,12 +131,12 @@ class Lab(House):
         await auntil(lambda: len(self.only(TurnEnded)) >= turns, 20, f"{turns} turns")
 
     def _pushed(self, frame: FromHost) -> None:
-        if isinstance(frame, Printed):
+        if isinstance(frame, RunOutputChunk):
             self.printed.append(frame)
 
     def close(self) -> None:
         for session in (ME, OTHER):
-            self.tier.destroy(Policy(session=session), None)
+            self.tier.destroy(SandboxPolicy(session=session), None)
         super().close()
 
 
@@ -236,7 +256,7 @@ async def test_an_interrupt_of_a_run_that_is_over_or_of_another_does_nothing_and
         going = asyncio.create_task(lab.ran("while True: pass", id="going"))
         await auntil(lambda: len(lab.only(ToolStarted)) == 2)
         for run in ("over", "none"):
-            with pytest.raises(RefusedError, match=f"nothing was interrupted: run '{run}' is over, or there was none"):
+            with pytest.raises(RefusedError, match=f"nothing was interrupted: run '{run}' has ended or does not exist"):
                 await lab.do(Interrupt(run=run))
         assert not going.done()
 
@@ -272,7 +292,9 @@ async def test_a_client_that_leaves_does_not_end_its_run(lab: Lab) -> None:
     async with lab.lab():
         leaving = await lab.linked()
         asking = asyncio.create_task(
-            leaving.ask(Do(n=0, session=ME, wish=Run(interpreter="bash", code="sleep 0.1; echo x=1 > left")), 20)
+            leaving.ask(
+                ExecuteCommand(n=0, session=ME, wish=Run(interpreter="bash", code="sleep 0.1; echo x=1 > left")), 20
+            )
         )
         await auntil(lambda: lab.only(ToolStarted))
         await leaving.aclose()
@@ -307,12 +329,12 @@ async def test_a_sandbox_that_nobody_uses_sleeps_and_a_run_wakes_it(lab: Lab) ->
         await lab.until_state(SessionState.STANDBY)
 
         assert "42\n" == (await lab.ran("print(x)")).stdout
-        await auntil(lambda: lab.session().phase == Phase.RUNNING.value)
+        await auntil(lambda: lab.session().phase == SandboxPhase.RUNNING.value)
 
 
 async def test_a_prompt_wakes_it_too(lab: Lab) -> None:
     async with lab.lab():
-        await lab.do(Sleep())
+        await lab.do(Pause())
         await lab.do(Prompt(text="echo awake", when="idle"))
 
         await auntil(lambda: lab.only(ToolFinished))
@@ -322,11 +344,11 @@ async def test_a_prompt_wakes_it_too(lab: Lab) -> None:
 async def test_where_use_does_not_wake_it_only_waking_does(lab: Lab) -> None:
     lab.settings(auto_resume=False)
     async with lab.lab():
-        await lab.do(Sleep())
-        with pytest.raises(RefusedError, match="use does not wake it"):
+        await lab.do(Pause())
+        with pytest.raises(RefusedError, match="is paused, and is not resumed on use"):
             await lab.ran("1")
 
-        await lab.do(Wake())
+        await lab.do(Resume())
 
         assert 0 == (await lab.ran("1")).exit_code
 
@@ -346,20 +368,20 @@ async def test_a_running_turn_is_never_idle(lab: Lab) -> None:
 
 
 def _sleeps(fact: object) -> bool:
-    return isinstance(fact, SandboxMoved) and fact.phase in (Phase.PAUSING, Phase.PAUSED)
+    return isinstance(fact, SandboxMoved) and fact.phase in (SandboxPhase.PAUSING, SandboxPhase.PAUSED)
 
 
 async def test_sleep_that_is_asked_for_in_a_turn_comes_once_after_it_and_not_between_its_calls(lab: Lab) -> None:
     lab.quiet_s = 0.3
     async with lab.lab():
         await lab.ran("x = 1")
-        sleeping = asyncio.create_task(lab.do(Sleep()))
+        sleeping = asyncio.create_task(lab.do(Pause()))
         for _ in range(3):
             await lab.ran("x += 1")
         await sleeping
 
         facts = list(enumerate(lab.events()))
-        slept = [at for at, fact in facts if isinstance(fact, SandboxMoved) and fact.phase is Phase.PAUSED]
+        slept = [at for at, fact in facts if isinstance(fact, SandboxMoved) and fact.phase is SandboxPhase.PAUSED]
         ended = [at for at, fact in facts if isinstance(fact, TurnEnded)]
         assert 1 == len(slept)
         assert ended[0] < slept[0]
@@ -372,7 +394,7 @@ async def test_a_failed_pause_is_a_warning_and_no_failed_turn(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
         lab.tier.fails = "the kernel said no"
-        await auntil(lambda: [fact for fact in lab.only(NoticeRaised) if "not put to sleep" in fact.text])
+        await auntil(lambda: [fact for fact in lab.only(NoticeRaised) if "was not paused" in fact.text])
 
         assert "42\n" == (await lab.ran("print(x)")).stdout
         assert {"done"} == {fact.reason for fact in lab.only(TurnEnded)}
@@ -381,25 +403,32 @@ async def test_a_failed_pause_is_a_warning_and_no_failed_turn(lab: Lab) -> None:
 class Weighed(Bare):
     """Its files may take 1000 bytes."""
 
-    def usage(self, policy: Policy, runtime: Runtime) -> Usage:
+    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> JailUsage:
         files = [path for path in Path(self.workspace(policy)).iterdir() if path.is_file()]
-        size = Size(time_s=30, cpus=1, memory_bytes=1, disk_bytes=1000)
+        size = SandboxSize(time_s=30, cpus=1, memory_bytes=1, disk_bytes=1000)
         weight = sum(path.stat().st_size for path in files)
-        return Usage(memory_bytes=0, disk_bytes=weight, processes=1, allowed=size)
+        return JailUsage(memory_bytes=0, disk_bytes=weight, processes=1, allowed=size)
 
 
 async def test_what_fills_the_disk_is_interrupted_and_what_makes_room_is_not(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What its interpreters hold is kept."""
-    monkeypatch.setattr(room, "LOOK_S", 0.02)
+    monkeypatch.setattr(interpreter, "LOOK_S", 0.02)
     lab.tier = Weighed(lab.tier.root)
     async with lab.lab():
         fills = await lab.ran("n=7; while :; do head -c 200 /dev/zero >> big; done", "bash", timeout_s=20)
         assert (130, True) == (fills.exit_code, fills.session_preserved)
+        assert fills.disk_full
+        assert "The disk of the sandbox is full" in fills.hint
+        await auntil(lambda: any("The disk of the sandbox is full" in fact.output for fact in lab.only(ToolFinished)))
+        for answer in (of_run(fills, "lab", "lab"), of_once(fills)):
+            assert answer["disk_full"]
+            assert "disk" in answer["hint"]
         assert {True} == {"disk of the sandbox is full" in fact.text for fact in lab.only(NoticeRaised)}
         makes_room = "while truncate -s -200 big && [ -s big ]; do :; done; rm big; echo $n"
-        assert "7\n" == (await lab.ran(makes_room, "bash")).stdout
+        then = await lab.ran(makes_room, "bash")
+        assert ("7\n", False) == (then.stdout, then.disk_full)
 
 
 async def test_where_its_files_take_more_than_they_may_only_bash_runs_until_some_are_gone(lab: Lab) -> None:
@@ -426,7 +455,7 @@ async def test_a_life_ends_after_its_time_and_that_is_no_crash(lab: Lab) -> None
 
     session = lab.session()
     assert ("expired", False) == (session.phase, session.crashed)
-    assert "it was there for 0.8 s" == session.end_why
+    assert "maximum lifetime of 0.8 s reached" == session.end_why
     assert all(child.poll() is not None for child in lab.tier.made)
 
 
@@ -464,17 +493,17 @@ async def test_code_that_was_running_when_the_agent_died_is_not_run_again_and_th
         lost = await slow
 
         assert not lost.session_preserved
-        assert "It is not known how far this ran, and it was not run again." in lost.stderr
-        assert "files are as they were" in lost.hint
+        assert "It is unknown how far this ran; it was not run again." in lost.stderr
+        assert "files kept" in lost.hint
         assert "1" == (await lab.ran("wc -l < runs", "bash")).stdout.strip()
 
 
 async def test_a_sandbox_that_can_neither_be_woken_nor_made_anew_is_the_sessions_end(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
-        await lab.do(Sleep())
+        await lab.do(Pause())
 
-        def no_room(*_: object) -> Runtime:
+        def no_room(*_: object) -> SandboxRuntime:
             raise SandboxError("it failed", "there is no room")
 
         lab.tier.resume = lab.tier.create = no_room  # type: ignore[method-assign]
@@ -499,7 +528,7 @@ async def test_an_agent_that_died_while_nothing_ran_is_replaced_and_the_next_ans
 
     assert "42\n" == after.stdout
     assert (False, True) == (after.session_preserved, after.restarted)
-    assert "names of what was kept of it last were restored" in after.hint
+    assert "saved variables were restored" in after.hint
 
 
 async def test_the_next_host_goes_on_with_the_sandbox_of_one_that_was_killed(lab: Lab) -> None:
@@ -546,7 +575,7 @@ async def test_what_ran_when_its_host_was_killed_is_found_again_told_and_not_run
 
         assert "1" == (await lab.ran("wc -l < runs", "bash")).stdout.strip()
     assert ("one\ntwo\n", 0, True) == (ran.stdout, ran.exit_code, ran.session_preserved)
-    assert "another one found it again" in ran.hint
+    assert "a new host reconnected to it" in ran.hint
     assert ["r1"] == [fact.call for fact in lab.only(ToolFinished) if "one\ntwo" in fact.output]
 
 
@@ -556,6 +585,31 @@ async def test_it_can_be_interrupted_through_the_next_host(lab: Lab) -> None:
 
     async with lab.lab():
         await lab.do(Interrupt(run="r1"))
+        await auntil(lambda: lab.only(ToolFinished))
+
+    assert [("r1", 130)] == [(fact.call, fact.exit_code) for fact in lab.only(ToolFinished)]
+
+
+@pytest.mark.parametrize("wish", [Interrupt(run="r1"), Interrupt()], ids=["by its id", "whatever runs"])
+async def test_an_interrupt_waits_for_the_next_host_to_reach_the_sandbox(lab: Lab, wish: Interrupt) -> None:
+    """It is not refused as if nothing ran."""
+    async with a_host_that_is_killed(lab):
+        await begun(lab)
+    asked, reached = threading.Event(), threading.Event()
+
+    def late(runtime: SandboxRuntime, name: str = "") -> GuestClient:
+        asked.set()
+        assert reached.wait(20)
+        return tiers.reach(runtime, name)
+
+    lab.reach = late
+    async with lab.lab(started=False):
+        assert await asyncio.to_thread(asked.wait, 20)
+        interrupting = asyncio.create_task(lab.do(wish))
+        with pytest.raises(UnableError):  # the host takes requests in their order
+            await lab.do(Configure(model="none"))
+        reached.set()
+        await interrupting
         await auntil(lambda: lab.only(ToolFinished))
 
     assert [("r1", 130)] == [(fact.call, fact.exit_code) for fact in lab.only(ToolFinished)]
@@ -574,8 +628,8 @@ async def test_what_ran_when_host_and_sandbox_were_killed_is_not_known_and_not_r
 
     for told in (ran, unnoted):
         assert (137, False) == (told.exit_code, told.session_preserved)
-        assert "It is not known how far this ran, and it was not run again." in told.stderr
-        assert "files are as they were" in told.hint
+        assert "It is unknown how far this ran; it was not run again." in told.stderr
+        assert "files kept" in told.hint
     assert "1" == new.stdout.strip()
 
 
@@ -591,7 +645,7 @@ async def test_what_never_reached_its_sandbox_runs_once_when_it_is_asked_for_aga
         told = await lab.ran("echo x >> runs; wc -l < runs", "bash", id="r1", again=True)
 
     assert ["1"] * 2 == [each.stdout.strip() for each in (ran, told)]
-    assert "It did not run: its host ended before the sandbox had it." in lab.only(ToolFinished)[0].output
+    assert "It did not run: its host ended before it reached the sandbox." in lab.only(ToolFinished)[0].output
 
 
 async def test_what_was_over_when_its_host_was_killed_is_told_again(lab: Lab) -> None:
@@ -608,14 +662,34 @@ async def test_what_was_over_when_its_host_was_killed_is_told_again(lab: Lab) ->
 
     assert ("out\n", "err", 3) == (by_agent.stdout, by_agent.stderr.splitlines()[0], by_agent.exit_code)
     assert (["out", "err"], 3) == (by_log.stdout.splitlines()[:2], by_log.exit_code)
-    assert "what the log has of it" in by_log.hint
+    assert "its output from the log" in by_log.hint
+
+
+async def test_a_run_is_answered_only_once_the_log_has_how_it_ended(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with lab.lab():
+        await lab.ran("x = 1", "bash")
+        may_write, flush = threading.Event(), SessionLog.flush
+
+        def late(book: SessionLog) -> bool:
+            assert may_write.wait(30)
+            return flush(book)
+
+        monkeypatch.setattr(SessionLog, "flush", late)
+        running = asyncio.create_task(lab.ran("touch done; exit 3", "bash", id="r1"))
+        await auntil(lambda: (lab.tier.root / ME / "workspace" / "done").exists())
+        early, _ = await asyncio.wait([running], timeout=0.3)
+        may_write.set()
+
+        assert set() == early
+        assert 3 == (await running).exit_code
+        assert ["r1"] == [fact.call for fact in lab.only(ToolFinished) if fact.exit_code == 3]
 
 
 async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None:
     seen: list[str] = []
 
     class Watching(Bare):
-        def create(self, policy: Policy, /) -> Runtime:
+        def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
             seen.append(lab.places.log(ME).read_text())
             return super().create(policy)
 
@@ -627,13 +701,13 @@ async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None
 
 
 async def test_nothing_is_made_while_the_log_cannot_be_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kasmon.backends.interpreter.diary.WRITTEN_S", 0.3)
+    monkeypatch.setattr("kasmon.backends.interpreter.event_queue.WRITTEN_S", 0.3)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     lab.places.folder(ME).mkdir(mode=0o700)
-    monkeypatch.setattr("kasmon.store.log.EventLog.append", full)
+    monkeypatch.setattr("kasmon.store.event_log.EventLog.append", full)
     hosting = asyncio.create_task(_lived(lab))
     await asyncio.sleep(0)
     await auntil(lambda: hosting.done() or lab.places.socket(ME).exists())
@@ -646,15 +720,45 @@ async def test_nothing_is_made_while_the_log_cannot_be_written(lab: Lab, monkeyp
     await hosting
 
     assert [SessionEnded] == [type(fact) for fact in lab.only(SessionEnded)]
-    assert "could not be written down" in lab.only(SessionEnded)[0].why
+    assert "the command could not be logged" in lab.only(SessionEnded)[0].why
 
 
 async def _lived(lab: Lab) -> None:
     launch = lab.wants(agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter")
-    write_private(lab.places.sandbox(ME), msgspec.json.encode(Policy(session=ME)))
-    parts = Parts(tier=lambda _: lab.tier, reach=tiers.reach, points=tiers.points)
+    write_private(lab.places.sandbox(ME), msgspec.json.encode(SandboxPolicy(session=ME)))
+    parts = SandboxParts(tier=lambda _: lab.tier, reach=tiers.reach, points=tiers.points)
     async with lab.hosting(InterpreterBackend(parts, 0.05), launch):
         await auntil(lambda: lab.only(SessionEnded), 20)
+
+
+# Pauses, confirmed by what the log has of them
+
+
+async def test_a_pause_that_another_caller_ended_at_once_is_a_pause_all_the_same(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42")
+        log, since = EventLog(lab.places.log(ME)), Cursor(lab.places.log(ME).stat().st_size)
+        await lab.do(Pause())
+        asleep = Cursor(log.size())
+        await lab.ran("x += 1")
+
+        assert "" == _not_paused(lab.places, lab.session(), log, since, False)
+        assert "" == _not_paused(lab.places, lab.session(), log, asleep, False)  # it slept already, and was woken
+        assert _not_paused(lab.places, lab.session(), log, Cursor(log.size()), False)
+
+
+async def test_a_pause_in_which_all_was_lost_is_none_though_another_sandbox_sleeps(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42")
+        since = Cursor(lab.places.log(ME).stat().st_size)
+        lab.tier.made[0].kill()
+        lab.tier.made[0].wait()
+        await lab.ran("1")
+        await lab.do(Pause())
+
+        assert "interpreter state lost; files kept" in _not_paused(
+            lab.places, lab.session(), EventLog(lab.places.log(ME)), since, False
+        )
 
 
 # Checkpoints, and what other agents are
@@ -676,15 +780,15 @@ async def test_another_kind_of_agent_runs_no_code(lab: Lab) -> None:
     puppet = Puppet()
     async with lab.hosting(puppet):
         link = await lab.linked()
-        with pytest.raises(UnableError, match="no sandbox of interpreters"):
-            await link.ask(Do(n=0, session=ME, wish=Run(interpreter="bash", code="1")), 10)
+        with pytest.raises(UnableError, match="is not an interpreter sandbox"):
+            await link.ask(ExecuteCommand(n=0, session=ME, wish=Run(interpreter="bash", code="1")), 10)
         await link.aclose()
 
 
 # What those inside know, and say
 
 
-def note(own: Belongings, waiting: str) -> str:
+def note(own: AgentContextFiles, waiting: str) -> str:
     """Code that leaves what `kasmon ctx --waiting` does."""
     line = "json.dumps({'event': 'kasmon.ctx', 'at': time.time(), 'waiting': " + repr(waiting) + "})"
     return f"import json, time; print({line}, file=open({str(own.notes)!r}, 'a'))"
@@ -692,17 +796,17 @@ def note(own: Belongings, waiting: str) -> str:
 
 async def test_what_kasmon_ctx_said_inside_is_noted_once_and_the_context_is_kept_current(lab: Lab) -> None:
     """Here its folder is made by the test; in a jail it is the jail's."""
-    own = Belongings(lab.tier.root / ME)
+    own = AgentContextFiles(lab.tier.root / ME)
     async with a_host_that_is_killed(lab):
         own.make((os.getuid(), os.getgid()), b"{}")
         await lab.ran(note(own, "over \x07there"))
-        await auntil(lambda: lab.only(ContextSaid))
+        await auntil(lambda: lab.only(ContextReported))
         write_private(lab.places.context(ME), b'{"title": "Write it"}')
         await auntil(lambda: b"Write it" in (own.folder / "context.json").read_bytes())
 
     async with lab.lab():
         await lab.ran("1")
         await lab.ran(note(own, "there again"))
-        await auntil(lambda: len(lab.only(ContextSaid)) > 1)
+        await auntil(lambda: len(lab.only(ContextReported)) > 1)
 
-    assert ["over there", "there again"] == [fact.waiting for fact in lab.only(ContextSaid)]
+    assert ["over there", "there again"] == [fact.waiting for fact in lab.only(ContextReported)]

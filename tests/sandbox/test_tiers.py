@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import UnableError
-from kasmon.model.sandbox import COPYING, REMEMBERING, Tier
+from kasmon.model.sandbox.policy import COPYING, REMEMBERING, Tier
 from kasmon.sandbox import tiers
-from kasmon.sandbox.base import Forking, Recorded, Sandbox
+from kasmon.sandbox.base import ForkTier, LocalSnapshotTier, SandboxTier
 from kasmon.sandbox.tiers import TIERS
 from tests.sandbox.bare import Bare
 from tests.sandbox.sandbox_contract import SandboxContract
@@ -23,7 +23,7 @@ class TestBare(SandboxContract):
     wraps = False
 
     @pytest.fixture
-    def tier(self) -> Iterator[Sandbox]:
+    def tier(self) -> Iterator[SandboxTier]:
         root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
         yield Bare(root)
         shutil.rmtree(root)
@@ -33,7 +33,7 @@ class TestJail(SandboxContract):
     pytestmark = pytest.mark.sandboxes
 
     @pytest.fixture
-    def tier(self, can_jail: None) -> Sandbox:
+    def tier(self, can_jail: None) -> SandboxTier:
         return tiers.load("jail")
 
 
@@ -42,10 +42,10 @@ def test_what_is_said_of_a_tiers_memory_before_it_is_loaded_is_what_it_does(name
     tier = tiers.load(name)
 
     assert tier.keeps_memory is (name in REMEMBERING)
-    assert isinstance(tier, Forking) is (name in COPYING)
-    assert isinstance(tier, Recorded) or name not in COPYING
+    assert isinstance(tier, ForkTier) is (name in COPYING)
+    assert isinstance(tier, LocalSnapshotTier) or name not in COPYING
 
 
 def test_a_tier_that_this_version_does_not_have_is_refused_by_name() -> None:
-    with pytest.raises(UnableError, match=r"'cloud'.*There are jail, microvm, gvisor, e2b"):
+    with pytest.raises(UnableError, match=r"'cloud'.*Tiers: jail, microvm, e2b"):
         tiers.load("cloud")  # type: ignore[arg-type]  # a word that a file of another version may hold

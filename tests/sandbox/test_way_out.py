@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sandbox.of_tiers import OfAJail, OfAMachine, OfGvisor
+from tests.sandbox.of_tiers import OfAJail, OfAMachine
 from tests.sandbox.way_contract import OverTheLine, WayContract, echo, server
 
 __all__ = ["echo", "server"]  # fixtures
@@ -11,10 +11,6 @@ pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]  # the first mach
 
 
 class TestOfAJail(OfAJail, WayContract):
-    pass
-
-
-class TestOfGvisor(OfGvisor, OverTheLine):
     pass
 
 

@@ -19,10 +19,10 @@ from typing import Any, Final
 import pytest
 
 from kasmon.errors import KasmonError
-from kasmon.model.event import Checkpointed
-from kasmon.model.sandbox import INTERPRETERS, Interpreter, Phase, Ran
-from kasmon.sandbox.jail.bubblewrap import Jail
-from kasmon.sandbox.jail.process import tree
+from kasmon.model.events import Checkpointed
+from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, RunResult, SandboxPhase
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.shared.processes import tree
 from tests.sandbox.conftest import command_of, policy
 from tests.sandbox.stage import Stage
 from tests.sandbox.test_inside_ends import HOLD, SHOW, SPINS
@@ -33,7 +33,7 @@ OURS: Final = f"{os.sep}kasmon{os.sep}sandbox{os.sep}"
 LIMIT_S: Final = 30.0
 PLACES: Final = (0.0, 0.35, 0.6, 0.9)
 """How far it has come when the kill comes, as a share of all the calls that it makes; 0 is before the first."""
-WORKER: Final = {"python": b"agent.py\0python\0", "bash": b"\0--rcfile\0", "node": b"nodeworker.js\0"}
+WORKER: Final = {"python": b"main.py\0python\0", "bash": b"\0--rcfile\0", "node": b"nodeworker.js\0"}
 PRINTS: Final[dict[Interpreter, str]] = {
     "python": "import time\nprint('on', flush=True)\ntime.sleep(0.05)\nprint('over')",
     "bash": "echo on; sleep 0.05; echo over",
@@ -46,7 +46,7 @@ class Scene:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.box = stage, stage.arrived()
-        self.answers: list[Ran] = []
+        self.answers: list[RunResult] = []
         self.lost = ""
         self.has_killed = False
         self.held()
@@ -136,7 +136,7 @@ def done(scene: Scene, act: str, interpreter: Interpreter, kill_at: int | None) 
 def judged(scene: Scene, act: str, interpreter: Interpreter, told_before: str) -> None:
     """What is there is what was said to be there."""
     box = scene.box
-    assert Phase.RUNNING is box.phase
+    assert SandboxPhase.RUNNING is box.phase
     said_before = (
         scene.lost or scene.stage.told() != told_before or any(not ran.session_preserved for ran in scene.answers)
     )

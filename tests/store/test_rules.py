@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kasmon.errors import ConfigError, NotFoundError
-from kasmon.model.rule import Effect, Rule
+from kasmon.model.rule import Rule, RuleEffect
 from kasmon.store.rules import RuleBook
 
 
@@ -16,7 +16,7 @@ def book(tmp_path: Path) -> RuleBook:
     return RuleBook(tmp_path / "kasmon" / "rules.toml")
 
 
-def rule(text: str = "git push", effect: Effect = Effect.ALLOW, of: str = "abcdefgh") -> Rule:
+def rule(text: str = "git push", effect: RuleEffect = RuleEffect.ALLOW, of: str = "abcdefgh") -> Rule:
     return Rule(id="", effect=effect, scope="session", of=of, tool="Bash", match="words", text=text)
 
 
@@ -40,9 +40,9 @@ def test_saying_the_same_again_adds_nothing(book: RuleBook) -> None:
 
 def test_to_deny_is_not_the_same_as_to_allow(book: RuleBook) -> None:
     book.add(rule())
-    book.add(rule(effect=Effect.DENY))
+    book.add(rule(effect=RuleEffect.DENY))
 
-    assert [Effect.ALLOW, Effect.DENY] == [each.effect for each in book.read()]
+    assert [RuleEffect.ALLOW, RuleEffect.DENY] == [each.effect for each in book.read()]
 
 
 def test_a_revoked_rule_is_gone_and_its_id_is_not_given_to_another(book: RuleBook) -> None:

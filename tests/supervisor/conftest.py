@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.supervisor.worktree import make
+from kasmon.supervisor.worktrees.worktree import make
 from tests.supervisor.house import House
 from tests.supervisor.repo import Repo
 

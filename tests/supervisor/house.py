@@ -11,13 +11,13 @@ from typing import Any
 
 import psutil
 
-from kasmon.host.alive import HostLock, lock_holder
-from kasmon.model.command import Launch, Mode
-from kasmon.model.event import Event, Opened, SessionCreated, SessionEnded, SessionStarted
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import Event, LogOpened, SessionCreated, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
-from kasmon.paths import Places
-from kasmon.process import is_running, started_at
-from kasmon.store.log import Cursor, EventLog
+from kasmon.paths import Paths
+from kasmon.process_identity import is_running, started_at
+from kasmon.store.event_log import Cursor, EventLog
 from tests.waiting import until
 
 NOW = 1_790_000_000.0
@@ -30,7 +30,7 @@ class House:
         self.folder = Path(tempfile.mkdtemp(prefix="k-", dir="/tmp"))
         for name in "src":
             (self.folder / name).mkdir(mode=0o700)
-        self.places = Places(
+        self.places = Paths(
             state=self.folder / "s" / "kasmon",
             given_runtime=self.folder / "r" / "kasmon",
             config=self.folder / "c" / "kasmon",
@@ -43,7 +43,7 @@ class House:
         self.says(SessionCreated(at=at, launch=launch(session, name=name, mode=mode, at=at), machine="here"))
         self.places.folder(session).mkdir(mode=0o700)
         if facts:
-            self.tells(session, Opened(at=at, session=SessionId(session)), *facts)
+            self.tells(session, LogOpened(at=at, session=SessionId(session)), *facts)
         return SessionId(session)
 
     def says(self, *facts: Event) -> None:

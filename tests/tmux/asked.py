@@ -1,13 +1,14 @@
-"""What tests ask of a server and do to its panes, and wait for; kasmon asks on a loop, by `backends/tmux/line`."""
+"""What tests ask of a server and do to its panes, and wait for; kasmon asks on a loop, by
+`backends/tmux/server_connection`."""
 
 import select
 import time
 
-from kasmon.clean import outgoing
 from kasmon.errors import KasmonError, TmuxCommandError
-from kasmon.tmux import request as ask
+from kasmon.sanitize import outgoing
+from kasmon.tmux import requests as ask
 from kasmon.tmux.connection import OnDone
-from kasmon.tmux.facts import (
+from kasmon.tmux.formats import (
     PANE_FACTS_FORMAT,
     TEXT_FORMAT,
     PaneFacts,
@@ -18,8 +19,8 @@ from kasmon.tmux.facts import (
     read_text,
 )
 from kasmon.tmux.hub import Hub
-from kasmon.tmux.quote import exact
-from kasmon.tmux.server import Server
+from kasmon.tmux.quoting import exact
+from kasmon.tmux.server import TmuxServer
 
 ABSENT = ("can't find", "no current", "no sessions")
 
@@ -82,7 +83,7 @@ class AskedHub(Hub):
         self.submit(ask.kill_window(window))
 
 
-def panes_of(server: Server) -> list[PaneFacts]:
+def panes_of(server: TmuxServer) -> list[PaneFacts]:
     """Every pane of *server* once, as it is now, in the order in which they were made.
 
     Raises:
@@ -92,17 +93,17 @@ def panes_of(server: Server) -> list[PaneFacts]:
     return distinct([facts for line in lines if (facts := read_pane_facts(line))])
 
 
-def texts_of(server: Server, pane: str) -> PaneText:
+def texts_of(server: TmuxServer, pane: str) -> PaneText:
     """Title, directory and command of *pane*."""
     return read_text(server.run("display-message", "-p", "-t", exact(pane), TEXT_FORMAT).removesuffix(b"\n"))
 
 
-def end_window(server: Server, window: str) -> None:
+def end_window(server: TmuxServer, window: str) -> None:
     """End *window* wherever it is linked, and its program; one that is gone already is no error."""
     _unless_gone(server, "kill-window", "-t", exact(window))
 
 
-def _unless_gone(server: Server, *argv: str) -> bytes:
+def _unless_gone(server: TmuxServer, *argv: str) -> bytes:
     """What *server* answers; nothing for what is not there any more."""
     try:
         return server.run(*argv)

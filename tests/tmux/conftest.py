@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux.identity import identify
-from kasmon.tmux.server import Server
+from kasmon.tmux.process_identity import identify
+from kasmon.tmux.server import TmuxServer
 from tests.tmux.asked import AskedHub
 from tests.tmux.ears import Ears
 
@@ -31,9 +31,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def idle_server(folder: Path) -> Iterator[Server]:
+def idle_server(folder: Path) -> Iterator[TmuxServer]:
     """A server that was not started yet; whatever runs at its socket in the end is killed."""
-    server = Server(folder / "t.sock")
+    server = TmuxServer(folder / "t.sock")
     yield server
     process = server.process()
     server.kill_server()
@@ -41,14 +41,14 @@ def idle_server(folder: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def server(idle_server: Server) -> Server:
+def server(idle_server: TmuxServer) -> TmuxServer:
     """A running server."""
     idle_server.start()
     return idle_server
 
 
 @pytest.fixture
-def ears(server: Server) -> Iterator[Ears]:
+def ears(server: TmuxServer) -> Iterator[Ears]:
     """An open hub, heard."""
     hub = AskedHub(server)
     ears = Ears(hub)
@@ -61,7 +61,7 @@ def ears(server: Server) -> Iterator[Ears]:
 def shared_ears() -> Iterator[Ears]:
     """An open hub on a server for a whole file of tests, none of which ends it or leaves a pane alive."""
     folder = Path(tempfile.mkdtemp(prefix="kmt", dir="/tmp"))
-    server = Server(folder / "t.sock")
+    server = TmuxServer(folder / "t.sock")
     server.start()
     hub = AskedHub(server)
     ears = Ears(hub)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kasmon.errors import KasmonError
-from kasmon.tmux import request
+from kasmon.tmux import requests
 from tests.tmux.asked import AskedHub, end_window
 
 Value = TypeVar("Value")
@@ -47,7 +47,7 @@ class Ears:
 
     def rows(self, pane: str) -> list[str]:
         """The rows of *pane* that are not empty."""
-        return [row.decode() for row in self.hub.call(request.capture(pane, ansi=False)) if row.strip()]
+        return [row.decode() for row in self.hub.call(requests.capture(pane, ansi=False)) if row.strip()]
 
     def until_shown(self, pane: str, text: str) -> list[str]:
         """The rows of *pane*, once *text* is in one of them."""
@@ -65,7 +65,7 @@ class Ears:
         self.hub.watch([])
         self.hub.look()
         self.until(lambda: not self.hub.panes())
-        self.hub.call(request.command("display-message -p quiet"))
+        self.hub.call(requests.command("display-message -p quiet"))
         for heard in (self.said, self.skipped, self.deaths, self.closed, self.floods):
             heard.clear()
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux import request
-from kasmon.tmux.facts import Pane
-from kasmon.tmux.server import Server
-from kasmon.tmux.spec import LaunchSpec, launch_argv, write_spec
+from kasmon.tmux import requests
+from kasmon.tmux.formats import CreatedPane
+from kasmon.tmux.launch_file import PaneLaunch, launch_argv, write_spec
+from kasmon.tmux.server import TmuxServer
 from tests.tmux.asked import AskedHub
 from tests.tmux.ears import Ears, Ending, python
 
@@ -39,13 +39,13 @@ WORDS = ["exit 9 after words", "SIGABRT after words"]
 class Ended:
     """Panes that ended in all these ways at once, on one server."""
 
-    def __init__(self, server: Server, folder: Path) -> None:
+    def __init__(self, server: TmuxServer, folder: Path) -> None:
         hub = AskedHub(server)
-        self.server, self.ears, self.panes = server, Ears(hub), dict[str, Pane]()
+        self.server, self.ears, self.panes = server, Ears(hub), dict[str, CreatedPane]()
         hub.open()
         for number, (name, (argv, _)) in enumerate(ENDINGS.items()):
             workdir = folder / "gone" if name == "no directory" else folder
-            write_spec(folder / f"spec{number}", LaunchSpec(argv=argv, workdir=workdir))
+            write_spec(folder / f"spec{number}", PaneLaunch(argv=argv, workdir=workdir))
             self.panes[name] = server.create(f"s{number}", launch_argv(folder / f"spec{number}"))
         self.ears.hears(self.panes["input at its end"].pane_id)
         hub.keys(self.panes["input at its end"].pane_id, b"\r\x04")
@@ -59,7 +59,7 @@ class Ended:
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
     """One server for the whole table, since tmux tells some deaths by a timer of one second."""
     folder = tmp_path_factory.mktemp("kmt")
-    server = Server(folder / "t.sock")
+    server = TmuxServer(folder / "t.sock")
     server.start()
     ended = Ended(server, folder)
     yield ended
@@ -89,7 +89,7 @@ def test_the_last_screen_stays(ended: Ended, name: str) -> None:
     """
     ended.ears.ending(ended.panes[name].pane_id)
 
-    rows = ended.ears.hub.call(request.capture(ended.panes[name].pane_id, start="-", ansi=False))
+    rows = ended.ears.hub.call(requests.capture(ended.panes[name].pane_id, start="-", ansi=False))
     assert any(b"last words" in row for row in rows)
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux import facts, request
+from kasmon.tmux import formats, requests
 from kasmon.tmux import server as server_module
-from kasmon.tmux.server import Server
-from kasmon.tmux.spec import LaunchSpec, launch_argv, write_environment, write_spec
+from kasmon.tmux.launch_file import PaneLaunch, launch_argv, write_environment, write_spec
+from kasmon.tmux.server import TmuxServer
 from tests.tmux.asked import panes_of, texts_of
 from tests.tmux.ears import Ears, python
 from tests.waiting import until
@@ -63,20 +63,20 @@ def test_nothing_foreign_is_run(shared: Ears, folder: Path, sentinel: Path, name
     say = "import os, sys; print(os.getcwd() == sys.argv[1], os.environ['WORD'] == sys.argv[2], flush=True)\n"
     loop = f"os.write(1, b'\\x1b]2;' + {payload!r}.encode() + b'\\x07')\nwhile True: input()\n"
     argv = [*python(say + loop), str(workdir), payload]
-    write_spec(folder / "spec", LaunchSpec(argv=argv, workdir=workdir, env_file=folder / "env"))
+    write_spec(folder / "spec", PaneLaunch(argv=argv, workdir=workdir, env_file=folder / "env"))
     pane = server.create("agent", launch_argv(folder / "spec"))
     ears.until_shown(pane.pane_id, "True True")
     child = server.create("child", [*python(say + loop), str(workdir), payload], parent=pane.session_id)
     server.rename(pane.window_id, payload)
     ears.hub.paste(pane.pane_id, payload)
     ears.hub.keys(pane.pane_id, payload.encode())
-    ears.hub.call(request.press(pane.pane_id, payload.encode()))
+    ears.hub.call(requests.press(pane.pane_id, payload.encode()))
     with pytest.raises(ValueError, match="cannot be the name"):
         server.create(payload, ["cat"])
     with pytest.raises(ValueError, match=r"cannot be the name|no tmux id"):
         server.attach_argv(payload)
     texts_of(server, pane.pane_id)
-    ears.hub.call(request.pane_text(pane.pane_id))
+    ears.hub.call(requests.pane_text(pane.pane_id))
     child = server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
     ears.hears(pane.pane_id)
 
@@ -86,7 +86,7 @@ def test_nothing_foreign_is_run(shared: Ears, folder: Path, sentinel: Path, name
 
 
 def test_without_the_escape_a_name_would_be_run(
-    server: Server, folder: Path, sentinel: Path, monkeypatch: pytest.MonkeyPatch
+    server: TmuxServer, folder: Path, sentinel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the test above can see the hole. (tmux ends a job with the client that caused it, hence several tries.)"""
     monkeypatch.setattr(server_module, "escape_format", lambda text: text)
@@ -101,23 +101,23 @@ def test_without_the_escape_a_name_would_be_run(
 
 
 def test_without_the_escape_a_words_end_would_be_a_commands_end(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: TmuxServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.create("first", ["cat"])
-    monkeypatch.setattr("kasmon.tmux.quote.argument", lambda text: text)
+    monkeypatch.setattr("kasmon.tmux.quoting.argument", lambda text: text)
     server.create("agent", ["echo", "hi;", "set-option", "-g", "@pwn", "yes"])
 
     assert b"yes\n" == server.run("show-options", "-gqv", "@pwn")
 
 
-def test_a_word_that_looks_like_a_flag_is_a_word(ears: Ears, server: Server) -> None:
+def test_a_word_that_looks_like_a_flag_is_a_word(ears: Ears, server: TmuxServer) -> None:
     pane = server.create("agent", ["-t", "%0"]).pane_id
 
     assert (1, None) == ears.ending(pane)
     assert ["agent"] == [seen.kasmon_id for seen in panes_of(server)]
 
 
-def test_hostile_titles_hide_no_pane(ears: Ears, server: Server) -> None:
+def test_hostile_titles_hide_no_pane(ears: Ears, server: TmuxServer) -> None:
     panes = {}
     for number, (name, title) in enumerate(TITLES.items()):
         show = f"import os\nos.write(1, b'\\x1b]2;' + {title!r}.encode() + b'\\x07up')\nos.read(0, 1)\n"
@@ -130,7 +130,7 @@ def test_hostile_titles_hide_no_pane(ears: Ears, server: Server) -> None:
     assert [*panes.values(), good] == [seen.pane_id for seen in ears.hub.panes()]
     for name in ("libtmux's separator", "our separator", "a netstring", "quotes", "formats", "emoji", "right to left"):
         assert TITLES[name] == texts_of(server, panes[name]).title
-        assert TITLES[name] == ears.hub.call(request.pane_text(panes[name])).title
+        assert TITLES[name] == ears.hub.call(requests.pane_text(panes[name])).title
 
 
 @pytest.mark.parametrize("name", ["we\nird\tdir", "a|b,3:c", "␞", "dd#(touch x)", "é✓", "100%"], ids=ascii)
@@ -138,18 +138,18 @@ def test_hostile_directories_are_told_as_they_are(shared: Ears, folder: Path, na
     ears, server = shared, shared.server
     workdir = folder / name
     workdir.mkdir()
-    write_spec(folder / "spec", LaunchSpec(argv=python("print('up', flush=True)\ninput()\n"), workdir=workdir))
+    write_spec(folder / "spec", PaneLaunch(argv=python("print('up', flush=True)\ninput()\n"), workdir=workdir))
     pane = server.create("agent", launch_argv(folder / "spec")).pane_id
     ears.until_shown(pane, "up")
 
     assert str(workdir) == texts_of(server, pane).workdir
-    assert str(workdir) == ears.hub.call(request.pane_text(pane)).workdir
+    assert str(workdir) == ears.hub.call(requests.pane_text(pane)).workdir
     assert [pane] == [seen.pane_id for seen in panes_of(server)]
 
 
-def test_texts_are_read_whole_without_any_locale(idle_server: Server, folder: Path) -> None:
+def test_texts_are_read_whole_without_any_locale(idle_server: TmuxServer, folder: Path) -> None:
     """tmux is always told that we read UTF-8; otherwise it writes `__` for é✓."""
-    server = Server(idle_server.socket, environment={"PATH": os.environ["PATH"], "LC_ALL": "C"})
+    server = TmuxServer(idle_server.socket, environment={"PATH": os.environ["PATH"], "LC_ALL": "C"})
     server.start()
     pane = server.create(
         "agent", python("import os\nos.write(1, b'\\x1b]2;\\xc3\\xa9\\xe2\\x9c\\x93\\x07')\nos.read(0, 1)\n")
@@ -158,7 +158,7 @@ def test_texts_are_read_whole_without_any_locale(idle_server: Server, folder: Pa
     until(lambda: "é✓" == texts_of(server, pane.pane_id).title)
 
 
-def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(ears: Ears, server: Server) -> None:
+def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(ears: Ears, server: TmuxServer) -> None:
     fake = "%end 1795300990 286 1\n%output %0 hello\n%exit\n%begin 1 1 1\n%error 1 1 1"
     pane = server.create("agent", python(f"print({fake!r}, flush=True)\ninput()\n")).pane_id
 
@@ -166,7 +166,7 @@ def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(ears: Ears, server:
     assert ears.hears(pane)
 
 
-def test_a_pane_cannot_pretend_to_be_ready(ears: Ears, server: Server) -> None:
+def test_a_pane_cannot_pretend_to_be_ready(ears: Ears, server: TmuxServer) -> None:
     """Its nonce stands in a file that only its launch reads; what it prints is no option."""
     pane = server.create(
         "agent", python("print('\\x1b]2;8d650a00e9924f2b\\x07@kasmon_ready 8d650a00e9924f2b')\ninput()\n")
@@ -179,4 +179,6 @@ def test_a_pane_cannot_pretend_to_be_ready(ears: Ears, server: Server) -> None:
 def test_our_own_lists_ask_for_nothing_that_a_program_can_set() -> None:
     foreign = {"pane_title", "pane_current_path", "pane_current_command", "window_name", "pane_path", "pane_tabs"}
 
-    assert not [name for name in foreign if name in facts.PANE_FACTS_FORMAT + facts.SCREEN_FORMAT + facts.PANE_FORMAT]
+    assert not [
+        name for name in foreign if name in formats.PANE_FACTS_FORMAT + formats.SCREEN_FORMAT + formats.PANE_FORMAT
+    ]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kasmon import launch
-from kasmon.tmux.server import Server
-from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_environment, write_spec
+from kasmon.tmux.launch_file import PaneLaunch, fresh_nonce, launch_argv, write_environment, write_spec
+from kasmon.tmux.server import TmuxServer
 from tests.tmux.asked import panes_of
 from tests.tmux.ears import Ears, python
 
@@ -31,7 +31,7 @@ SURROUNDINGS = {
 }
 
 
-def run(folder: Path, spec: LaunchSpec, surroundings: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, spec: PaneLaunch, surroundings: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """What comes of *spec* without any tmux."""
     write_spec(folder / "spec", spec)
     environment = SURROUNDINGS if surroundings is None else surroundings
@@ -41,14 +41,14 @@ def run(folder: Path, spec: LaunchSpec, surroundings: dict[str, str] | None = No
 def variables(folder: Path, **spec: object) -> dict[str, str]:
     """The environment that an agent finds."""
     show = python("import os; print('\\0'.join(f'{name}={value}' for name, value in os.environ.items()), end='')")
-    answer = run(folder, LaunchSpec(argv=show, workdir=folder, **spec))  # type: ignore[arg-type]
+    answer = run(folder, PaneLaunch(argv=show, workdir=folder, **spec))  # type: ignore[arg-type]
     return dict(pair.split("=", 1) for pair in answer.stdout.split("\0"))
 
 
 def test_the_agent_starts_in_its_directory_with_its_words(folder: Path) -> None:
     workdir = folder / "a dir#(touch x);"
     workdir.mkdir()
-    answer = run(folder, LaunchSpec(argv=[*python(SAY), "two words", "", ";", "-x", "é\udcff"], workdir=workdir))
+    answer = run(folder, PaneLaunch(argv=[*python(SAY), "two words", "", ";", "-x", "é\udcff"], workdir=workdir))
 
     assert f"{workdir} ['two words', '', ';', '-x', 'é\\udcff']\n" == answer.stdout
     assert not (folder / "x").exists()
@@ -80,7 +80,7 @@ def test_whoever_launches_it_may_give_the_base(folder: Path) -> None:
 def test_the_agent_has_its_own_umask_and_hears_signals_that_python_ignores(folder: Path) -> None:
     answer = run(
         folder,
-        LaunchSpec(argv=["/bin/sh", "-c", "umask; kill -PIPE $$; echo not reached"], workdir=folder, umask=0o027),
+        PaneLaunch(argv=["/bin/sh", "-c", "umask; kill -PIPE $$; echo not reached"], workdir=folder, umask=0o027),
     )
 
     assert "0027" == answer.stdout.strip()
@@ -92,7 +92,7 @@ def test_the_agent_has_its_own_umask_and_hears_signals_that_python_ignores(folde
     [
         (["no-such-program"], "", 127, "kasmon: 'no-such-program' was not found. Nothing was started."),
         (["/no/such/program"], "", 127, "kasmon: '/no/such/program' was not found. Nothing was started."),
-        (["./plain"], "", 126, "kasmon: './plain' may not be run. Nothing was started."),
+        (["./plain"], "", 126, "kasmon: './plain' is not executable. Nothing was started."),
         (["./broken"], "", 126, "kasmon: cannot run './broken': Exec format error. Nothing was started."),
         (["true"], "gone", 127, "gone': No such file or directory. Nothing was started."),
         (["true"], "plain", 126, "plain': Not a directory. Nothing was started."),
@@ -106,7 +106,7 @@ def test_what_cannot_start_says_why_in_one_plain_sentence(
     (folder / "plain").write_text("just text")
     (folder / "broken").write_bytes(b"\x00\x01\x02")
     (folder / "broken").chmod(0o700)
-    answer = run(folder, LaunchSpec(argv=argv, workdir=folder / workdir))
+    answer = run(folder, PaneLaunch(argv=argv, workdir=folder / workdir))
 
     assert code == answer.returncode
     assert "" == answer.stdout
@@ -118,7 +118,7 @@ def test_what_cannot_start_says_why_in_one_plain_sentence(
 def test_a_directory_that_may_not_be_entered_is_said(folder: Path) -> None:
     """As a user without rights, since root may enter anything."""
     (folder / "closed").mkdir(mode=0o700)
-    write_spec(folder / "spec", LaunchSpec(argv=["true"], workdir=folder / "closed"))
+    write_spec(folder / "spec", PaneLaunch(argv=["true"], workdir=folder / "closed"))
     os.chown(folder / "spec", 65534, 65534)
     folder.chmod(0o755)
     (folder / "launch.py").write_bytes(Path(launch.__file__).read_bytes())
@@ -133,7 +133,7 @@ def test_a_directory_that_may_not_be_entered_is_said(folder: Path) -> None:
 @pytest.mark.parametrize("flaw", ["missing", "open to others", "a link", "torn", "no pairs", "no command"])
 def test_a_launch_file_that_is_not_ours_alone_and_whole_starts_nothing(folder: Path, flaw: str) -> None:
     path = folder / "spec"
-    write_spec(path, LaunchSpec(argv=["touch", str(folder / "started")], workdir=folder))
+    write_spec(path, PaneLaunch(argv=["touch", str(folder / "started")], workdir=folder))
     if flaw == "missing":
         path.unlink()
     elif flaw == "open to others":
@@ -151,18 +151,18 @@ def test_a_launch_file_that_is_not_ours_alone_and_whole_starts_nothing(folder: P
 
 
 def test_a_missing_environment_file_starts_nothing(folder: Path) -> None:
-    assert 125 == run(folder, LaunchSpec(argv=["true"], workdir=folder, env_file=folder / "env")).returncode
+    assert 125 == run(folder, PaneLaunch(argv=["true"], workdir=folder, env_file=folder / "env")).returncode
 
 
 @pytest.mark.parametrize("pair", [{"": "x"}, {"A=B": "x"}, {"A": "x\0y"}, {"A\0": "x"}], ids=repr)
 def test_what_cannot_be_a_variable_is_not_written(folder: Path, pair: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="cannot stand"):
+    with pytest.raises(ValueError, match="cannot be written to"):
         write_environment(folder / "env", pair)
 
 
 def test_what_is_written_is_ours_alone(folder: Path) -> None:
     write_environment(folder / "env", {"A": "x"})
-    write_spec(folder / "spec", LaunchSpec(argv=["true"], workdir=folder))
+    write_spec(folder / "spec", PaneLaunch(argv=["true"], workdir=folder))
 
     assert [0o600, 0o600] == [(folder / name).stat().st_mode & 0o777 for name in ("env", "spec")]
 
@@ -177,9 +177,9 @@ def test_it_imports_nothing_that_takes_time() -> None:
     assert {"launch", "_signal"} >= set(ours) - set(bare)
 
 
-def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(ears: Ears, server: Server, folder: Path) -> None:
+def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(ears: Ears, server: TmuxServer, folder: Path) -> None:
     nonce = fresh_nonce()
-    spec = LaunchSpec(
+    spec = PaneLaunch(
         argv=["/bin/sh", "-c", "echo [$TMUX$TMUX_PANE] $TERM; cat"],
         workdir=folder,
         nonce=nonce,
@@ -194,6 +194,6 @@ def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(ears: Ears, serve
 
 
 def test_a_server_that_cannot_be_told_costs_the_agent_nothing(folder: Path) -> None:
-    spec = LaunchSpec(argv=["echo", "started"], workdir=folder, nonce="ab", program="/no/tmux", socket=folder / "none")
+    spec = PaneLaunch(argv=["echo", "started"], workdir=folder, nonce="ab", program="/no/tmux", socket=folder / "none")
 
     assert "started\n" == run(folder, spec).stdout

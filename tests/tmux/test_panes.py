@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 
 from kasmon.errors import TmuxCommandError
-from kasmon.tmux import request
-from kasmon.tmux.facts import PaneFacts
-from kasmon.tmux.identity import identify
-from kasmon.tmux.request import Request, Row, Screen
-from kasmon.tmux.server import Server
+from kasmon.tmux import requests
+from kasmon.tmux.formats import PaneFacts
+from kasmon.tmux.process_identity import identify
+from kasmon.tmux.requests import PaneRow, PaneScreen, TmuxRequest
+from kasmon.tmux.server import TmuxServer
 from tests.tmux.asked import end_window, panes_of, texts_of
 from tests.tmux.ears import Ears, Kept, python, recorder
 from tests.waiting import until
 
 
-def facts(server: Server, pane: str) -> PaneFacts:
+def facts(server: TmuxServer, pane: str) -> PaneFacts:
     return next(facts for facts in panes_of(server) if facts.pane_id == pane)
 
 
-def test_a_session_has_our_id_as_its_name_and_runs_its_command_itself(server: Server) -> None:
+def test_a_session_has_our_id_as_its_name_and_runs_its_command_itself(server: TmuxServer) -> None:
     pane = server.create("kabcdef2", ["sleep", "1000"])
 
     assert b"kabcdef2\n" == server.run("display-message", "-p", "-t", pane.pane_id, "#{session_name}")
@@ -37,7 +37,7 @@ def test_a_session_has_our_id_as_its_name_and_runs_its_command_itself(server: Se
     assert (pane.pid, "kabcdef2", 120, 40, False) == (seen.pid, seen.kasmon_id, seen.width, seen.height, seen.is_dead)
 
 
-def test_a_name_is_taken_once(server: Server) -> None:
+def test_a_name_is_taken_once(server: TmuxServer) -> None:
     server.create("twice", ["cat"])
 
     with pytest.raises(TmuxCommandError, match="duplicate session"):
@@ -55,7 +55,7 @@ def test_many_sessions_are_made_at_once(shared: Ears) -> None:
     ears.until(lambda: all(b"heard" in ears.said[pane.pane_id] for pane in panes))
 
 
-def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: Server) -> None:
+def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: TmuxServer) -> None:
     parent = server.create("parent", ["cat"])
     child = server.create("child", ["cat"], parent=parent.session_id, size=(90, 20))
 
@@ -78,7 +78,7 @@ def test_ending_a_parents_window_leaves_the_child(shared: Ears) -> None:
     assert not facts(server, child.pane_id).is_dead
 
 
-def test_a_parent_that_is_gone_has_no_children(server: Server) -> None:
+def test_a_parent_that_is_gone_has_no_children(server: TmuxServer) -> None:
     server.create("other", ["cat"])
 
     with pytest.raises(TmuxCommandError, match="can't find session"):
@@ -101,11 +101,11 @@ def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Ears, folder
     pane = server.create("agent", recorder(folder / "got", coloured + modes), size=(20, 3)).pane_id
     ears.until_shown(pane, "ready")
     kept = Kept()
-    ears.hub.submit(request.screen(pane), kept.append)
+    ears.hub.submit(requests.screen(pane), kept.append)
     ears.until(lambda: kept)
 
     screen = kept.answer
-    assert isinstance(screen, Screen)
+    assert isinstance(screen, PaneScreen)
     assert [b"\x1b[1m\x1b[31mred\x1b[0m\x1b[39m\x1b[49m  end", b"ready", b""] == [row.rstrip() for row in screen.rows]
     seen = screen.facts
     assert (20, 3, 5, 1, False) == (seen.width, seen.height, seen.cursor_x, seen.cursor_y, seen.cursor_visible)
@@ -123,11 +123,11 @@ def test_a_row_alone_comes_with_the_cursor(shared: Ears) -> None:
     pane = server.create("agent", python("import os\nos.write(1, b'one\\ntwo')\nos.read(0, 1)\n")).pane_id
     ears.until_shown(pane, "two")
     kept = Kept()
-    ears.hub.submit(request.row(pane, 1), kept.append)
+    ears.hub.submit(requests.row(pane, 1), kept.append)
     ears.until(lambda: kept)
 
     row = kept.answer
-    assert isinstance(row, Row)
+    assert isinstance(row, PaneRow)
     assert (1, b"two", 3, 1) == (row.y, row.row, row.facts.cursor_x, row.facts.cursor_y)
 
 
@@ -148,10 +148,10 @@ def test_history_and_wrapped_lines_can_be_had(shared: Ears) -> None:
     pane = server.create("agent", python(lines), size=(20, 5)).pane_id
     ears.until_shown(pane, "wwww")
 
-    everything = ears.hub.call(request.capture(pane, start="-", ansi=False, join=True))
+    everything = ears.hub.call(requests.capture(pane, start="-", ansi=False, join=True))
     assert [b"line0", b"line1"] == everything[:2]
     assert b"w" * 30 == [row for row in everything if row][-1]
-    assert 2 + 5 == len(ears.hub.call(request.capture(pane, start=-2)))
+    assert 2 + 5 == len(ears.hub.call(requests.capture(pane, start=-2)))
 
 
 def test_every_byte_of_a_key_arrives(shared: Ears, folder: Path) -> None:
@@ -171,7 +171,7 @@ def test_every_byte_of_a_key_arrives(shared: Ears, folder: Path) -> None:
     assert typed == (folder / "got").read_bytes()
 
 
-def test_a_key_press_is_refused_by_a_dead_pane(ears: Ears, server: Server) -> None:
+def test_a_key_press_is_refused_by_a_dead_pane(ears: Ears, server: TmuxServer) -> None:
     pane = server.create("agent", ["true"]).pane_id
     ears.ending(pane)
     kept = Kept()
@@ -183,17 +183,17 @@ def test_a_key_press_is_refused_by_a_dead_pane(ears: Ears, server: Server) -> No
 
 def test_a_pane_that_is_not_there_is_an_error_in_every_answer(shared: Ears) -> None:
     ears = shared
-    asked: list[Request[Any]] = [
-        request.capture("%9999"),
-        request.screen("%9999"),
-        request.row("%9999", 0),
-        request.press("%9999", b"x"),
+    asked: list[TmuxRequest[Any]] = [
+        requests.capture("%9999"),
+        requests.screen("%9999"),
+        requests.row("%9999", 0),
+        requests.press("%9999", b"x"),
     ]
     for missing in asked:
         with pytest.raises(TmuxCommandError, match="can't find pane"):
             ears.hub.call(missing)
     with pytest.raises(TmuxCommandError, match="no pane %9999"):
-        ears.hub.call(request.screen_facts("%9999"))
+        ears.hub.call(requests.screen_facts("%9999"))
 
 
 def test_a_size_given_is_a_size_kept_until_somebody_looks(shared: Ears) -> None:
@@ -230,7 +230,7 @@ class Terminal:
         return text in self.shown
 
 
-def test_a_person_can_attach_type_and_leave_with_one_key(ears: Ears, server: Server) -> None:
+def test_a_person_can_attach_type_and_leave_with_one_key(ears: Ears, server: TmuxServer) -> None:
     """The window follows the terminal that looks at it, and our hub's client does not hold it back."""
     pane = server.create("agent", ["cat"])
     ears.hears(pane.pane_id)
@@ -251,7 +251,7 @@ def test_a_person_can_attach_type_and_leave_with_one_key(ears: Ears, server: Ser
     assert not facts(server, pane.pane_id).is_dead
 
 
-def test_attaching_to_a_child_shows_the_child(server: Server) -> None:
+def test_attaching_to_a_child_shows_the_child(server: TmuxServer) -> None:
     parent = server.create("parent", ["cat"])
     child = server.create("child", python("print('I am the child', flush=True)\ninput()\n"), parent=parent.session_id)
     terminal = Terminal(server.attach_argv(child.session_id, child.window_id), 100, 30)
@@ -263,7 +263,7 @@ def test_attaching_to_a_child_shows_the_child(server: Server) -> None:
         os.close(terminal.master)
 
 
-def test_a_pane_can_be_started_anew(ears: Ears, server: Server) -> None:
+def test_a_pane_can_be_started_anew(ears: Ears, server: TmuxServer) -> None:
     pane = server.create("agent", ["false"])
     assert (1, None) == ears.ending(pane.pane_id)
     again = server.respawn(pane.pane_id, ["cat"])
@@ -276,7 +276,7 @@ def test_a_pane_can_be_started_anew(ears: Ears, server: Server) -> None:
     ears.until(lambda: b"alive" in ears.said[again.pane_id])
 
 
-def test_a_pane_too_small_to_be_two_is_started_anew_too(server: Server) -> None:
+def test_a_pane_too_small_to_be_two_is_started_anew_too(server: TmuxServer) -> None:
     pane = server.create("agent", ["cat"])
     server.resize(pane.window_id, 1, 1)
 
@@ -285,7 +285,7 @@ def test_a_pane_too_small_to_be_two_is_started_anew_too(server: Server) -> None:
     assert [again.pane_id] == [seen.pane_id for seen in panes_of(server)]
 
 
-def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(server: Server) -> None:
+def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(server: TmuxServer) -> None:
     """tmux 3.3a dies of `respawn-pane` then, and every agent with it."""
     pane, flood = server.create("agent", ["sh", "-c", "read x; seq 300"]), server.create("flood", ["yes"])
     argv = [server.program, "-S", str(server.socket), "-C", "attach-session", "-f", "pause-after=1", "-t", "=agent"]
@@ -298,7 +298,7 @@ def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(ser
         deaf.kill()
 
 
-def test_a_name_is_shown_to_whoever_attaches(server: Server) -> None:
+def test_a_name_is_shown_to_whoever_attaches(server: TmuxServer) -> None:
     pane = server.create("agent", ["cat"])
     server.rename(pane.window_id, "fix the #1 bug; then #(rest)")
 
@@ -320,5 +320,5 @@ def test_a_program_can_write_its_title_but_not_its_name(shared: Ears) -> None:
     )
     ears.until_shown(pane.pane_id, "done")
 
-    assert "my title" == ears.hub.call(request.pane_text(pane.pane_id)).title
+    assert "my title" == ears.hub.call(requests.pane_text(pane.pane_id)).title
     assert b"agent\n" == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}")

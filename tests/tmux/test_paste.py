@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kasmon.clean import outgoing
 from kasmon.errors import PaneDeadError, PasteRefusedError, TmuxCommandError, TmuxServerGoneError
-from kasmon.tmux import request
-from kasmon.tmux.server import Server
-from kasmon.tmux.version import parse
+from kasmon.sanitize import outgoing
+from kasmon.tmux import requests
+from kasmon.tmux.server import TmuxServer
+from kasmon.tmux.server_config import parse
 from tests.tmux.asked import panes_of
 from tests.tmux.ears import Ears, Kept, recorder
 from tests.waiting import until
@@ -36,7 +36,7 @@ HOSTILE = [
 class Recorded:
     """A pane that keeps what it is given, between brackets."""
 
-    def __init__(self, ears: Ears, server: Server, file: Path) -> None:
+    def __init__(self, ears: Ears, server: TmuxServer, file: Path) -> None:
         self.ears, self.file = ears, file
         self.pane = server.create("recorder", recorder(file, BRACKETS)).pane_id
         ears.until_shown(self.pane, "ready")
@@ -85,7 +85,7 @@ def test_a_program_that_did_not_ask_gets_no_brackets(shared: Ears, folder: Path)
     until(lambda: b"two\nlines" == (folder / "got").read_bytes())
 
 
-def test_a_dead_pane_takes_nothing_and_the_server_lives(ears: Ears, server: Server) -> None:
+def test_a_dead_pane_takes_nothing_and_the_server_lives(ears: Ears, server: TmuxServer) -> None:
     """tmux 3.3a dies when something is pasted into a dead pane, and every agent with it."""
     bystander = server.create("bystander", ["cat"])
     dead = server.create("dead", ["true"]).pane_id
@@ -98,13 +98,13 @@ def test_a_dead_pane_takes_nothing_and_the_server_lives(ears: Ears, server: Serv
     assert b"" == server.run("list-buffers")
 
 
-def test_without_the_guard_the_server_dies(ears: Ears, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_guard_the_server_dies(ears: Ears, server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the test above can see the hole."""
     if parse(server.version()) >= (3, 4):
         pytest.skip("tmux 3.4 and later survive it")
     dead = server.create("dead", ["true"]).pane_id
     ears.ending(dead)
-    monkeypatch.setattr(request, "GUARD", "0")
+    monkeypatch.setattr(requests, "GUARD", "0")
 
     with pytest.raises(TmuxServerGoneError):
         ears.hub.paste(dead, "hello")
@@ -133,7 +133,7 @@ def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
 ) -> None:
     ears, server = recorded.ears, recorded.ears.server
     server.run(*mode.split(), "-t", recorded.pane)
-    monkeypatch.setattr(request, "GUARD", "0")
+    monkeypatch.setattr(requests, "GUARD", "0")
     ears.hub.paste(recorded.pane, "hello")
 
     assert not any("hello" in row for row in ears.rows(recorded.pane))

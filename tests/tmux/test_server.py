@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import TmuxCommandError, TmuxMissingError, TmuxServerGoneError, TmuxTooOldError
-from kasmon.tmux.conf import configuration
-from kasmon.tmux.facts import HUB
+from kasmon.tmux.formats import HUB
 from kasmon.tmux.hub import Hub
-from kasmon.tmux.identity import Process, identify
-from kasmon.tmux.identity import signal as send_signal
-from kasmon.tmux.server import Server
-from kasmon.tmux.version import parse
+from kasmon.tmux.process_identity import ProcessIdentity, identify
+from kasmon.tmux.process_identity import signal as send_signal
+from kasmon.tmux.server import TmuxServer
+from kasmon.tmux.server_config import configuration, parse
 from tests.tmux.asked import end_window, panes_of
 from tests.tmux.ears import Ears
 from tests.waiting import until
@@ -47,7 +46,7 @@ def test_a_version_is_read(says: str, version: tuple[int, int]) -> None:
 
 
 def test_a_missing_tmux_is_named_with_the_fix(folder: Path) -> None:
-    server = Server(folder / "t.sock", program="no-such-tmux")
+    server = TmuxServer(folder / "t.sock", program="no-such-tmux")
 
     with pytest.raises(TmuxMissingError, match=r"'no-such-tmux' is not installed.*Install tmux 3\.2"):
         server.start()
@@ -55,7 +54,7 @@ def test_a_missing_tmux_is_named_with_the_fix(folder: Path) -> None:
 
 @pytest.mark.parametrize("says", ["tmux 3.1c", "tmux 2.6", "not tmux at all"])
 def test_an_old_tmux_is_named_with_the_version_that_is_needed(folder: Path, says: str) -> None:
-    server = Server(folder / "t.sock", program=fake_tmux(folder, says))
+    server = TmuxServer(folder / "t.sock", program=fake_tmux(folder, says))
 
     with pytest.raises(TmuxTooOldError, match=r"3\.2 or newer"):
         server.start()
@@ -65,7 +64,7 @@ def test_an_old_tmux_is_named_with_the_version_that_is_needed(folder: Path, says
 def test_a_tmux_that_cannot_be_run_any_more_is_an_error_of_tmux(folder: Path, what: str) -> None:
     """Otherwise a host whose connection ends in that moment would neither have a new one nor say that it has none."""
     program = fake_tmux(folder, "tmux 3.9")
-    server = Server(folder / "t.sock", program=program)
+    server = TmuxServer(folder / "t.sock", program=program)
     server.version()
     Path(program).unlink()
 
@@ -76,10 +75,10 @@ def test_a_tmux_that_cannot_be_run_any_more_is_an_error_of_tmux(folder: Path, wh
 def test_the_environment_may_name_the_program(folder: Path) -> None:
     program = fake_tmux(folder, "tmux 3.9")
 
-    assert "3.9" == Server(folder / "t.sock", environment={"KASMON_TMUX": program}).version()
+    assert "3.9" == TmuxServer(folder / "t.sock", environment={"KASMON_TMUX": program}).version()
 
 
-def test_nothing_answers_before_the_start(idle_server: Server) -> None:
+def test_nothing_answers_before_the_start(idle_server: TmuxServer) -> None:
     with pytest.raises(TmuxServerGoneError):
         panes_of(idle_server)
     with pytest.raises(TmuxServerGoneError):
@@ -87,21 +86,21 @@ def test_nothing_answers_before_the_start(idle_server: Server) -> None:
     assert idle_server.process() is None
 
 
-def test_a_start_may_be_repeated(server: Server) -> None:
+def test_a_start_may_be_repeated(server: TmuxServer) -> None:
     process = server.process()
 
     assert process is not None
     assert [process.pid] * 2 == [server.start(), server.start()]
 
 
-def test_two_that_start_it_at_once_share_one_server(idle_server: Server) -> None:
+def test_two_that_start_it_at_once_share_one_server(idle_server: TmuxServer) -> None:
     with ThreadPoolExecutor() as pool:
-        pids = list(pool.map(lambda _: Server(idle_server.socket).start(), range(4)))
+        pids = list(pool.map(lambda _: TmuxServer(idle_server.socket).start(), range(4)))
 
     assert 1 == len(set(pids))
 
 
-def test_a_server_with_an_older_conf_gets_ours(server: Server) -> None:
+def test_a_server_with_an_older_conf_gets_ours(server: TmuxServer) -> None:
     server.run("set-option", "-s", "@kasmon_conf", "older", ";", "set-option", "-g", "status", "on")
     pid = server.start()
 
@@ -109,7 +108,7 @@ def test_a_server_with_an_older_conf_gets_ours(server: Server) -> None:
     assert pid == server.start()
 
 
-def test_the_conf_holds_what_the_agents_need(server: Server) -> None:
+def test_the_conf_holds_what_the_agents_need(server: TmuxServer) -> None:
     server.create("first", ["cat"])
     wanted = {
         "-sv exit-empty": "off",
@@ -133,16 +132,16 @@ def test_the_conf_holds_what_the_agents_need(server: Server) -> None:
     assert "kill-pane" not in server.run("list-keys", "-T", "root").decode()
 
 
-def test_a_pane_keeps_as_much_history_as_is_wanted_from_the_first_one_on(idle_server: Server) -> None:
-    Server(idle_server.socket, history_lines=123).start()
+def test_a_pane_keeps_as_much_history_as_is_wanted_from_the_first_one_on(idle_server: TmuxServer) -> None:
+    TmuxServer(idle_server.socket, history_lines=123).start()
     idle_server.create("first", ["cat"])
 
     assert b"123\n" == idle_server.run("display-message", "-p", "-t", "=first:", "#{history_limit}")
 
 
-def test_a_server_that_runs_gives_new_panes_the_history_that_is_wanted_now(server: Server) -> None:
+def test_a_server_that_runs_gives_new_panes_the_history_that_is_wanted_now(server: TmuxServer) -> None:
     server.create("first", ["cat"])
-    Server(server.socket, history_lines=123).start()
+    TmuxServer(server.socket, history_lines=123).start()
     server.create("second", ["cat"])
 
     limits = [
@@ -151,13 +150,13 @@ def test_a_server_that_runs_gives_new_panes_the_history_that_is_wanted_now(serve
     assert [b"10000\n", b"123\n"] == limits
 
 
-def test_what_we_write_is_ours_alone(server: Server) -> None:
+def test_what_we_write_is_ours_alone(server: TmuxServer) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in server.socket.parent.iterdir()}
 
     assert {"t.sock": 0, "t.sock.conf": 0, "t.sock.server": 0, "t.sock.turn": 0} == modes
 
 
-def test_nothing_of_the_surroundings_reaches_the_server(idle_server: Server) -> None:
+def test_nothing_of_the_surroundings_reaches_the_server(idle_server: TmuxServer) -> None:
     secrets = {
         "ANTHROPIC_API_KEY": "x",
         "CLAUDECODE": "1",
@@ -166,7 +165,7 @@ def test_nothing_of_the_surroundings_reaches_the_server(idle_server: Server) -> 
         "TMUX": "/x,1,1",
         "TMUX_PANE": "%9",
     }
-    server = Server(idle_server.socket, environment={**os.environ, **secrets})
+    server = TmuxServer(idle_server.socket, environment={**os.environ, **secrets})
     server.start()
     held = server.run("show-environment", "-g").decode()
 
@@ -178,21 +177,21 @@ def test_nothing_of_the_surroundings_reaches_the_server(idle_server: Server) -> 
         assert not [name for name in secrets if name.encode() in said]
 
 
-def test_a_place_without_any_locale_gets_one(idle_server: Server) -> None:
-    server = Server(idle_server.socket, environment={"PATH": os.environ["PATH"]})
+def test_a_place_without_any_locale_gets_one(idle_server: TmuxServer) -> None:
+    server = TmuxServer(idle_server.socket, environment={"PATH": os.environ["PATH"]})
 
     assert "C.UTF-8" == server.environment["LANG"]
 
 
-def test_a_conf_that_tmux_does_not_like_is_told(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conf_that_tmux_does_not_like_is_told(idle_server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = configuration("screen") + "set -g no-such-option on\n"
-    monkeypatch.setattr("kasmon.tmux.daemon.configuration", lambda terminal, lines: wrong)
+    monkeypatch.setattr("kasmon.tmux.server_process.configuration", lambda terminal, lines: wrong)
 
     with pytest.raises(TmuxCommandError, match="no-such-option"):
         idle_server.start()
 
 
-def test_a_swept_socket_comes_back(server: Server) -> None:
+def test_a_swept_socket_comes_back(server: TmuxServer) -> None:
     server.create("kept", ["cat"])
     server.socket.unlink()
     assert server.process() is None
@@ -201,14 +200,14 @@ def test_a_swept_socket_comes_back(server: Server) -> None:
     assert ["kept"] == [pane.kasmon_id for pane in panes_of(server)]
 
 
-def test_a_server_that_answers_needs_no_healing_and_one_that_is_dead_gets_none(server: Server) -> None:
+def test_a_server_that_answers_needs_no_healing_and_one_that_is_dead_gets_none(server: TmuxServer) -> None:
     assert server.heal_socket()
     server.kill_server()
 
     assert not server.heal_socket()
 
 
-def test_no_other_process_is_taken_for_the_server(server: Server) -> None:
+def test_no_other_process_is_taken_for_the_server(server: TmuxServer) -> None:
     """The pid of a server that died may belong to anyone by now."""
     me = identify(os.getpid())
     assert me is not None
@@ -217,10 +216,10 @@ def test_no_other_process_is_taken_for_the_server(server: Server) -> None:
     for started in ("12345", f"{ticks}@another-boot", ticks, f"12345@{of_boot}"):
         server.socket.with_name("t.sock.server").write_text(f"{me.pid} {started}\n")
         assert not server.heal_socket()
-    assert not send_signal(Process(me.pid, "12345"), signal.SIGKILL)
+    assert not send_signal(ProcessIdentity(me.pid, "12345"), signal.SIGKILL)
 
 
-def test_killing_the_server_ends_what_runs_in_it(server: Server) -> None:
+def test_killing_the_server_ends_what_runs_in_it(server: TmuxServer) -> None:
     pane = server.create("agent", ["cat"])
     server.kill_server()
     server.kill_server()
@@ -230,7 +229,7 @@ def test_killing_the_server_ends_what_runs_in_it(server: Server) -> None:
         panes_of(server)
 
 
-def test_a_server_that_does_not_listen_any_more_is_killed_too(server: Server) -> None:
+def test_a_server_that_does_not_listen_any_more_is_killed_too(server: TmuxServer) -> None:
     process = server.process()
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
@@ -239,7 +238,7 @@ def test_a_server_that_does_not_listen_any_more_is_killed_too(server: Server) ->
     assert identify(process.pid) != process
 
 
-def test_the_server_outlives_its_sessions(server: Server) -> None:
+def test_the_server_outlives_its_sessions(server: TmuxServer) -> None:
     pane = server.create("only", ["cat"])
     end_window(server, pane.window_id)
     end_window(server, pane.window_id)
@@ -248,7 +247,7 @@ def test_the_server_outlives_its_sessions(server: Server) -> None:
     assert server.process() is not None
 
 
-def test_the_server_outlives_the_hub(ears: Ears, server: Server) -> None:
+def test_the_server_outlives_the_hub(ears: Ears, server: TmuxServer) -> None:
     server.create("kept", ["cat"])
     ears.hub.close()
 

@@ -3,15 +3,15 @@
 import re
 from typing import cast
 
+from kasmon.model.collisions import CollisionSummary, FileCollision, summed
 from kasmon.model.permission import SessionId
-from kasmon.model.radar import Collides, Hit, summed
 from tests.fleets import asking, command, fleet, idle, working
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
 
-API = Collides("web changes src/app.py too", False)
-WEB = Collides("api changes the same lines of src/app.py too", True)
+API = CollisionSummary("web changes src/app.py too", False)
+WEB = CollisionSummary("api changes the same lines of src/app.py too", True)
 
 
 def row_of(text: str, name: str) -> str:
@@ -55,6 +55,6 @@ async def test_the_mark_goes_with_the_collision() -> None:
 
 
 def test_of_several_the_worst_is_told_and_how_many_more_there_are() -> None:
-    named = [("web", Hit("w", "a.py", False)), ("docs", Hit("d", "b.py", True))]
+    named = [("web", FileCollision("w", "a.py", False)), ("docs", FileCollision("d", "b.py", True))]
 
-    assert Collides("docs changes the same lines of b.py too (+1)", True) == summed(named)
+    assert CollisionSummary("docs changes the same lines of b.py too (+1)", True) == summed(named)

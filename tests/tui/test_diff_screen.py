@@ -8,10 +8,10 @@ from textual.pilot import Pilot
 
 from kasmon.errors import UnableError
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs import NewName
+from kasmon.tui.dialogs.common import RenameDialog
 from kasmon.tui.diff_screen import DiffScreen
 from tests.fleets import fleet, working
-from tests.model.test_changes import DIFF
+from tests.model.transcript.test_file_changes import DIFF
 from tests.safety.test_markup import WORST
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import StillWorld, text_of
@@ -78,11 +78,11 @@ async def test_escape_leads_back_to_the_list() -> None:
 
 async def test_a_session_in_no_repository_says_so() -> None:
     app = kasmon(fleet(working("api")))
-    cast(StillWorld, app.world).refusing = UnableError("'/x' is in no git repository, so nobody knows what changed.")
+    cast(StillWorld, app.world).refusing = UnableError("'/x' is not in a git repository, so its changes are unknown.")
     async with app.run_test(size=(120, 30), notifications=True) as pilot:
         await settled(pilot)
         await pilot.press("D")
-        await auntil(lambda: "in no git" in text_of(app))
+        await auntil(lambda: "'/x' is not in a git" in text_of(app))
 
 
 async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
@@ -104,9 +104,9 @@ async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhil
         await settled(pilot)
         world.knows.clear()
         await pilot.press("D", "r")
-        await auntil(lambda: isinstance(app.screen, NewName), what="the dialog")
+        await auntil(lambda: isinstance(app.screen, RenameDialog), what="the dialog")
         world.knows.set()
         await auntil(lambda: not any(each.group == "dialog" and each.is_running for each in app.workers))
         await pilot.pause()
 
-        assert isinstance(app.screen, NewName)
+        assert isinstance(app.screen, RenameDialog)

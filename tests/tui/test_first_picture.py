@@ -9,18 +9,18 @@ from typing import Any, cast
 import pytest
 from textual.screen import Screen
 
-from kasmon.host.alive import HostLock
-from kasmon.model.command import Launch, Mode
-from kasmon.model.event import RequestOpened, SessionCreated, SessionStarted
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import RequestOpened, SessionCreated, SessionStarted
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
-from kasmon.paths import Places, places, write_private
-from kasmon.store.log import EventLog
+from kasmon.paths import Paths, places, write_private
+from kasmon.store.event_log import EventLog
 from kasmon.tui.app import Kasmon
-from kasmon.tui.ask_screen import AskScreen
-from kasmon.tui.lines import DrawnLine, Lines
-from kasmon.tui.live import LiveWorld
-from kasmon.tui.paint import RowsUpdate
+from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.permissions.card_screen import CardScreen
+from kasmon.tui.textual_ext.repaint import RowsUpdate
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 from tests.fleets import NOW, asking, command, fleet, working
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import text_of
@@ -54,7 +54,7 @@ async def test_the_first_picture_of_a_card_shows_what_the_last_one_shows(
         pictures = watched(app, monkeypatch)
         await pilot.press("i")
         await pilot.pause()
-        shown = [text for screen, _, text in pictures if screen == AskScreen.__name__]
+        shown = [text for screen, _, text in pictures if screen == CardScreen.__name__]
 
         assert words[:4] in shown[0]
         assert shown[0].translate(THUMB) == text_of(app).translate(THUMB)
@@ -80,7 +80,7 @@ async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_a
     app = kasmon(fleet(working("docs")))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        lines, laid_out = Lines(app.look), []
+        lines, laid_out = TextLines(app.look), []
         await app.screen.mount(lines)
         lines.say(DrawnLine((("one", "text"),)))
         await pilot.pause()
@@ -95,7 +95,7 @@ async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_a
 
 
 @pytest.fixture
-def one_asks(tmp_path: Path) -> Iterator[tuple[Places, SessionId]]:
+def one_asks(tmp_path: Path) -> Iterator[tuple[Paths, SessionId]]:
     """A session in a project, with a host and a secret, that asks."""
     own, session, folder = places(), SessionId("sone"), tmp_path / "in"
     own.folder(session).mkdir(parents=True)
@@ -114,11 +114,11 @@ def one_asks(tmp_path: Path) -> Iterator[tuple[Places, SessionId]]:
 
 
 async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
-    one_asks: tuple[Places, SessionId], tmp_path: Path
+    one_asks: tuple[Paths, SessionId], tmp_path: Path
 ) -> None:
     """Else a thread reads it while the dashboard is busy with the news, and waits for its turn."""
     own, session = one_asks
-    world = LiveWorld(own)
+    world = LiveGateway(own)
     changes = cast(AsyncGenerator[Fleet, None], world.changes())
     try:
         told = await anext(changes)

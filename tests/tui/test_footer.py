@@ -3,10 +3,10 @@
 import pytest
 from textual.pilot import Pilot
 
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.fleets import crew, ended, fleet, idle, session, working
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import text_of
@@ -30,8 +30,8 @@ async def opened(pilot: Pilot[None], *pressed: str) -> None:
     [
         (idle("x"), {"m message", "x stop"}),
         (idle("x", mode=Mode.TMUX), {"m message", "x stop", "o attach"}),
-        (ended("x", 1), {"R restart", "X forget"}),
-        (session("x", SessionState.LOST, mode=Mode.TMUX), {"R restart", "X forget"}),
+        (ended("x", 1), {"R restart", "X remove"}),
+        (session("x", SessionState.LOST, mode=Mode.TMUX), {"R restart", "X remove"}),
     ],
     ids=["structured", "in a terminal", "crashed", "lost"],
 )
@@ -39,7 +39,7 @@ async def test_what_can_be_done_to_the_session_under_the_cursor_is_offered(shown
     async with kasmon(fleet(shown)).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
 
-        changing = {"m message", "x stop", "o attach", "R restart", "X forget"}
+        changing = {"m message", "x stop", "o attach", "R restart", "X remove"}
         assert offered == changing & set(footer(pilot))
 
 
@@ -82,7 +82,7 @@ async def test_a_list_narrowed_to_nobody_can_still_be_narrowed_otherwise() -> No
 async def test_while_the_filter_is_written_its_own_keys_are_offered() -> None:
     async with kasmon(TWO).run_test(size=(120, 40)) as pilot:
         await opened(pilot, "slash", "d")
-        assert ["⏎ keep", "esc show all", "F1 help"] == footer(pilot)
+        assert ["⏎ apply", "esc clear", "F1 help"] == footer(pilot)
 
         await opened(pilot, "enter")
         assert "⏎ open" in footer(pilot)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from tests.safety.dash import KASMON, Dashboard, Home
 from tests.tui.inputs import ALL, MOUSE
 from tests.tui.outer import Tmux
 from tests.tui.ptys import OnTerminal, program
 from tests.waiting import until
 
-BAR = b"leaves"
+BAR = b"F12 list"
 LEFT, TOP = 1, 2
 """Where a session's screen begins in the dashboard, counted from 0."""
 MARK = b"|"

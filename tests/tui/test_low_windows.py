@@ -5,10 +5,11 @@ from typing import cast
 import pytest
 from textual.pilot import Pilot
 
-from kasmon.model.command import Mode
+from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs import Question, Sure
+from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
+from kasmon.tui.theme.theme import shipped_names
 from tests.fleets import StillClock, asking, fleet, idle, working
 from tests.sandboxed import machine, machines
 from tests.scenes import NO_AGENT, kasmon, parser
@@ -36,11 +37,11 @@ async def dialog(pilot: Pilot[None], key: str) -> None:
     ("key", "shown", "keys"),
     [
         ("n", fleet(idle("readme")), ("⏎ start", "tab next field", "esc close")),
-        ("m", fleet(idle("readme")), ("⏎ send", "ctrl+j new line", "tab when", "esc close")),
-        ("x", fleet(working("readme")), ("y stop it", "esc no")),
-        ("f", fleet(machine("numbers")), ("⏎ make it", "esc close")),
+        ("m", fleet(idle("readme")), ("⏎ send", "ctrl+j new line", "tab delivery", "esc close")),
+        ("x", fleet(working("readme")), ("y stop", "esc cancel")),
+        ("f", fleet(machine("numbers")), ("⏎ create", "esc close")),
         ("C", fleet(parser()), ("← → choose", "⏎ change", "tab next field", "esc close")),
-        ("comma", fleet(idle("readme")), ("↑ ↓ show", "⏎ keep", "esc as it was")),
+        ("comma", fleet(idle("readme")), ("↑ ↓ preview", "⏎ apply", "esc revert")),
     ],
     ids=["new", "message", "stop", "fork", "configure", "settings"],
 )
@@ -52,25 +53,25 @@ async def test_each_key_of_a_dialog_stands_there_whole(key: str, shown: Fleet, k
 
 
 async def test_what_does_not_fit_is_paged_from_any_field() -> None:
-    async with kasmon(fleet(machine("numbers"))).run_test(size=LEAST) as pilot:
+    async with kasmon(fleet(machine("numbers-in-april"))).run_test(size=LEAST) as pilot:
         await dialog(pilot, "f")
-        assert "once." not in text_of(pilot.app)
+        assert "at once." not in text_of(pilot.app)
         await pilot.press("pagedown")
         await pilot.pause()
-        assert "once." in text_of(pilot.app)
+        assert "at once." in text_of(pilot.app)
         await pilot.press("pageup")
         await pilot.pause()
 
-        assert "numbers-2" in text_of(pilot.app)
+        assert "mbers-in-april-2" in text_of(pilot.app)
 
 
 async def test_what_is_wrong_stands_there_with_the_field_that_it_is_about() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=LEAST) as pilot:
         await dialog(pilot, "n")
-        await pilot.press("enter")
+        await pilot.press(*"readme", "enter")
         await pilot.pause()
 
-        assert "A session needs a name." in text_of(pilot.app)
+        assert "The name readme is already in" in text_of(pilot.app)
         assert "Name" in text_of(pilot.app)
 
 
@@ -79,14 +80,14 @@ async def test_a_yes_counts_once_all_that_it_agrees_to_was_in_sight() -> None:
     lines = ("It begins here.", *(f"Line {number}." for number in range(20)), "It ends here.")
     async with app.run_test(size=LEAST) as pilot:
         await settled(pilot)
-        question = Question("A question", lines, "agree")
-        await app.push_screen(Sure(app.look, app.keys, app.clock, question, lambda sure: said.append("yes")))
+        question = Confirmation("A question", lines, "agree")
+        await app.push_screen(ConfirmDialog(app.look, app.keys, app.clock, question, lambda sure: said.append("yes")))
         await auntil(lambda: "scroll" in text_of(app), what="the word that there is more")
         assert "y agree" in text_of(app)
         cast(StillClock, app.clock).ticked += 1.0
         await pilot.press("y")
         await pilot.pause()
-        assert "There is more of it below." in text_of(app)
+        assert "There is more below." in text_of(app)
         assert [] == said
         await pilot.press("end")
         await auntil(lambda: "It ends here." in text_of(app), what="its end")
@@ -99,7 +100,7 @@ async def test_what_fits_says_nothing_of_scrolling() -> None:
     async with kasmon(fleet(working("readme"))).run_test(size=(80, 24)) as pilot:
         await dialog(pilot, "x")
 
-        assert "y stop it" in text_of(pilot.app)
+        assert "y stop" in text_of(pilot.app)
         assert "scroll" not in text_of(pilot.app)
 
 
@@ -109,7 +110,7 @@ async def test_the_theme_that_is_chosen_is_in_sight_and_below_the_last_what_stan
         await pilot.press("up")
         await pilot.pause()
         assert "Config: none" in text_of(pilot.app)
-        for _ in range(5):
+        for _ in range(len(shipped_names()) - 1):
             await pilot.press("up")
         await pilot.pause()
 
@@ -132,9 +133,9 @@ async def test_inside_a_session_the_box_stands_there_whole_whatever_stands_above
 @pytest.mark.parametrize(
     ("keys", "mode", "foot"),
     [
-        (("D",), Mode.SDK, " [ file before   esc back        1 of 1 "),
+        (("D",), Mode.SDK, " [ prev file   esc back        1 of 1 "),
         (("v",), Mode.TMUX, " docs   / search   esc back line 1 of 1 "),
-        (("enter",), Mode.TMUX, " docs · Ctrl+] leaves"),
+        (("enter",), Mode.TMUX, " docs · Ctrl+] or F12 list"),
     ],
     ids=["diff", "what a terminal printed", "terminal"],
 )
@@ -155,7 +156,7 @@ async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> Non
     async with kasmon(fleet(paused)).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
 
-        await auntil(lambda: "paused 2m · its memory on disk · protocol" in text_of(pilot.app), what="the head")
+        await auntil(lambda: "paused 2m · on disk · protocol" in text_of(pilot.app), what="the head")
         assert "interp…" not in text_of(pilot.app)
 
 
@@ -165,9 +166,9 @@ async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
     async with app.run_test(size=LEAST) as pilot:
         await settled(pilot)
 
-        await auntil(lambda: "No coding agent was found" in text_of(app), what="what was found")
+        await auntil(lambda: "No coding agent is installed" in text_of(app), what="what was found")
         words = " ".join(text_of(app).split())
-        assert "stand here, whoever needs you first." in words
+        assert "Sessions that need you are listed first." in words
         assert "any program can run here." in words
         assert "claude, codex, gemini, opencode" in words
 
@@ -177,7 +178,7 @@ async def test_where_there_is_no_room_to_answer_that_is_said_whole_also_beside_t
         await settled(pilot)
         await pilot.press("I")
 
-        said = "too small, make it larger; nothing is answered here."
+        said = "too small. Make it larger to answer."
         await auntil(lambda: said in " ".join(text_of(pilot.app).replace("│", " ").split()), what="the word")
 
 
@@ -187,4 +188,4 @@ async def test_what_a_command_does_stands_below_it_where_there_is_no_room_beside
         await auntil(lambda: "kasmon doctor" in text_of(pilot.app), what="the commands")
         rows = [row.strip() for row in text_of(pilot.app).splitlines()]
 
-        assert "says what works on this machine" == rows[rows.index("kasmon doctor") + 1]
+        assert "check what works on this machine" == rows[rows.index("kasmon doctor") + 1]

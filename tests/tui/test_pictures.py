@@ -1,10 +1,12 @@
 """How the dashboard looks. `pytest --snapshot-update` draws anew; pictures are looked at before they are accepted."""
 
+import re
 from collections.abc import Callable
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.pictures import PICTURES, draw, stored
+from tests.pictures import FRAME_S, PICTURES, TOUR, draw, stored
 from tests.scenes import SCENES
 
 
@@ -24,7 +26,7 @@ def test_without_colours_no_colour_is_in_the_picture(
     assert snap_compare(scene.app(), terminal_size=scene.size, run_before=scene.act)
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", [*PICTURES, "tour"])
 def test_the_readmes_pictures_are_fresh(name: str) -> None:
     """`make screenshots` draws them anew."""
     assert stored(name) == draw(name)
@@ -32,3 +34,17 @@ def test_the_readmes_pictures_are_fresh(name: str) -> None:
 
 def test_a_picture_is_the_same_twice() -> None:
     assert draw("fleet") == draw("fleet")
+
+
+def test_the_moving_picture_shows_each_scene_in_turn_and_is_under_1_mb() -> None:
+    svg = stored("tour")
+    frames = [group for group in ET.fromstring(svg) if "kasmon-frame" in group.get("class", "")]
+    ids = [element.get("id") for element in ET.fromstring(svg).iter() if element.get("id")]
+    delays = re.findall(r"\.kasmon-frame-(\d) { animation-delay: (\d+)s }", svg)
+
+    assert len(svg.encode()) < 1_000_000
+    assert len(TOUR) == len(frames)
+    assert [(str(number), str(number * FRAME_S)) for number in range(len(TOUR))] == delays
+    assert f"{100 // len(TOUR)}% {{ visibility: hidden }}" in svg
+    assert f"kasmon-tour {len(TOUR) * FRAME_S}s step-end infinite" in svg
+    assert len(set(ids)) == len(ids), "two frames share an id, so one would be clipped by the other"

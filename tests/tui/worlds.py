@@ -6,41 +6,50 @@ from typing import Any
 
 from textual.app import App
 
-from kasmon.config.profile import Offer
+from kasmon.config.profile import ProfileOffer
 from kasmon.errors import KasmonError
-from kasmon.host.wire import Cursor as PaneCursor
-from kasmon.host.wire import FromTerminal, Modes, Rows, Watch, Written
-from kasmon.model.candidate import Candidate
-from kasmon.model.command import Mode
-from kasmon.model.event import Event
+from kasmon.host.rpc.frames import Cursor as PaneCursor
+from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
+from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
-from kasmon.model.radar import Collides
-from kasmon.store.log import START, Cursor
-from kasmon.supervisor.plans.boards import Board
-from kasmon.supervisor.sandbox_past import SandboxPast
-from kasmon.supervisor.search import Found
-from kasmon.tui.link import TerminalLink, TerminalWish
-from kasmon.tui.world import Confined, Facts, Heard, Recorded, Sandboxes, Settings, TierOffer, Wanted
+from kasmon.store.event_log import START, Cursor
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.supervisor.sandboxes.history import SandboxHistory
+from kasmon.supervisor.search.search import SessionHits
+from kasmon.tui.gateway.protocol import (
+    DashboardSettings,
+    EventBatch,
+    Heard,
+    RecordedText,
+    SandboxChoices,
+    SandboxPreview,
+    TierOffer,
+    Wanted,
+)
+from kasmon.tui.terminal.link import TerminalLink, TerminalWish
 
 OFFERS = (
-    Offer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
-    Offer(name="shell", modes=(Mode.TMUX,)),
-    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
-    Offer(name="gemini", modes=(), problem="'gemini' is not on PATH"),
+    ProfileOffer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
+    ProfileOffer(name="shell", modes=(Mode.TMUX,)),
+    ProfileOffer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
+    ProfileOffer(name="gemini", modes=(), problem="'gemini' is not on PATH"),
 )
 JAILED = (
-    Offer(name="claude", modes=(Mode.TMUX, Mode.SDK), confines=(Mode.TMUX, Mode.SDK), sandbox="jail"),
-    Offer(name="shell", modes=(Mode.TMUX,), confines=(Mode.TMUX,)),
-    Offer(name="scripted", modes=(Mode.SDK, Mode.TMUX), confines=(Mode.TMUX,)),
-    Offer(name="interpreters", modes=(Mode.INTERPRETER,), confines=(Mode.INTERPRETER,), sandbox="jail"),
+    ProfileOffer(name="claude", modes=(Mode.TMUX, Mode.SDK), confines=(Mode.TMUX, Mode.SDK), sandbox="jail"),
+    ProfileOffer(name="shell", modes=(Mode.TMUX,), confines=(Mode.TMUX,)),
+    ProfileOffer(name="scripted", modes=(Mode.SDK, Mode.TMUX), confines=(Mode.TMUX,)),
+    ProfileOffer(name="interpreters", modes=(Mode.INTERPRETER,), confines=(Mode.INTERPRETER,), sandbox="jail"),
 )
-GETS = Confined(
+GETS = SandboxPreview(
     lines=(
         "It sees '/home/you/project', the programs of this machine, and a home folder of its own; it may reach"
         " api.example.com.",
         "It may use 512 MB of memory where a control group is ours, and 256 processes.",
-        "It gets copies of ~/.agent/login.json, which are taken away when it ends.",
+        "It gets copies of ~/.agent/login.json, which are deleted when it ends.",
     ),
     is_agreed=False,
 )
@@ -60,7 +69,7 @@ class StillLink:
 
 
 class StillWorld:
-    """Implements `World` from values."""
+    """Implements `Gateway` from values."""
 
     def __init__(
         self,
@@ -69,36 +78,37 @@ class StillWorld:
         transcripts: Mapping[str, Sequence[Event]] = {},
         written: Mapping[str, str] = {},
         panes: Mapping[str, Sequence[str]] = {},
-        settings: Settings | None = None,
+        settings: DashboardSettings | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
         self.fleets: asyncio.Queue[Fleet] = asyncio.Queue()
-        self.kept: asyncio.Queue[Settings] = asyncio.Queue()
-        self.planned: asyncio.Queue[tuple[Board, ...]] = asyncio.Queue()
+        self.kept: asyncio.Queue[DashboardSettings] = asyncio.Queue()
+        self.planned: asyncio.Queue[tuple[PlanBoard, ...]] = asyncio.Queue()
         if fleet is not None:
             self.fleets.put_nowait(fleet)
-        self.kept.put_nowait(settings or Settings())
+        self.kept.put_nowait(settings or DashboardSettings())
         self.transcripts, self.written = transcripts, written
         self.panes = {SessionId(name): lines for name, lines in panes.items()}
         self.known = tuple(secrets)
         self.listed: Sequence[str] = ()
         self.diffs: Mapping[str, str] = {}
-        self.pasts: Mapping[str, SandboxPast] = {}
+        self.pasts: Mapping[str, SandboxHistory] = {}
         self.asked_turns: list[int] = []
-        self.confinement = Confined()
-        self.confinement_in: Mapping[str, Confined] = {}
+        self.confinement = SandboxPreview()
+        self.confinement_in: Mapping[str, SandboxPreview] = {}
         """By folder, where it is another one."""
         self.confining: list[tuple[str, str]] = []
-        self.may_be = Sandboxes(tiers=(TierOffer(tier="jail"),))
-        self.offered: Sequence[Offer] = OFFERS
-        self.collided: asyncio.Queue[Mapping[SessionId, Collides]] = asyncio.Queue()
-        self.foreign: Sequence[Candidate] = ()
+        self.may_be = SandboxChoices(tiers=(TierOffer(tier="jail"),))
+        self.offered: Sequence[ProfileOffer] = OFFERS
+        self.collided: asyncio.Queue[Mapping[SessionId, CollisionSummary]] = asyncio.Queue()
+        self.foreign: Sequence[AdoptablePane] = ()
         self.hosts: Sequence[str] = ()
-        self.finds: Mapping[str, Sequence[Found]] = {}
+        self.finds: Mapping[str, Sequence[SessionHits]] = {}
         self.searched: list[str] = []
-        self.records: Mapping[str, Recorded] = {}
+        self.records: Mapping[str, RecordedText] = {}
         self.is_searchable = False
         self.wished: list[Wanted] = []
+        self.folders_here: Sequence[str] = ()
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
         self.offering: KasmonError | None = None
@@ -128,19 +138,19 @@ class StillWorld:
         while True:
             yield await self.fleets.get()
 
-    async def boards(self) -> AsyncIterator[tuple[Board, ...]]:
+    async def boards(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
         while True:
             yield await self.planned.get()
 
-    async def settings(self) -> AsyncIterator[Settings]:
+    async def settings(self) -> AsyncIterator[DashboardSettings]:
         while True:
             yield await self.kept.get()
 
     async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
         events = tuple(self.transcripts.get(session, ()))
-        yield Facts(events[since:], Cursor(len(events)))
+        yield EventBatch(events[since:], Cursor(len(events)))
         if session in self.written:
-            yield Written(session=session, text=self.written[session])
+            yield TextDelta(session=session, text=self.written[session])
         await asyncio.Event().wait()
 
     async def wish(self, wanted: Wanted, /) -> str:
@@ -151,7 +161,7 @@ class StillWorld:
             raise error
         return self.word
 
-    async def offers(self, folder: str = "", /) -> Sequence[Offer]:
+    async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
         await self.knows.wait()
         if self.offering is not None:
             raise self.offering
@@ -162,10 +172,10 @@ class StillWorld:
             raise self.offering
         return self.notices.get(folder, "")
 
-    async def sandboxes(self) -> Sandboxes:
+    async def sandboxes(self) -> SandboxChoices:
         return self.may_be
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> Confined:
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
         self.confining.append((agent, tier))
         await self.knows.wait()
         return self.confinement_in.get(workdir, self.confinement)
@@ -173,7 +183,7 @@ class StillWorld:
     async def machines(self) -> Sequence[str]:
         return self.hosts
 
-    async def foreign_panes(self) -> Sequence[Candidate]:
+    async def foreign_panes(self) -> Sequence[AdoptablePane]:
         if self.refusing is not None:
             raise self.refusing
         return self.foreign
@@ -181,20 +191,23 @@ class StillWorld:
     async def files(self, session: SessionId, /) -> Sequence[str]:
         return self.listed
 
+    async def folders(self, written: str, /) -> Sequence[str]:
+        return [folder for folder in self.folders_here if folder.startswith(written)]
+
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         if self.refusing is not None:
             raise self.refusing
         return self.panes.get(session, ())
 
-    async def search(self, words: str, /) -> AsyncGenerator[Found, None]:
+    async def search(self, words: str, /) -> AsyncGenerator[SessionHits, None]:
         self.searched.append(words)
         if self.refusing is not None:
             raise self.refusing
         for found in self.finds.get(words, ()):
             yield found
 
-    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> Recorded:
-        return self.records.get(session, Recorded())
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
+        return self.records.get(session, RecordedText())
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
         events = self.transcripts.get(session, ())
@@ -206,9 +219,9 @@ class StillWorld:
     async def explained(self, session: SessionId, /) -> Sequence[str]:
         if self.refusing is not None:
             raise self.refusing
-        return ("working, says its title", "  screen    says idle; a better source says otherwise")
+        return ("working, says its title", "  screen    says idle; disagrees, lower priority")
 
-    async def collisions(self) -> AsyncIterator[Mapping[SessionId, Collides]]:
+    async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         while True:
             yield await self.collided.get()
 
@@ -218,10 +231,10 @@ class StillWorld:
             raise self.refusing
         return self.diffs.get(session, "")
 
-    async def sandbox(self, session: SessionId, /) -> SandboxPast:
+    async def sandbox(self, session: SessionId, /) -> SandboxHistory:
         if self.refusing is not None:
             raise self.refusing
-        return self.pasts.get(session, SandboxPast())
+        return self.pasts.get(session, SandboxHistory())
 
     async def turn_diff(self, session: SessionId, turn: int, /) -> str:
         self.asked_turns.append(turn)
@@ -243,13 +256,19 @@ class StillWorld:
         return ("true",)
 
 
-def rows(session: SessionId, lines: Sequence[str], columns: int = 120, height: int = 40) -> Rows:
+def rows(session: SessionId, lines: Sequence[str], columns: int = 120, height: int = 40) -> TerminalRows:
     """A whole screen that shows *lines* from its top."""
     shown = [*lines, *[""] * height][:height]
     cursor = PaneCursor(x=2, y=max(0, len(lines) - 1), visible=True)
     changed = tuple(enumerate(shown))
-    return Rows(
-        session=session, columns=columns, height=height, changed=changed, cursor=cursor, modes=Modes(), full=True
+    return TerminalRows(
+        session=session,
+        columns=columns,
+        height=height,
+        changed=changed,
+        cursor=cursor,
+        modes=TerminalModes(),
+        full=True,
     )
 
 

@@ -10,6 +10,10 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+import pytest
+
+from kasmon.web.access import AccessRequest, Refusal
 from kasmon.web.server import WebView
 
 LIMIT_S: Final = 20.0
@@ -60,7 +64,20 @@ class Served:
     @property
     def cookie(self) -> dict[str, str]:
         """The header of a browser that was let in."""
-        return {"Cookie": f"kasmon={self.view.gate.cookie}"}
+        return {"Cookie": f"kasmon={self.view.gate.change()}"}
+
+    def taken_in(self, patch: pytest.MonkeyPatch, **good: object) -> None:
+        """Have the gate see these parts instead of what a request has: it cannot refuse for them then.
+
+        A request without a link stays one without, or the page behind the link would be asked for the link again.
+        """
+        refusal = self.view.gate.refusal
+
+        def weakened(asked: AccessRequest) -> Refusal | None:
+            seen = {name: part for name, part in good.items() if getattr(asked, name) is not None}
+            return refusal(msgspec.structs.replace(asked, **seen))
+
+        patch.setattr(self.view.gate, "refusal", weakened)
 
     def link(self) -> str:
         """The path and query of a link."""

@@ -12,17 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.model.command import Mode
-from kasmon.model.event import RequestAnswered
+from kasmon.model.commands import Mode
+from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import Decision
-from kasmon.web.gate import Gate
 from tests.safety.dash import Home
-from tests.safety.mutation import without
 from tests.waiting import until
 from tests.web.chromium import Chromium, Page
 from tests.web.conftest import EVIL, Web
 from tests.web.served import Served
-from tests.web.test_gate import COOKIE, HOST, LINK, ORIGIN
 
 pytestmark = pytest.mark.web
 
@@ -55,23 +52,23 @@ def test_a_permission_is_answered_by_a_key_and_quitting_leaves_the_agent_alive(
     session = home.start("fix-auth", "ask git push --force")
     page = browser.page(web.link)
 
+    page.shows("pending request")
+    page.key("i")
     page.shows("git push --force", "ready")
     kept(page, "card")
     assert () == tuple(home.facts(RequestAnswered, session))
     page.key("a")
     [answered] = until(lambda: home.facts(RequestAnswered, session))
     assert Decision.ALLOW is answered.decision
-    page.shows("○ idle")
+    page.shows("✦ finished")
     kept(page, "answered")
 
     page.key("q")
-    page.shows("The dashboard closes.")
-    page.key("y")
     until(lambda: "your agents go on" in page.says)
     kept(page, "closed")
     assert home.session(session).host
     page.run("document.getElementById('again').click()")
-    page.shows("fix-auth", "○ idle")
+    page.shows("fix-auth", "✦ finished")
 
     origin = web.link.partition("/?")[0]
     assert {origin} == {address.replace("ws:", "http:")[: len(origin)] for address in page.requested}
@@ -192,9 +189,9 @@ def test_a_foreign_name_that_leads_here_gets_nothing(
     """DNS rebinding: for the browser this is the attacker's own origin, which may read all of it."""
     address = f"http://{EVIL}:{served.view.port}{served.link()}"
     page = browser.page(address)
-    until(lambda: "not a name of kasmon's server" in page.says)
+    until(lambda: "unknown host name for kasmon's server" in page.says)
 
-    without(monkeypatch, Gate, "refusal", HOST, "False")
+    served.taken_in(monkeypatch, hosts=(served.host,), origins=(f"http://{served.host}",))  # its socket has both names
     page.go(address)
     page.shows("let in")
 
@@ -211,7 +208,7 @@ def test_another_page_cannot_open_a_socket(
 
     assert "refused" == page.run(SOCKET % address)
     assert 1 == len(served.view.visits)
-    without(monkeypatch, Gate, "refusal", ORIGIN, "False")
+    served.taken_in(monkeypatch, origins=(f"http://{served.host}",))
     assert ("open" if name == "127.0.0.1" else "refused") == page.run(SOCKET % address)
     mine.front()
     mine.type("still mine")
@@ -241,17 +238,17 @@ def test_the_cookie_goes_to_no_other_server_of_this_machine(browser: Chromium, s
     assert "" == mine.run("document.cookie")
 
 
-@pytest.mark.parametrize(("query", "guard"), [("", COOKIE), ("?t=wrong", LINK)], ids=["none", "a wrong one"])
+@pytest.mark.parametrize(("query", "guard"), [("", "cookie"), ("?t=wrong", "link")], ids=["none", "a wrong one"])
 def test_without_the_token_nobody_comes_in(
     browser: Chromium, served: Served, query: str, guard: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served.link()
+    cookie, link = served.view.gate.change(), served.link().rpartition("=")[2]
     address = f"http://{served.host}{served.path}{query}"
     page = browser.page(address)
     until(lambda: page.says.startswith("kasmon: "))
     assert set() == served.view.visits
 
-    without(monkeypatch, Gate, "_of_link" if guard == LINK else "refusal", guard, "False")
+    served.taken_in(monkeypatch, **{guard: {"cookie": cookie, "link": link}[guard]})
     page.go(address)
     page.shows("let in")
 
@@ -262,7 +259,7 @@ def test_a_link_that_was_used_lets_nobody_else_in(browser: Chromium, served: Ser
 
     again = browser.page(link)
 
-    until(lambda: "this link was used" in again.says)
+    until(lambda: "this link is unknown or already used" in again.says)
     assert 1 == len(served.view.visits)
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kasmon.commands import browsing
+from kasmon.cli import web as browsing
 from kasmon.errors import UnavailableError, UsageError
 from tests.cli.line import KASMON, Line
 from tests.tui.ptys import OnTerminal
@@ -53,7 +53,7 @@ def test_it_prints_a_link_and_another_for_each_enter_until_ctrl_c(line: Line) ->
 
     assert [403, 200] == tried
     assert 128 + signal.SIGINT == code
-    assert "Enter prints another; Ctrl+C ends this, the agents go on." in web.seen.decode()
+    assert "Ctrl+C stops the server; agents keep running." in web.seen.decode()
     assert ["c", "r", "s"] == sorted(path.name for path in line.home.rglob("*") if path.name != ".cache")
 
 
@@ -76,13 +76,13 @@ def test_for_programs_the_link_is_in_an_object_and_a_signal_ends_it(line: Line) 
 
 
 def test_an_address_that_others_could_reach_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="no loopback address"):
+    with pytest.raises(UsageError, match="not a loopback address"):
         browsing.web(0, "0.0.0.0", wants_json=False)
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_is_a_port(port: int) -> None:
-    with pytest.raises(UsageError, match="no port"):
+    with pytest.raises(UsageError, match="not a valid port"):
         browsing.web(port, "127.0.0.1", wants_json=False)
 
 
@@ -90,7 +90,7 @@ def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> Non
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
-        with pytest.raises(UnavailableError, match=rf"port {port} of 127.0.0.1 is not to be had: .*in use.*--port 0"):
+        with pytest.raises(UnavailableError, match=rf"port {port} of 127.0.0.1 is unavailable: .*in use.*--port 0"):
             browsing.web(port, "127.0.0.1", wants_json=True)
     assert "" == capsys.readouterr().out
 

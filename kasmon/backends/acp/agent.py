@@ -2,29 +2,30 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from acp import RequestError
 
-from kasmon.backends import handshake
-from kasmon.backends.acp import failing, turn
-from kasmon.backends.acp.configuring import Configuring
-from kasmon.backends.acp.hearing import Hearing
-from kasmon.backends.acp.known import Known
-from kasmon.backends.acp.opening import Conversation, Opening
-from kasmon.backends.acp.peer import Peer
-from kasmon.backends.acp.pipe import Pipe
-from kasmon.backends.acp.questions import Questions
-from kasmon.backends.acp.translation import Translation
+from kasmon.backends.acp import errors, turns
+from kasmon.backends.acp.configuration import ConfigurationChange
+from kasmon.backends.acp.connection import AcpClient
+from kasmon.backends.acp.incoming_handler import IncomingHandler
+from kasmon.backends.acp.known_agents import KnownAgent
+from kasmon.backends.acp.open_requests import OpenRequests
+from kasmon.backends.acp.session_start import OpenConversation, SessionStart
+from kasmon.backends.acp.translator import AcpTranslator
+from kasmon.backends.acp.transport import AcpTransport
 from kasmon.backends.base import Chunk
-from kasmon.backends.child import Child
-from kasmon.backends.outbox import Outbox
-from kasmon.backends.surroundings import Surroundings
+from kasmon.backends.common import handshake_timeout
+from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.environment import AgentEnvironment
+from kasmon.backends.common.event_queue import EventQueue
 from kasmon.errors import SessionBusyError, SessionEndedError, UnfitAgentError
-from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
-from kasmon.model.event import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.commands import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.events import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
 
 HANDSHAKE_S: Final = 45.0
@@ -35,6 +36,8 @@ PARTING_S: Final = 2.0
 """How long the end of a running turn is tried before the process is ended."""
 OWN_END_S: Final = 0.01
 """How long the end of a turn that is on its way already is listened for before the turn is cancelled."""
+CANCEL_S: Final = 1.0
+"""How long after it was told to end its turn an agent may still work at it; one that works on ignores that."""
 INTERRUPTED: Final = "the turn was interrupted"
 GONE: Final = (ConnectionError, SessionEndedError)
 
@@ -42,24 +45,26 @@ GONE: Final = (ConnectionError, SessionEndedError)
 class AcpAgent:
     """One agent; `introduce` it before anything else."""
 
-    def __init__(self, launch: Launch, known: Known, child: Child, around: Surroundings) -> None:
+    def __init__(self, launch: Launch, known: KnownAgent, child: ChildProcess, around: AgentEnvironment) -> None:
         self._launch = launch
         self._known = known
         self._child = child
         self._around = around
         self._session = ""
-        self._translation = Translation(launch.workdir, launch.remembers, launch.used)
-        self._outbox = Outbox()
+        self._translation = AcpTranslator(launch.workdir, launch.remembers, launch.used)
+        self._outbox = EventQueue()
         self._say = self._outbox.say
-        self._questions = Questions(launch, self._translation, self._say)
-        self._heard = Hearing(self._translation, self._questions, self._say)
+        self._questions = OpenRequests(launch, self._translation, self._say)
+        self._heard = IncomingHandler(self._translation, self._questions, self._say)
         self._turn: asyncio.Task[None] | None = None
+        self._cancelled_at = -math.inf
+        """When the turn was told to end, by the loop's clock."""
         self._stopping: asyncio.Task[None] | None = None
         self._living: asyncio.Task[None] | None = None
         self._why = ""
         """Why it was ended; empty while nobody ended it."""
-        self._pipe = Pipe(child, self._heard.skipped, self._outbox.room)
-        self._peer = Peer(self._pipe, self._heard.called)
+        self._pipe = AcpTransport(child, self._heard.skipped, self._outbox.room)
+        self._peer = AcpClient(self._pipe, self._heard.called)
 
     async def introduce(self) -> None:
         """Open the conversation; from then on `events` tells.
@@ -128,26 +133,26 @@ class AcpAgent:
 
     # How it begins and ends
 
-    async def _opened(self) -> Conversation:
-        await handshake.arrived(self._launch, self._child.pid)
-        limit_s = handshake.limit_s(self._launch, HANDSHAKE_S)
-        opening = Opening(self._peer, self._launch, self._known, self._around, self._translation)
+    async def _opened(self) -> OpenConversation:
+        await handshake_timeout.arrived(self._launch, self._child.pid)
+        limit_s = handshake_timeout.limit_s(self._launch, HANDSHAKE_S)
+        opening = SessionStart(self._peer, self._launch, self._known, self._around, self._translation)
         try:
             async with asyncio.timeout(limit_s):
                 return await opening.open()
         except TimeoutError as error:
-            what = f"{self._launch.argv[0]!r} did not answer {self._peer.waits_for!r} within {limit_s:g} s."
+            what = f"{self._launch.argv[0]!r} did not respond to {self._peer.waits_for!r} within {limit_s:g} s."
             raise UnfitAgentError(what, hint=self._evidence()) from error
         except GONE as error:
             await self._child.end(LAST_S)
             how = self._child.signal or f"exit code {self._child.exit_code}"
-            what = f"{self._launch.argv[0]!r} ended before it answered {self._peer.waits_for!r} ({how})."
+            what = f"{self._launch.argv[0]!r} ended before it responded to {self._peer.waits_for!r} ({how})."
             raise UnfitAgentError(what, hint=self._evidence()) from error
 
     def _evidence(self) -> str:
         """What the agent said beside its protocol."""
-        printed = failing.cleaned(self._heard.garbage.decode("utf-8", "replace"), self._around.secrets)
-        said = (("It said:", self._child.last_words), ("It printed:", printed))
+        printed = errors.cleaned(self._heard.garbage.decode("utf-8", "replace"), self._around.secrets)
+        said = (("Its message:", self._child.last_words), ("It printed:", printed))
         return " ".join(f"{how} {words}" for how, words in said if words)
 
     async def _live(self) -> None:
@@ -208,7 +213,7 @@ class AcpAgent:
         try:
             answer = await self._peer.prompt(self._session, text)
         except RequestError as error:
-            ended = turn.failed(error, self._around.secrets, self._known.log_in, time.time())
+            ended = turns.failed(error, self._around.secrets, self._known.log_in, time.time())
         except GONE:
             return  # its end says more
         finally:
@@ -216,7 +221,8 @@ class AcpAgent:
             self._turn, self._heard.in_turn, self._questions.is_closed = None, False, False
         at = time.time()
         self._questions.withdraw("the turn ended", at)
-        if was_cancelled:  # some tell it as an error, or as if they were done
+        went_on = self._heard.worked_at > self._cancelled_at + CANCEL_S
+        if was_cancelled and not went_on:  # some call it an error, or done
             ended = [TurnEnded(at=at, reason="interrupted")]
         elif answer is not None:
             ended = self._outcome(answer, at)
@@ -224,7 +230,7 @@ class AcpAgent:
 
     def _outcome(self, answer: dict[str, Any], at: float) -> list[Event]:
         """How the turn ended that the agent ended itself, by its *answer*."""
-        if (end := turn.ended(answer, at)) is not None:
+        if (end := turns.ended(answer, at)) is not None:
             return [end]
         return [*self._translation.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
 
@@ -252,7 +258,7 @@ class AcpAgent:
     async def _cancel(self) -> None:
         """Ask the agent to end the turn. That goes first: one that is denied before might take its next step.
 
-        From then on the turn's end is an interrupt, whatever the agent calls it.
+        From then on the turn's end is an interrupt, whatever the agent calls it; but for one that goes on working.
         """
         if (running := self._turn) is None:
             return
@@ -260,12 +266,13 @@ class AcpAgent:
         if self._turn is not running:
             return
         self._questions.is_closed = True
+        self._cancelled_at = asyncio.get_running_loop().time()
         try:
             await self._peer.cancel(self._session)
         except ConnectionError as error:
             raise SessionEndedError(self._launch.session) from error
 
     async def _configure(self, wish: Configure) -> None:
-        configuring = Configuring(self._peer, self._translation, self._around.secrets)
+        configuring = ConfigurationChange(self._peer, self._translation, self._around.secrets)
         for setting, value in configuring.wanted(wish):
             self._say(await configuring.set(setting, value))

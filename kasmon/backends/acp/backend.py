@@ -5,15 +5,15 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
-from kasmon.backends.acp import gemini
-from kasmon.backends.acp.known import Habit, known
+from kasmon.backends.acp import gemini_quirks
+from kasmon.backends.acp.known_agents import Quirk, known
 from kasmon.backends.base import Abilities, Agent
-from kasmon.backends.child import Child
-from kasmon.backends.surroundings import Surroundings, surroundings
-from kasmon.backends.trust import check
-from kasmon.backends.version import explained
+from kasmon.backends.common.agent_version import explained
+from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.environment import AgentEnvironment, surroundings
+from kasmon.backends.project_trust import check
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
-from kasmon.model.command import Launch
+from kasmon.model.commands import Launch
 from kasmon.paths import places
 
 SDK: Final = "acp"
@@ -45,21 +45,21 @@ class AcpBackend:
         if find_spec(SDK) is None:
             raise ExtraMissingError(self.name, "acp")
         if not launch.argv:
-            raise LaunchError("there is no command to start the agent with.", hint="Name a `program` in its profile.")
+            raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
         agent = known(launch.argv)
         around = await asyncio.to_thread(surroundings, launch, agent.own)
-        around = Surroundings({**agent.variables, **around.variables}, around.secrets)
+        around = AgentEnvironment({**agent.variables, **around.variables}, around.secrets)
         await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, around.variables)
         argv, variables = launch.argv, around.variables
         if launch.sandbox is not None:
-            from kasmon.sandbox.inmate import confined
+            from kasmon.sandbox.agent.launch import confined
 
             inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
             there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # where it keeps what it remembers
-            argv, variables, around = inmate.command, {}, Surroundings(there, (*around.secrets, *inmate.secrets))
-        if launch.resume and Habit.TWIN_FILES in agent.habits:
-            await asyncio.to_thread(gemini.remove_twins, launch.resume, around.variables)
-        child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=around.secrets)
+            argv, variables, around = inmate.command, {}, AgentEnvironment(there, (*around.secrets, *inmate.secrets))
+        if launch.resume and Quirk.TWIN_FILES in agent.habits:
+            await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, around.variables)
+        child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=around.secrets)
         try:
             module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # half a second
             live = module.AcpAgent(launch, agent, child, around)

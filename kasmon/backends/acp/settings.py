@@ -18,14 +18,14 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
-from kasmon.model.event import SettingsChanged
+from kasmon.model.events import SettingsChanged
 
 Setting = Literal["model", "mode"]
 NAMES_BYTES: Final = 64 * 1024
 """How much of a list of models or modes is told, so that one fact stays small."""
 
 
-class Offer(NamedTuple):
+class SettingOption(NamedTuple):
     """One thing to choose."""
 
     current: str
@@ -34,17 +34,17 @@ class Offer(NamedTuple):
     """The id of the config option that it is; empty where it has a method of its own."""
 
 
-class Settings(NamedTuple):
+class AcpSettings(NamedTuple):
     """What is chosen, and what could be; None is not offered."""
 
-    model: Offer | None = None
-    mode: Offer | None = None
+    model: SettingOption | None = None
+    mode: SettingOption | None = None
 
-    def offer(self, setting: Setting) -> Offer | None:
+    def offer(self, setting: Setting) -> SettingOption | None:
         """What can be chosen for *setting*; None where the agent offers nothing."""
         return self.model if setting == "model" else self.mode
 
-    def chosen(self, setting: Setting, value: str) -> "Settings":
+    def chosen(self, setting: Setting, value: str) -> "AcpSettings":
         """These, after *value* was chosen."""
         offer = self.offer(setting)
         if offer is None:
@@ -52,10 +52,13 @@ class Settings(NamedTuple):
         offer = offer._replace(current=value)
         return self._replace(model=offer) if setting == "model" else self._replace(mode=offer)
 
-    def told(self, before: "Settings | None" = None) -> SettingsChanged | None:
+    def told(self, before: "AcpSettings | None" = None) -> SettingsChanged | None:
         """What differs from *before*, as a fact without its time; None if nothing does."""
-        model, mode = self.model or Offer("", ()), self.mode or Offer("", ())
-        old_model, old_mode = (before and before.model) or Offer("", ()), (before and before.mode) or Offer("", ())
+        model, mode = self.model or SettingOption("", ()), self.mode or SettingOption("", ())
+        old_model, old_mode = (
+            (before and before.model) or SettingOption("", ()),
+            (before and before.mode) or SettingOption("", ()),
+        )
         if (model, mode) == (old_model, old_mode):
             return None
         return SettingsChanged(
@@ -67,35 +70,35 @@ class Settings(NamedTuple):
         )
 
 
-def offered(answer: Mapping[str, Any]) -> Settings:
+def offered(answer: Mapping[str, Any]) -> AcpSettings:
     """What an answer to `session/new`, `session/load` or `session/resume` offers."""
     try:
         told = LoadSessionResponse.model_validate(answer)
     except ValidationError:
-        return Settings(model=_models(answer.get("models")))
+        return AcpSettings(model=_models(answer.get("models")))
     settings = of_options(told.config_options or ())
     mode = settings.mode
     if mode is None and told.modes is not None:
-        mode = Offer(told.modes.current_mode_id, tuple(mode.id for mode in told.modes.available_modes))
-    return Settings(model=settings.model or _models(answer.get("models")), mode=mode)
+        mode = SettingOption(told.modes.current_mode_id, tuple(mode.id for mode in told.modes.available_modes))
+    return AcpSettings(model=settings.model or _models(answer.get("models")), mode=mode)
 
 
-def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean]) -> Settings:
+def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean]) -> AcpSettings:
     """What a list of config options offers."""
-    offers: dict[str, Offer] = {}
+    offers: dict[str, SettingOption] = {}
     for option in options:
         if isinstance(option, SessionConfigOptionSelect) and option.category in ("model", "mode"):
-            offers.setdefault(str(option.category), Offer(option.current_value, _values(option), option.id))
-    return Settings(model=offers.get("model"), mode=offers.get("mode"))
+            offers.setdefault(str(option.category), SettingOption(option.current_value, _values(option), option.id))
+    return AcpSettings(model=offers.get("model"), mode=offers.get("mode"))
 
 
-def of_answer(answer: Mapping[str, Any], now: Settings) -> Settings:
+def of_answer(answer: Mapping[str, Any], now: AcpSettings) -> AcpSettings:
     """What an answer to a setting says; *now* where it says nothing."""
     settings = offered({"configOptions": answer.get("configOptions")})
-    return Settings(settings.model or now.model, settings.mode or now.mode)
+    return AcpSettings(settings.model or now.model, settings.mode or now.mode)
 
 
-def to_set(setting: Setting, offer: Offer, value: str, session: str) -> tuple[str, dict[str, Any]]:
+def to_set(setting: Setting, offer: SettingOption, value: str, session: str) -> tuple[str, dict[str, Any]]:
     """The method that chooses *value*, and its parameters."""
     if offer.option:
         return "session/set_config_option", {"sessionId": session, "configId": offer.option, "value": value}
@@ -110,13 +113,13 @@ def _values(option: SessionConfigOptionSelect) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _models(models: Any) -> Offer | None:
+def _models(models: Any) -> SettingOption | None:
     """gemini's `{"availableModels": [{"modelId": ...}], "currentModelId": ...}`."""
     if not isinstance(models, Mapping) or not isinstance(models.get("currentModelId"), str):
         return None
     listed = models.get("availableModels")
     names = [entry.get("modelId") for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
-    return Offer(models["currentModelId"], tuple(name for name in names if isinstance(name, str)))
+    return SettingOption(models["currentModelId"], tuple(name for name in names if isinstance(name, str)))
 
 
 def _few(names: Sequence[str]) -> tuple[str, ...]:

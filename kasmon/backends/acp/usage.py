@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 from acp.schema import Usage, UsageUpdate
 from pydantic import ValidationError
 
-from kasmon.backends.acp.known import Habit
-from kasmon.model.command import Used
-from kasmon.model.event import UsageReported
+from kasmon.backends.acp.known_agents import Quirk
+from kasmon.model.commands import ConversationUsage
+from kasmon.model.events import UsageReported
 
-NOTHING: Final = Used()
+NOTHING: Final = ConversationUsage()
 
 
-class Counted(NamedTuple):
+class UsageTotals(NamedTuple):
     """Totals so far; tokens. They go on from those of the processes before, whether the agent's own do or not."""
 
     input: int = 0
@@ -31,11 +31,11 @@ class Counted(NamedTuple):
     missed_usd: float | None = None
 
     @classmethod
-    def after(cls, used: Used) -> "Counted":
+    def after(cls, used: ConversationUsage) -> "UsageTotals":
         """Those of a session that had *used* so much when its agent was opened."""
         return cls(input=used.input, output=used.output, cost_usd=used.cost_usd)
 
-    def updated(self, update: UsageUpdate) -> "Counted":
+    def updated(self, update: UsageUpdate) -> "UsageTotals":
         """These, after *update*. A context of no tokens is what opencode says after a turn that failed."""
         now = self._replace(context=update.used or self.context, limit=update.size or self.limit)
         if update.cost is None or update.cost.currency.upper() != "USD":
@@ -46,12 +46,12 @@ class Counted(NamedTuple):
             missed = before if amount < before else 0.0
         return now._replace(cost_usd=missed + amount, missed_usd=missed)
 
-    def answered(self, answer: Mapping[str, Any], habits: frozenset[Habit]) -> "Counted":
+    def answered(self, answer: Mapping[str, Any], habits: frozenset[Quirk]) -> "UsageTotals":
         """These, after a turn that ended with *answer*."""
-        if Habit.QUOTA in habits:
+        if Quirk.QUOTA in habits:
             took, gave = _quota(answer)
             return self._replace(input=self.input + took, output=self.output + gave)
-        if Habit.LAST_CALL_ONLY in habits:
+        if Quirk.LAST_CALL_ONLY in habits:
             return self
         try:
             usage = Usage.model_validate(answer.get("usage"))

@@ -6,9 +6,12 @@ Imported when an agent is opened, and not before: the SDK takes a second to load
 import asyncio
 import contextlib
 import logging
+import os
+import stat
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from claude_agent_sdk import (
@@ -20,20 +23,48 @@ from claude_agent_sdk import (
 )
 
 from kasmon.backends.base import Chunk
-from kasmon.backends.child import Child
-from kasmon.backends.claude.asks import Allow, Reply
 from kasmon.backends.claude.diff import CHANGING
 from kasmon.backends.claude.elicitation import ELICITATION, reply
-from kasmon.backends.claude.file import held
-from kasmon.backends.claude.known import name_of
-from kasmon.backends.claude.line import NoMessage
-from kasmon.backends.claude.translator import ASK, Translator
-from kasmon.backends.claude.wire import Wire
-from kasmon.backends.outbox import Outbox
-from kasmon.backends.shape import Table, table, text
+from kasmon.backends.claude.known_messages import name_of
+from kasmon.backends.claude.requests import AllowResult, Reply
+from kasmon.backends.claude.stdout_line import UnparsedLine
+from kasmon.backends.claude.translator import ASK, ClaudeTranslator
+from kasmon.backends.claude.transport import ClaudeTransport
+from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.event_queue import EventQueue
+from kasmon.backends.common.json_access import Table, table, text
 from kasmon.errors import RefusedError, SessionEndedError
-from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
-from kasmon.model.event import Event, NoticeRaised, SessionEnded
+from kasmon.model.commands import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.events import Event, NoticeRaised, SessionEnded
+
+LONGEST_BYTES: Final = 1 << 20
+
+
+def held(path: str, workdir: str) -> str | None:
+    """The text of the file at *path*, seen from *workdir*; empty where there is none.
+
+    None where it is no text, too long, or not ours to read. Never waits: what is no plain file, such as a pipe, is not
+    read.
+    """
+    if not path or "\0" in path:
+        return None
+    try:
+        handle = os.open(Path(workdir) / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > LONGEST_BYTES:
+            return None
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(LONGEST_BYTES).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(handle)
+
 
 INTERRUPT_S: Final = 2.0
 """How long a running turn may take to end when the session is stopped."""
@@ -47,12 +78,12 @@ log = logging.getLogger(__name__)
 class ClaudeAgent:
     """One agent over *child*, a `claude` that speaks stream-json."""
 
-    def __init__(self, launch: Launch, child: Child, translator: Translator) -> None:
+    def __init__(self, launch: Launch, child: ChildProcess, translator: ClaudeTranslator) -> None:
         self._launch = launch
         self._child = child
         self._translator = translator
-        self._outbox = Outbox()
-        self._wire = Wire(child, self._hear)
+        self._outbox = EventQueue()
+        self._wire = ClaudeTransport(child, self._hear)
         self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._permit), self._wire)
         self._replies: dict[str, asyncio.Future[Reply]] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -165,7 +196,7 @@ class ClaudeAgent:
             reply = await self._reply(call)
         finally:
             self._replies.pop(call, None)
-        if isinstance(reply, Allow):
+        if isinstance(reply, AllowResult):
             return PermissionResultAllow(updated_input=reply.input)
         return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
 
@@ -173,7 +204,7 @@ class ClaudeAgent:
         """What *call* is answered with, as soon as it is; whoever comes first makes it."""
         return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
 
-    async def _hear(self, message: Table | NoMessage) -> None:
+    async def _hear(self, message: Table | UnparsedLine) -> None:
         """Put what *message* says into the outbox."""
         await self._outbox.room()
         before = await self._before(message)
@@ -186,18 +217,18 @@ class ClaudeAgent:
         self._time_limit()
         await self._refuse_unseen(message)
 
-    async def _refuse_unseen(self, message: Table | NoMessage) -> None:
+    async def _refuse_unseen(self, message: Table | UnparsedLine) -> None:
         """Tell a server whose request nobody can see that nobody will answer it."""
-        if isinstance(message, NoMessage) or name_of(message) != ELICITATION:
+        if isinstance(message, UnparsedLine) or name_of(message) != ELICITATION:
             return
         call = text(message, "request_id")
         if call and not self._translator.elicitations.waits(call):
             with contextlib.suppress(SessionEndedError):
                 await self._child.write(reply(call, None))
 
-    async def _before(self, message: Table | NoMessage) -> str | None:
+    async def _before(self, message: Table | UnparsedLine) -> str | None:
         """What the file holds that *message* asks to change."""
-        if isinstance(message, NoMessage) or name_of(message) != ASK:
+        if isinstance(message, UnparsedLine) or name_of(message) != ASK:
             return None
         request = table(message, "request")
         if text(request, "tool_name") not in CHANGING:
@@ -264,7 +295,7 @@ class ClaudeAgent:
         except Exception as error:  # the SDK raises a bare one with the agent's own words
             if self._wire.silent.is_set() or not self._child.is_running:
                 raise SessionEndedError(self._launch.session) from error
-            raise RefusedError(f"claude did not take it: {error}.") from error
+            raise RefusedError(f"claude did not accept it: {error}.") from error
 
 
 async def _only(message: Table) -> AsyncIterator[Table]:

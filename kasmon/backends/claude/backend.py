@@ -6,18 +6,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kasmon.backends import handshake
 from kasmon.backends.base import Abilities, Agent
-from kasmon.backends.child import Child
+from kasmon.backends.claude.handshake import ClaudeLaunch, check, introduction, planned, why_not
 from kasmon.backends.claude.history import conversation_of
-from kasmon.backends.claude.introduction import check, introduction, why_not
-from kasmon.backends.claude.plan import Plan, planned
-from kasmon.backends.claude.settings import Settings
-from kasmon.backends.claude.translator import Translator
-from kasmon.backends.claude.usage import Usage
-from kasmon.backends.version import explained
+from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.claude.translator import ClaudeTranslator
+from kasmon.backends.claude.usage import ClaudeUsage
+from kasmon.backends.common import handshake_timeout
+from kasmon.backends.common.agent_version import explained
+from kasmon.backends.common.child_process import ChildProcess
 from kasmon.errors import LaunchError, UnfitAgentError
-from kasmon.model.command import Launch
+from kasmon.model.commands import Launch
 from kasmon.paths import places
 
 if TYPE_CHECKING:
@@ -52,20 +51,23 @@ class ClaudeBackend:
             LaunchError: if claude cannot be started, does not introduce itself in time, has no login, is too old, or
                 has another conversation.
         """
-        began, limit_s = time.time(), handshake.limit_s(launch, HANDSHAKE_S)
+        began, limit_s = time.time(), handshake_timeout.limit_s(launch, HANDSHAKE_S)
         plan = await asyncio.to_thread(planned, launch)
         argv, variables, secrets = plan.argv, plan.variables, plan.secrets
         if launch.sandbox is not None:
-            from kasmon.sandbox.inmate import confined
+            from kasmon.sandbox.agent.launch import confined
 
             inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
             argv, variables, secrets = inmate.command, {}, (*secrets, *inmate.secrets)
-        child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=secrets)
-        settings, usage = Settings(plan.conversation, may_bypass=launch.bypassing), Usage(launch.used, plan.carried)
-        translator = Translator(launch.session, settings, usage)
+        child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=secrets)
+        settings, usage = (
+            ClaudeSettings(plan.conversation, may_bypass=launch.bypassing),
+            ClaudeUsage(launch.used, plan.carried),
+        )
+        translator = ClaudeTranslator(launch.session, settings, usage)
         agent: ClaudeAgent | None = None
         try:
-            await handshake.arrived(launch, child.pid)
+            await handshake_timeout.arrived(launch, child.pid)
             async with asyncio.timeout(limit_s):
                 # while the process starts; the SDK takes as long to load
                 module = await asyncio.to_thread(import_module, "kasmon.backends.claude.agent")
@@ -83,7 +85,13 @@ class ClaudeBackend:
         return agent
 
     async def _introduce(
-        self, agent: "ClaudeAgent", launch: Launch, plan: Plan, child: Child, settings: Settings, at: float
+        self,
+        agent: "ClaudeAgent",
+        launch: Launch,
+        plan: ClaudeLaunch,
+        child: ChildProcess,
+        settings: ClaudeSettings,
+        at: float,
     ) -> None:
         answer = await agent.connect()
         conversation = await asyncio.to_thread(_conversation, launch, plan.config, child.pid)
@@ -96,8 +104,8 @@ def _conversation(launch: Launch, config: Path, pid: int) -> str:
     """The id of the conversation that its process has; empty where that is not known."""
     if launch.sandbox is None:
         return conversation_of(config, pid)
-    from kasmon.sandbox.behind import agent_behind
-    from kasmon.sandbox.jail.process import name_inside
+    from kasmon.sandbox.agent.identify import agent_behind
+    from kasmon.sandbox.shared.processes import name_inside
 
     agent = agent_behind(pid)
     name = name_inside(agent) if agent is not None else ""

@@ -2,22 +2,22 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from kasmon.backends.base import Chunk
-from kasmon.backends.claude import diff, tool
-from kasmon.backends.claude.line import RAW_CHARACTERS
-from kasmon.backends.claude.todo import ToDo
-from kasmon.backends.shape import Table, rows, table, text
-from kasmon.model.event import (
+from kasmon.backends.claude import diff, tool_text
+from kasmon.backends.claude.stdout_line import RAW_CHARACTERS
+from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.model.events import (
     Event,
-    ForeignSeen,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
+    PlanItem,
     PlanUpdated,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
+    UnknownMessageSeen,
 )
 
 Said: TypeAlias = Event | Chunk
@@ -31,15 +31,16 @@ COMMAND_OUTPUT: Final = re.compile(
 
 MODEL_SET: Final = "Set model to "
 """How the agent acknowledges another model, which is a fact of its own."""
+TODO_STATES: Final[dict[str, Literal["open", "doing", "done"]]] = {"in_progress": "doing", "completed": "done"}
 
 
-class Content:
+class ConversationContent:
     """The conversation's content, block by block."""
 
     def __init__(self) -> None:
         self.said = ""
         """What the agent itself said last."""
-        self._todo = ToDo()
+        self._todo = TodoList()
         self._calls: dict[str, tuple[str, Table]] = {}
         """The calls of tools that are not finished: the tool and its input."""
 
@@ -61,16 +62,16 @@ class Content:
                 if not within:
                     self.said = text(block, "text")
                 if text(block, "text"):
-                    yield MessageSaid(at=at, text=text(block, "text"), within=within)
+                    yield MessageWritten(at=at, text=text(block, "text"), within=within)
             elif kind == "thinking":
                 if text(block, "thinking"):
-                    yield ThoughtSaid(at=at, text=text(block, "thinking"), within=within)
+                    yield ThoughtWritten(at=at, text=text(block, "thinking"), within=within)
             elif kind in TOOL_BLOCKS:
                 yield self._started(block, within, at)
             elif kind.endswith("_tool_result"):
                 yield from self._finished(block, {}, at)
             elif kind not in SILENT_BLOCKS:
-                yield ForeignSeen(at=at, what=f"assistant/{kind}", raw=tool.as_json(block)[:RAW_CHARACTERS])
+                yield UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=tool_text.as_json(block)[:RAW_CHARACTERS])
 
     def of_user(self, message: Table, at: float) -> Iterator[Event]:
         """A message in the user's name: what tools gave, and what commands of the agent's own print."""
@@ -97,13 +98,61 @@ class Content:
         call, name, asked = text(block, "id"), text(block, "name"), table(block, "input")
         self._calls[call] = name, asked
         return ToolStarted(
-            at=at, call=call, tool=name, title=tool.title(asked), input=tool.as_json(asked), within=within
+            at=at, call=call, tool=name, title=tool_text.title(asked), input=tool_text.as_json(asked), within=within
         )
 
     def _finished(self, block: Table, result: Table, at: float) -> Iterator[Event]:
         call, ok = text(block, "tool_use_id"), block.get("is_error") is not True
         name, asked = self._calls.pop(call, ("", {}))
-        yield ToolFinished(at=at, call=call, ok=ok, output=tool.output(block), diff=diff.done(result))
+        yield ToolFinished(at=at, call=call, ok=ok, output=tool_text.output(block), diff=diff.done(result))
         items = self._todo.finished(name, asked, result) if ok else None
         if items is not None:
             yield PlanUpdated(at=at, items=items)
+
+
+class TodoList:
+    """The agent's own to-do list: the tool `TodoWrite` writes it whole, the `Task` tools piece by piece."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, PlanItem] = {}
+        """By id, in the order in which they were made."""
+
+    def finished(self, tool: str, asked: Table, result: Table) -> tuple[PlanItem, ...] | None:
+        """The list after *tool* did what it was *asked*; None where that says nothing new."""
+        if tool == "TodoWrite":
+            todos = rows(result, "newTodos") or rows(asked, "todos")
+            self._tasks = {str(n): _item(todo, "content") for n, todo in enumerate(todos)}
+        elif tool == "TaskCreate" and (made := table(result, "task")):
+            self._tasks[text(made, "id")] = _item(made, "subject")
+        elif tool == "TaskUpdate" and result.get("success") is True:
+            self._update(text(result, "taskId"), asked, text(table(result, "statusChange"), "to"))
+        elif tool == "TaskList" and "tasks" in result:
+            self._tasks = {text(task, "id"): _item(task, "subject") for task in rows(result, "tasks")}
+        else:
+            return None
+        return tuple(self._tasks.values())
+
+    def stated(self, statuses: list[Table]) -> tuple[PlanItem, ...]:
+        """The list after the agent itself set these *statuses*."""
+        for status in statuses:
+            self._update(text(status, "id"), {}, text(status, "status"))
+        return tuple(self._tasks.values())
+
+    def forget(self) -> bool:
+        """Begin anew; whether there was anything."""
+        was_there = bool(self._tasks)
+        self._tasks.clear()
+        return was_there
+
+    def _update(self, task: str, asked: Table, status: str) -> None:
+        if status == "deleted":
+            self._tasks.pop(task, None)
+            return
+        known = self._tasks.get(task)
+        if known is not None:
+            state = TODO_STATES.get(status, "open") if status else known.state
+            self._tasks[task] = PlanItem(text=text(asked, "subject") or known.text, state=state)
+
+
+def _item(todo: Table, name: str) -> PlanItem:
+    return PlanItem(text=text(todo, name), state=TODO_STATES.get(text(todo, "status"), "open"))

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kasmon.backends.shape import Table, count, rows, text, texts
+from kasmon.backends.common.json_access import Table, count, rows, text, texts
 
 CONTEXT: Final = 3
 """How many unchanged lines stand around a change."""

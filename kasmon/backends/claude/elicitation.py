@@ -7,15 +7,15 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.elicitation import Result, Wanted
-from kasmon.backends.shape import Table, table, text
+from kasmon.backends.common.elicitation import ElicitationRequest, Result
+from kasmon.backends.common.json_access import Table, table, text
 
 ELICITATION: Final = "control_request/elicitation"
 
 
-def wanted(asked: Table) -> Wanted:
+def wanted(asked: Table) -> ElicitationRequest:
     """What the `request` of the call says."""
-    return Wanted(
+    return ElicitationRequest(
         server=text(asked, "display_name") or text(asked, "mcp_server_name"),
         message=text(asked, "message"),
         title=text(asked, "title"),

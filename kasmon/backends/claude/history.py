@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.backends.claude.usage import of_models
-from kasmon.backends.shape import Table, amount, rows, table, text
-from kasmon.model.command import Used
+from kasmon.backends.common.json_access import Table, amount, rows, table, text
+from kasmon.model.commands import ConversationUsage
 
 MARKS: Final = (b'"enqueue"', b'"type":"user"')
 """What is in the lines that may hold a prompt; the others can be long, and are not read."""
@@ -24,13 +24,13 @@ NO_PROMPT: Final = ("<command-", "<local-command-", "<system-reminder>", "<task-
 """How texts begin that stand in the user's name, and are nobody's prompt."""
 
 
-class Memory(Enum):
+class PromptPresence(Enum):
     """Whether a conversation holds the prompt that was given last."""
 
-    ENDS_WITH_IT = "its transcript ends with the prompt that was given last"
-    HOLDS_IT = "its transcript holds the prompt that was given last, and went on since"
-    WITHOUT_IT = "its transcript does not hold the prompt that was given last"
-    NO_TRANSCRIPT = "there is no transcript of it"
+    ENDS_WITH_IT = "its transcript ends with the last prompt"
+    HOLDS_IT = "its transcript contains the last prompt and later messages"
+    WITHOUT_IT = "its transcript does not contain the last prompt"
+    NO_TRANSCRIPT = "it has no transcript"
 
 
 def transcript(config: Path, conversation: str) -> Path | None:
@@ -44,24 +44,24 @@ def transcript(config: Path, conversation: str) -> Path | None:
         return None
 
 
-def memory(config: Path, conversation: str, prompt: str) -> Memory:
+def memory(config: Path, conversation: str, prompt: str) -> PromptPresence:
     """What the agent's own history says of *conversation*, in which *prompt* was given last."""
     file = transcript(config, conversation)
     if file is None:
-        return Memory.NO_TRANSCRIPT
+        return PromptPresence.NO_TRANSCRIPT
     last, is_there = "", False
     try:
         for said in prompts(file):
             last = said
             is_there = is_there or said.strip() == prompt.strip()
     except OSError:
-        return Memory.NO_TRANSCRIPT
+        return PromptPresence.NO_TRANSCRIPT
     if last.strip() == prompt.strip():
-        return Memory.ENDS_WITH_IT
-    return Memory.HOLDS_IT if is_there else Memory.WITHOUT_IT
+        return PromptPresence.ENDS_WITH_IT
+    return PromptPresence.HOLDS_IT if is_there else PromptPresence.WITHOUT_IT
 
 
-def carried(config: Path, conversation: str) -> Used:
+def carried(config: Path, conversation: str) -> ConversationUsage:
     """The figures that the agent itself goes on from when it goes on with *conversation*; none where it kept none."""
     file = transcript(config, conversation)
     kept: Table = {}

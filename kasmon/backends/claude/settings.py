@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kasmon.backends.shape import Table, rows, text
-from kasmon.model.event import Event, NoticeRaised, SettingsChanged
+from kasmon.backends.common.json_access import Table, rows, text
+from kasmon.model.events import Event, NoticeRaised, SettingsChanged
 
 MODES: Final = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
 """The permission modes of Claude Code 2.1.330."""
 BYPASSING: Final = "bypassPermissions"
 AUTO: Final = "auto"
-ELSEWHERE: Final = "claude went on in another conversation, {now}, and not in {before}."
+ELSEWHERE: Final = "claude continued in another conversation, {now}, instead of {before}."
 
 
-class Settings:
+class ClaudeSettings:
     """What is known of them; each change comes as an event once."""
 
     def __init__(self, conversation: str, *, may_bypass: bool) -> None:

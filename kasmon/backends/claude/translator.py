@@ -10,21 +10,21 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.claude.asks import Asks
-from kasmon.backends.claude.content import Content, Said
+from kasmon.backends.claude.content import ConversationContent, Said
+from kasmon.backends.claude.control_request import RequestContext
 from kasmon.backends.claude.elicitation import ELICITATION, wanted
-from kasmon.backends.claude.known import SILENT, name_of
-from kasmon.backends.claude.limit import Limit, retried
-from kasmon.backends.claude.line import RAW_CHARACTERS, NoMessage
-from kasmon.backends.claude.notice import LOG_IN, NO_LOGIN, Notices
-from kasmon.backends.claude.request import Context
-from kasmon.backends.claude.settings import Settings
-from kasmon.backends.claude.tool import as_json
-from kasmon.backends.claude.turn import Turns
-from kasmon.backends.claude.usage import Usage
-from kasmon.backends.elicitation import Elicitations
-from kasmon.backends.shape import Table, count, rows, table, text
-from kasmon.model.event import Event, ForeignSeen, NoticeRaised, TurnEnded
+from kasmon.backends.claude.known_messages import SILENT, name_of
+from kasmon.backends.claude.limits import LimitTracker, retried
+from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices
+from kasmon.backends.claude.requests import ClaudeRequests
+from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.claude.stdout_line import RAW_CHARACTERS, UnparsedLine
+from kasmon.backends.claude.tool_text import as_json
+from kasmon.backends.claude.turns import ClaudeTurns
+from kasmon.backends.claude.usage import ClaudeUsage
+from kasmon.backends.common.elicitation import Elicitations
+from kasmon.backends.common.json_access import Table, count, rows, table, text
+from kasmon.model.events import Event, NoticeRaised, TurnEnded, UnknownMessageSeen
 from kasmon.model.permission import SessionId
 
 ASK: Final = "control_request/can_use_tool"
@@ -40,30 +40,30 @@ SYNTHETIC: Final = "<synthetic>"
 log = logging.getLogger(__name__)
 
 
-class Translator:
+class ClaudeTranslator:
     """One agent's messages, in the order in which they came."""
 
-    def __init__(self, session: SessionId, settings: Settings, usage: Usage) -> None:
-        self.asks = Asks()
+    def __init__(self, session: SessionId, settings: ClaudeSettings, usage: ClaudeUsage) -> None:
+        self.asks = ClaudeRequests()
         self.elicitations = Elicitations(session)
-        self.turns = Turns()
-        self.limit = Limit()
+        self.turns = ClaudeTurns()
+        self.limit = LimitTracker()
         self.settings = settings
         self._session = session
-        self._content = Content()
-        self._notices = Notices()
+        self._content = ConversationContent()
+        self._notices = ClaudeNotices()
         self._usage = usage
         self._foreign: Counter[str] = Counter()
 
-    def heard(self, message: Table | NoMessage, at: float, before: str | None = None) -> Iterator[Said]:
+    def heard(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[Said]:
         """The facts in *message*, which came at *at*.
 
         Args:
             message: one line of the agent's.
             at: in seconds since the epoch.
-            before: where it asks to change a file, what that holds; see `Context`.
+            before: where it asks to change a file, what that holds; see `RequestContext`.
         """
-        if isinstance(message, NoMessage):
+        if isinstance(message, UnparsedLine):
             yield from self._unknown(NO_MESSAGE, message.raw, at)
             return
         name = name_of(message)
@@ -100,7 +100,7 @@ class Translator:
                 self.settings.cleared()
                 yield from self._content.cleared(at)
             case _ if name == ASK:
-                context = Context(session=self._session, at=at, before=before, said=self._content.said)
+                context = RequestContext(session=self._session, at=at, before=before, said=self._content.said)
                 yield from self.asks.asked(text(message, "request_id"), table(message, "request"), context)
             case _ if name == ELICITATION:
                 call, asked = text(message, "request_id"), wanted(table(message, "request"))
@@ -132,7 +132,7 @@ class Translator:
             if text(table(message, "message"), "model") != SYNTHETIC:
                 yield from self.limit.lifted(at)
             for said in self._content.of_agent(message, at):
-                yield from self._once(said) if isinstance(said, ForeignSeen) else (said,)
+                yield from self._once(said) if isinstance(said, UnknownMessageSeen) else (said,)
             return
         why = " ".join(text(part, "text") for part in rows(table(message, "message"), "content"))
         if error == "rate_limit":
@@ -170,17 +170,17 @@ class Translator:
 
     def _unknown(self, name: str, raw: str, at: float) -> Iterator[Event]:
         name = name[:NAME_CHARACTERS]
-        foreign = ForeignSeen(at=at, what=name, raw=raw[:RAW_CHARACTERS])
+        foreign = UnknownMessageSeen(at=at, what=name, raw=raw[:RAW_CHARACTERS])
         if name == NO_MESSAGE and not self._foreign[name]:
-            text = "claude wrote a line that is no message of its protocol. It is kept; kasmon goes on."
+            text = "claude printed a line that is not a protocol message. kasmon logged it."
             yield NoticeRaised(at=at, text=text, level="warning")
         if name.startswith("control_request/") and not self._foreign[name]:
             what = name.partition("/")[2] or "something"
-            text = f"claude asked for {what!r}, which kasmon cannot show; it was told so."
+            text = f"claude asked for {what!r}, which kasmon cannot show; kasmon declined it."
             yield NoticeRaised(at=at, text=text, level="warning")
         yield from self._once(foreign)
 
-    def _once(self, foreign: ForeignSeen) -> Iterator[Event]:
+    def _once(self, foreign: UnknownMessageSeen) -> Iterator[Event]:
         if foreign.what not in self._foreign and len(self._foreign) >= KINDS:
             foreign = msgspec.structs.replace(foreign, what=OTHER)
         self._foreign[foreign.what] += 1

@@ -10,9 +10,9 @@
 
 from typing import NamedTuple
 
-from kasmon.backends.shape import Table, amount, count, table, text
-from kasmon.model.command import Used
-from kasmon.model.event import UsageReported
+from kasmon.backends.common.json_access import Table, amount, count, table, text
+from kasmon.model.commands import ConversationUsage
+from kasmon.model.events import UsageReported
 
 
 class _Total(NamedTuple):
@@ -29,10 +29,10 @@ class _Total(NamedTuple):
         return _Total(max(0, self.input - other.input), max(0, self.output - other.output), cost_usd)
 
 
-class Usage:
+class ClaudeUsage:
     """What the session has used so far; each report is a total, never an addition."""
 
-    def __init__(self, used: Used, carried: Used) -> None:
+    def __init__(self, used: ConversationUsage, carried: ConversationUsage) -> None:
         """*used*: by the session, in processes before; *carried*: how much of that the agent itself goes on from."""
         self._told = _total(carried)
         """As the last result said, or will say at least."""
@@ -91,18 +91,18 @@ class Usage:
         )
 
 
-def of_models(models: Table, cost_usd: float | None) -> Used:
+def of_models(models: Table, cost_usd: float | None) -> ConversationUsage:
     """The sum of the agent's own figures for each model."""
     figures = [table(models, name) for name in models]
     inputs = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-    return Used(
+    return ConversationUsage(
         input=sum(count(used, name) for used in figures for name in inputs),
         output=sum(count(used, "outputTokens") for used in figures),
         cost_usd=cost_usd,
     )
 
 
-def _total(used: Used) -> _Total:
+def _total(used: ConversationUsage) -> _Total:
     return _Total(used.input, used.output, used.cost_usd or 0.0)
 
 

@@ -9,16 +9,16 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.child import Child
-from kasmon.backends.codex import program, start
-from kasmon.backends.codex.talk import Said, Talk
-from kasmon.backends.codex.wire import Garbage, Message, Wire
-from kasmon.backends.codex.wishes import Wishes
-from kasmon.backends.shape import Table, text
-from kasmon.clean import redact
+from kasmon.backends.codex import program_path, thread_start
+from kasmon.backends.codex.commands import CommandSender
+from kasmon.backends.codex.translator import CodexTranslator, Said
+from kasmon.backends.codex.transport import CodexMessage, CodexTransport, UnreadableLine
+from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.json_access import Table, text
 from kasmon.errors import KasmonError, SessionEndedError
-from kasmon.model.command import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
-from kasmon.model.event import LimitReached, NoticeRaised, SessionEnded, SessionStarted, SettingsChanged
+from kasmon.model.commands import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.events import LimitReached, NoticeRaised, SessionEnded, SessionStarted, SettingsChanged
+from kasmon.sanitize import redact
 
 BACKLOG: Final = 1000
 """How many facts wait for whoever reads them before codex is no longer heard."""
@@ -26,7 +26,7 @@ INTERRUPT_S: Final = 2.0
 """How long a turn may take to end before codex is ended."""
 HEARD_OUT_S: Final = 1.0
 """How long the last facts may take to be read once codex has ended."""
-NOT_FOUND: Final = "kasmon does not know this method"
+NOT_FOUND: Final = "kasmon does not support this method"
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +34,15 @@ log = logging.getLogger(__name__)
 class CodexAgent:
     """One codex, from the start of its process. `begin` before anything else."""
 
-    def __init__(self, launch: Launch, child: Child, secrets: tuple[str, ...]) -> None:
+    def __init__(self, launch: Launch, child: ChildProcess, secrets: tuple[str, ...]) -> None:
         self.has_begun = False
         """Its conversation is open."""
         self._launch = launch
         self._child = child
         self._secrets = secrets
-        self._wire = Wire(child, launch.session, secrets)
-        self._talk = Talk(launch)
-        self._wishes = Wishes(self._wire, self._talk, self._tell)
+        self._wire = CodexTransport(child, launch.session, secrets)
+        self._talk = CodexTranslator(launch)
+        self._wishes = CommandSender(self._wire, self._talk, self._tell)
         self._said: asyncio.Queue[Said] = asyncio.Queue()
         self._room = asyncio.Event()
         self._started_at = time.time()
@@ -60,10 +60,12 @@ class CodexAgent:
             LaunchError: if it cannot be opened.
             SessionEndedError: if codex ended.
         """
-        version = await start.introduced(self._wire)
-        opened = await start.opened(self._wire, self._launch, thread, version)
+        version = await thread_start.introduced(self._wire)
+        opened = await thread_start.opened(self._wire, self._launch, thread, version)
         now = time.time()
         self._tell(*self._talk.begin(opened.thread, opened.response, now))
+        if self._launch.permission_mode:  # plan mode has no argument
+            await self._wishes.configure(Configure(permission_mode=self._launch.permission_mode))
         if opened.notice:
             self._tell(NoticeRaised(at=now, text=opened.notice, level="warning"))
         self._started = SessionStarted(
@@ -72,7 +74,7 @@ class CodexAgent:
             backend="codex",
             mode=self._launch.mode,
             workdir=self._launch.workdir,
-            pid=await asyncio.to_thread(program.speaker, self._child.pid),
+            pid=await asyncio.to_thread(program_path.speaker, self._child.pid),
             resume_id=opened.thread,
             model=text(opened.response, "model"),
             proof=opened.proof,
@@ -116,7 +118,7 @@ class CodexAgent:
                 self._beside(self._stop(wish.grace_s))
 
     async def aclose(self) -> None:
-        """End codex if it runs; idempotent, and bounded by what `Child.end` is bounded by."""
+        """End codex if it runs; idempotent, and bounded by what `ChildProcess.end` is bounded by."""
         self._why = self._why or "closed"
         await self._child.end()
         await asyncio.wait([self._hearing], timeout=HEARD_OUT_S)
@@ -147,9 +149,9 @@ class CodexAgent:
             self._why = self._why or "it closed its output"
             await self._child.end()
 
-    async def _heard(self, message: Message | Garbage) -> list[Said]:
+    async def _heard(self, message: CodexMessage | UnreadableLine) -> list[Said]:
         now = time.time()
-        if isinstance(message, Garbage):
+        if isinstance(message, UnreadableLine):
             return self._garbage(message.raw, now)
         try:
             if message.call is None:
@@ -162,7 +164,7 @@ class CodexAgent:
             await self._unanswerable(message)
         return self._unknown(message, now) if said is None else said
 
-    async def _unanswerable(self, message: Message) -> None:
+    async def _unanswerable(self, message: CodexMessage) -> None:
         """Codex waits for what nobody here can give: say so. The time it can have."""
         assert message.call is not None
         with contextlib.suppress(SessionEndedError):
@@ -171,18 +173,18 @@ class CodexAgent:
             else:
                 await self._wire.refuse(message.call, NOT_FOUND)
 
-    def _unknown(self, message: Message, now: float) -> list[Said]:
+    def _unknown(self, message: CodexMessage, now: float) -> list[Said]:
         raw = redact(msgspec.json.encode(message.params).decode(), self._secrets)[0]
         return [*self._talk.notices.unknown(message.method, raw, now)]
 
     def _garbage(self, raw: bytes, now: float) -> list[Said]:
         if self._saw_garbage:
-            log.info("codex printed another line that is no message, %d bytes", len(raw))
+            log.info("codex printed another line that is not a message, %d bytes", len(raw))
             return []
         self._saw_garbage = True
         line = redact(raw.decode("utf-8", "replace"), self._secrets)[0]
-        kept = self._talk.notices.unknown("a line that is no message", line, now)
-        return [NoticeRaised(at=now, text="Codex printed a line that is no message.", level="warning"), *kept]
+        kept = self._talk.notices.unknown("a line that is not a message", line, now)
+        return [NoticeRaised(at=now, text="Codex printed a line that is not a message.", level="warning"), *kept]
 
     def _tell(self, *said: Said) -> None:
         for one in said:
@@ -215,7 +217,7 @@ class CodexAgent:
         )
 
     async def _list_models(self) -> None:
-        if offered := await start.models(self._wire):
+        if offered := await thread_start.models(self._wire):
             self._tell(SettingsChanged(at=time.time(), models=offered))
 
     # its end and what goes on beside

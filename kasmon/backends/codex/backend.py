@@ -4,17 +4,17 @@ import asyncio
 import os
 from typing import Final
 
-from kasmon.backends import handshake
 from kasmon.backends.base import Abilities, Agent
-from kasmon.backends.child import Child
-from kasmon.backends.codex import program
+from kasmon.backends.codex import program_path
 from kasmon.backends.codex.agent import CodexAgent
-from kasmon.backends.codex.flags import wanted
-from kasmon.backends.shape import Table
-from kasmon.backends.surroundings import Surroundings, surroundings
-from kasmon.backends.version import explained
+from kasmon.backends.codex.cli_flags import wanted
+from kasmon.backends.common import handshake_timeout
+from kasmon.backends.common.agent_version import explained
+from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.environment import AgentEnvironment, surroundings
+from kasmon.backends.common.json_access import Table
 from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
-from kasmon.model.command import Launch
+from kasmon.model.commands import Launch
 from kasmon.paths import places
 
 HANDSHAKE_S: Final = 45.0
@@ -53,18 +53,18 @@ class CodexBackend:
         """
         if not launch.argv:
             raise LaunchError(
-                "cannot start codex: no program is given.", hint="Set the agent's `program` in the config."
+                "cannot start codex: its profile has no program.", hint="Set the agent's `program` in the config."
             )
         asked = wanted(launch.argv[1:], launch.model)
         there = await asyncio.to_thread(_surroundings, launch)
-        path = await asyncio.to_thread(program.found, launch.agent, launch.argv[0], there.variables)
+        path = await asyncio.to_thread(program_path.found, launch.agent, launch.argv[0], there.variables)
         argv, variables = (path, "app-server", *asked.arguments), there.variables
         if launch.sandbox is not None:
-            from kasmon.sandbox.inmate import confined
+            from kasmon.sandbox.agent.launch import confined
 
             inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
-            argv, variables, there = inmate.command, {}, Surroundings(variables, (*there.secrets, *inmate.secrets))
-        child = await Child.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
+            argv, variables, there = inmate.command, {}, AgentEnvironment(variables, (*there.secrets, *inmate.secrets))
+        child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
         agent = CodexAgent(launch, child, there.secrets)
         try:
             await _begun(agent, asked.thread, launch, path, child)
@@ -73,16 +73,16 @@ class CodexBackend:
         return agent
 
 
-async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, child: Child) -> None:
+async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, child: ChildProcess) -> None:
     """Let *agent* begin; where it does not, end it.
 
     Raises:
         LaunchError: why it did not.
     """
     failure: TimeoutError | SessionEndedError
-    limit_s = handshake.limit_s(launch, HANDSHAKE_S)
+    limit_s = handshake_timeout.limit_s(launch, HANDSHAKE_S)
     try:
-        await handshake.arrived(launch, child.pid)
+        await handshake_timeout.arrived(launch, child.pid)
         async with asyncio.timeout(limit_s):
             await agent.begin(thread)
         return
@@ -96,22 +96,22 @@ async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, ch
     raise _not_opened(path, why, child) from failure
 
 
-def _surroundings(launch: Launch) -> Surroundings:
+def _surroundings(launch: Launch) -> AgentEnvironment:
     here = {name: value for name, value in os.environ.items() if name not in WITHIN}
     return surroundings(launch, OWN, here)
 
 
-def _not_opened(path: str, why: str, child: Child) -> LaunchError:
+def _not_opened(path: str, why: str, child: ChildProcess) -> LaunchError:
     """Why the program at *path* is of no use, with what it said last, and what can be done about that."""
     said = child.last_words.partition(BACKTRACE)[0]
     words = "; ".join(line.strip() for line in said.splitlines() if line.strip()).rstrip(".")
     ended = f"exit code {child.exit_code}" if child.exit_code is not None else child.signal
     how = f" ({ended})" if why.startswith("ended") and ended else ""
     is_other = not words or any(sign in words for sign in NO_SERVER)
-    what, started = f"codex {why}{how}{f': {words}' if words else ''}.", f"{path!r} is what was started."
+    what, started = f"codex {why}{how}{f': {words}' if words else ''}.", f"The program was {path!r}."
     if is_other:
-        return UnfitAgentError(what, hint=f"kasmon needs a codex that has `codex app-server`; {started}")
-    return LaunchError(what, hint=f"Check the profile's flags, and its config; {started}")
+        return UnfitAgentError(what, hint=f"kasmon requires a codex with `codex app-server`. {started}")
+    return LaunchError(what, hint=f"Check the profile's flags and config. {started}")
 
 
 backend = CodexBackend()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from kasmon.backends.shape import Table, text
+from kasmon.backends.common.json_access import Table, text
 
 NOWHERE = "/dev/null"
 

@@ -4,8 +4,8 @@ import json
 import re
 from typing import Final
 
-from kasmon.backends.shape import Table, at, number, table, text
-from kasmon.model.event import ForeignSeen, NoticeRaised
+from kasmon.backends.common.json_access import Table, at, number, table, text
+from kasmon.model.events import NoticeRaised, UnknownMessageSeen
 
 RAW: Final = 4000
 """How much of something unknown is kept, in characters."""
@@ -16,7 +16,7 @@ KINDS: Final = 50
 LOG_IN: Final = "Check the provider's key, or log in with `codex login`."
 MISSING_VARIABLE: Final = re.compile(r"Missing environment variable:? `?([A-Za-z_][A-Za-z0-9_]*)")
 """How codex says that a provider's `env_key` names a variable that it has not been given."""
-GIVE: Final = "A variable of a provider's own is given by its name: start a session with `--env {name}`."
+GIVE: Final = "Pass a provider's own variable by name: start a session with `--env {name}`."
 UNAUTHORIZED: Final = 401
 QUIET_AREAS: Final = (
     "account/",
@@ -67,7 +67,7 @@ QUIET: Final = frozenset(
 """Methods that say nothing, or nothing that is not said elsewhere."""
 
 
-class Notices:
+class CodexNotices:
     """Tells each thing once."""
 
     def __init__(self) -> None:
@@ -85,15 +85,15 @@ class Notices:
         """What was told may be told again: another turn begins."""
         self._told.clear()
 
-    def unknown(self, what: str, raw: str, now: float) -> list[ForeignSeen]:
+    def unknown(self, what: str, raw: str, now: float) -> list[UnknownMessageSeen]:
         """Something that nobody here knows, once for each kind."""
         what = what[:NAME]
         if what in self._foreign or len(self._foreign) >= KINDS:
             return []
         self._foreign.add(what)
-        return [ForeignSeen(at=now, what=what, raw=raw[:RAW])]
+        return [UnknownMessageSeen(at=now, what=what, raw=raw[:RAW])]
 
-    def message(self, method: str, params: Table, now: float) -> list[NoticeRaised | ForeignSeen]:
+    def message(self, method: str, params: Table, now: float) -> list[NoticeRaised | UnknownMessageSeen]:
         """What a message says that is no part of codex's work."""
         words = _words(method, params)
         if words is not None:
@@ -105,7 +105,7 @@ class Notices:
 
 def failure(error: Table) -> str:
     """Why a turn failed, in codex's words and with what to do about it where that is known."""
-    said = _unwrapped(text(error, "message")) or "codex did not say why"
+    said = _unwrapped(text(error, "message")) or "codex gave no reason"
     more = text(error, "additionalDetails")
     return " ".join(part for part in (said, f"({more})" if more else "", _fix(error, said)) if part)
 
@@ -130,13 +130,13 @@ def _words(method: str, params: Table) -> str | None:
             parts = (text(params, "summary"), text(params, "details"))
             return " ".join(part for part in parts if part)
         case "model/rerouted":
-            return f"Codex uses {text(params, 'toModel')} in place of {text(params, 'fromModel')} for this turn."
+            return f"Codex uses {text(params, 'toModel')} instead of {text(params, 'fromModel')} for this turn."
         case "mcpServer/startupStatus/updated":
             failed = text(params, "status") == "failed"
             return f"The MCP server {text(params, 'name')!r} did not start: {text(params, 'error')}" if failed else ""
         case "item/autoApprovalReview/completed":
             status, why = text(params, "review", "status"), text(params, "review", "rationale")
-            return f"Codex's own reviewer decided in a person's place: {status}. {why}".strip()
+            return f"Codex's own reviewer decided: {status}. {why}".strip()
         case "thread/closed" | "thread/deleted":
             return "Codex has closed the conversation."
     return None

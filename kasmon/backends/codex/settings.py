@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.shape import Table, text
+from kasmon.backends.common.json_access import Table, text
 from kasmon.errors import RefusedError
 
 PLAN: Final = "plan"
@@ -14,7 +14,7 @@ POLICIES: Final = ("untrusted", "on-request", "never")
 MODES: Final = (PLAN, *POLICIES)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class CodexSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What codex said last of how it runs."""
 
     model: str = ""
@@ -28,10 +28,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return PLAN if self.is_planning else self.policy
 
 
-def settings(told: Table) -> Settings:
+def settings(told: Table) -> CodexSettings:
     """What *told* says: the response that opens a thread, or the settings in thread/settings/updated."""
     policy = told.get("approvalPolicy")
-    return Settings(
+    return CodexSettings(
         model=text(told, "model"),
         policy=policy if isinstance(policy, str) else "granular" if policy else "",
         is_planning=text(told, "collaborationMode", "mode") == PLAN,
@@ -39,7 +39,7 @@ def settings(told: Table) -> Settings:
     )
 
 
-def change(now: Settings, model: str | None, permission_mode: str | None) -> Table:
+def change(now: CodexSettings, model: str | None, permission_mode: str | None) -> Table:
     """The parameters for thread/settings/update that change *now* as asked; empty where nothing is.
 
     Raises:
@@ -49,7 +49,9 @@ def change(now: Settings, model: str | None, permission_mode: str | None) -> Tab
     planning = now.is_planning
     if permission_mode:
         if permission_mode not in MODES:
-            raise RefusedError(f"codex has no permission mode {permission_mode!r}.", hint=f"It has {', '.join(MODES)}.")
+            raise RefusedError(
+                f"codex has no permission mode {permission_mode!r}.", hint=(f"Available: {', '.join(MODES)}.")
+            )
         planning = permission_mode == PLAN
         if not planning:
             changes["approvalPolicy"] = permission_mode
@@ -58,12 +60,12 @@ def change(now: Settings, model: str | None, permission_mode: str | None) -> Tab
     return changes
 
 
-def planned(now: Settings) -> Table:
+def planned(now: CodexSettings) -> Table:
     """The parameters for thread/settings/update that end plan mode; all else stays."""
     return {"collaborationMode": _collaboration(now, now.model, planning=False)}
 
 
-def _collaboration(now: Settings, model: str, *, planning: bool) -> Table:
+def _collaboration(now: CodexSettings, model: str, *, planning: bool) -> Table:
     """Codex's collaboration mode; with null it uses its own instructions for that mode."""
     told = {"model": model, "reasoning_effort": now.effort, "developer_instructions": None}
     return {"mode": PLAN if planning else "default", "settings": told}

@@ -1,45 +1,89 @@
-"""One session of interpreters: what it is told, and what comes of that as facts."""
+"""One session of interpreters: what it is told, and what comes of that as facts.
+
+A folder of this machine has no quota that needs no root: so it is looked how much lies there, every few seconds. In
+between more can be written. Where there is no turn nobody looks; what is full then lets nothing but bash run (`Runs`).
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from kasmon.backends.base import Chunk, Learned
-from kasmon.backends.interpreter.described import policy_of
-from kasmon.backends.interpreter.diary import Diary
-from kasmon.backends.interpreter.life import Life
-from kasmon.backends.interpreter.mailbox import Mailbox
-from kasmon.backends.interpreter.past import Past
-from kasmon.backends.interpreter.room import Room
-from kasmon.backends.interpreter.runs import Runs
-from kasmon.backends.interpreter.threads import Threads
-from kasmon.backends.interpreter.turn import QUIET_S
+from kasmon.backends.base import Chunk, SecretsLearned
+from kasmon.backends.interpreter.context_exchange import ContextExchange
+from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
+from kasmon.backends.interpreter.policy import policy_of
+from kasmon.backends.interpreter.run_history import RunHistory
+from kasmon.backends.interpreter.runs import InterpreterRuns
+from kasmon.backends.interpreter.sandbox_lifecycle import InterpreterLifecycle
+from kasmon.backends.interpreter.threads import BlockingCalls
+from kasmon.backends.interpreter.turns import QUIET_S
 from kasmon.errors import KasmonError, SandboxError, UnableError
-from kasmon.model.command import (
+from kasmon.model.commands import (
     Allow,
     Checkpoint,
     Fork,
     Interrupt,
     Launch,
+    Pause,
     Prompt,
     Restore,
+    Resume,
     Run,
     SandboxWish,
-    Sleep,
     Stop,
-    Wake,
     Wish,
 )
-from kasmon.model.event import Event
-from kasmon.model.sandbox import INTERPRETERS, Phase, Policy, Ran
-from kasmon.paths import Places
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.forking import copied
-from kasmon.sandbox.keeping import Keeping
-from kasmon.sandbox.lifecycle import Terms
-from kasmon.sandbox.origin import keep_origin, origin_of
+from kasmon.model.events import Event
+from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPhase, SandboxPolicy
+from kasmon.paths import Paths
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.fork import copied
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.origin import keep_origin, origin_of
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+
+LOOK_S: Final = 3.0
+"""How often it is looked, in seconds; a look takes half a second at most."""
+
+
+class DiskLimit:
+    """The disk of one session's sandbox."""
+
+    def __init__(
+        self, box: ManagedSandbox, life: InterpreterLifecycle, interrupt: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """*interrupt*: ends what runs, for the reason that it gets, and keeps what can be kept."""
+        self._box = box
+        self._life = life
+        self._interrupt = interrupt
+
+    async def watch(self) -> None:
+        """Look until the session ends. Bash that makes room is left alone: only what takes more is interrupted."""
+        before: int | None = None
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._life.is_ending:
+                return
+            if not self._life.turns.is_running:
+                before = None
+                continue
+            await self._life.measure()
+            usage = self._box.journal.housing.usage
+            if usage is None:
+                continue
+            is_growing, before = before is not None and usage.disk_bytes > before, usage.disk_bytes
+            if usage.is_full and is_growing:
+                before = None  # what is run next is not to blame for this
+                of = f"{usage.disk_bytes // MIB} MiB of {usage.disk_allowed // MIB} MiB"
+                why = (
+                    f"The disk of the sandbox is full, {of}: the run was interrupted. Bash still works, to remove "
+                    "files."
+                )
+                self._box.journal.tell(why)
+                await self._interrupt(why)
+
 
 Value = TypeVar("Value")
 
@@ -49,14 +93,14 @@ class InterpreterAgent:
 
     def __init__(
         self,
-        places: Places,
+        places: Paths,
         launch: Launch,
-        box: Callable[[Callable[[Event], None]], Box],
-        keeping: Callable[[Box], Keeping],
-        terms: Terms,
+        box: Callable[[Callable[[Event], None]], ManagedSandbox],
+        keeping: Callable[[ManagedSandbox], SandboxCheckpoints],
+        terms: LifetimeTerms,
         loop: asyncio.AbstractEventLoop,
-        known: Past,
-        keep_policy: Callable[[Policy], None] = lambda _: None,
+        known: RunHistory,
+        keep_policy: Callable[[SandboxPolicy], None] = lambda _: None,
         quiet_s: float = QUIET_S,
     ) -> None:
         """
@@ -72,17 +116,17 @@ class InterpreterAgent:
             quiet_s: how long nothing has to run until a turn is over.
         """
         self._places = places
-        self._diary, self._threads = Diary(loop), Threads()
+        self._diary, self._threads = ThreadSafeEventQueue(loop), BlockingCalls()
         self._box = box(self._diary.write)
         self._keeping = keeping(self._box)
         self._keep_policy = keep_policy
-        self._life = Life(launch, self._box, self._keeping, terms, self._diary, self._threads, quiet_s)
-        self._mailbox = Mailbox(places, launch, self._box, self._diary, known.until)
-        self._runs = Runs(launch, self._box, self._life, self._diary, self._threads, self._mailbox, known)
+        self._life = InterpreterLifecycle(launch, self._box, self._keeping, terms, self._diary, self._threads, quiet_s)
+        self._mailbox = ContextExchange(places, launch, self._box, self._diary, known.until)
+        self._runs = InterpreterRuns(launch, self._box, self._life, self._diary, self._threads, self._mailbox, known)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._lives = False
 
-    def events(self) -> AsyncIterator[Event | Chunk | Learned]:
+    def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
         """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
         return self._diary.read(self._live_once)
 
@@ -105,18 +149,21 @@ class InterpreterAgent:
             case Stop():
                 self._beside(self._life.end("stopped"))
             case _:
-                raise UnableError(f"interpreters take no {type(wish).__name__.lower()}.")
+                raise UnableError(f"interpreters do not support {type(wish).__name__.lower()}.")
 
-    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> Ran:
+    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> RunResult:
         """Run code, waking the sandbox for it; what came of it. *printed* is called, from a thread, with its output.
 
-        Of two runs of one id the second gets what comes of the first.
+        Of two runs of one id the second gets what comes of the first. The host has heard how it ended on return, so
+        that it can write that down before it answers: the next host knows it even where the sandbox is gone.
 
         Raises:
             RefusedError: if it sleeps, and is not to be woken by use.
             SandboxError: if there is no sandbox to run it in.
         """
-        return await self._runs.once(wish, printed, self._beside)
+        ran = await self._runs.once(wish, printed, self._beside)
+        await self._diary.heard()
+        return ran
 
     async def keep(self, wish: SandboxWish, /) -> str:
         """Put the sandbox to sleep, wake it, keep a checkpoint of it or go back to one, once its turn is over.
@@ -144,12 +191,12 @@ class InterpreterAgent:
 
     def _kept(self, wish: SandboxWish) -> str:
         match wish:
-            case Sleep():
-                why = self._box.sleep(to_disk=wish.to_disk, why="asked for")
-                if why or self._box.phase is not Phase.PAUSED:
-                    raise SandboxError("the sandbox was not put to sleep", why or "its log says why")
+            case Pause():
+                why = self._box.sleep(to_disk=wish.to_disk, why="by user")
+                if why or self._box.phase is not SandboxPhase.PAUSED:
+                    raise SandboxError("the sandbox was not paused", why or "see its log")
                 return ""
-            case Wake():
+            case Resume():
                 return self._box.wake()
             case Checkpoint():
                 return self._keeping.keep("asked")
@@ -158,7 +205,7 @@ class InterpreterAgent:
             case Fork():
                 return self._forked(wish)
             case _:
-                raise UnableError(f"{type(wish).__name__.lower()} is not what is done here.")
+                raise UnableError(f"{type(wish).__name__.lower()} is not supported here.")
 
     def _forked(self, wish: Fork) -> str:
         """Copy it, and write down what the other session got once that is whole; what this one lost by that."""
@@ -174,7 +221,7 @@ class InterpreterAgent:
             except OSError as error:  # whoever wanted it took it back meanwhile
                 if other is not None:
                     self._box.tier.forget(other)
-                raise SandboxError("the copy was not made", error.strerror or str(error)) from error
+                raise SandboxError("the fork was not created", error.strerror or str(error)) from error
         return got.lost
 
     def _allow(self, wish: Allow) -> str:
@@ -186,7 +233,7 @@ class InterpreterAgent:
         if not self._lives:
             self._lives = True
             self._beside(self._life.live(lambda: self._runs.take_up(self._beside)))
-            self._beside(Room(self._box, self._life, lambda: self._runs.interrupt(INTERPRETERS)).watch())
+            self._beside(DiskLimit(self._box, self._life, self._runs.interrupt_for_room).watch())
             self._beside(self._mailbox.live(lambda: self._life.is_ending))
 
     def _beside(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:

@@ -7,32 +7,32 @@ import msgspec
 
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.interpreter.agent import InterpreterAgent
-from kasmon.backends.interpreter.described import must_be_whole, policy_of
-from kasmon.backends.interpreter.past import Past, past
-from kasmon.backends.interpreter.turn import QUIET_S
+from kasmon.backends.interpreter.policy import must_be_whole, policy_of
+from kasmon.backends.interpreter.run_history import RunHistory, past
+from kasmon.backends.interpreter.turns import QUIET_S
 from kasmon.config import in_force
 from kasmon.errors import LogMissingError
-from kasmon.model.command import Launch
-from kasmon.model.event import Event
+from kasmon.model.commands import Launch
+from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Runtime
-from kasmon.paths import Places, places, write_private
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
+from kasmon.paths import Paths, places, write_private
 from kasmon.sandbox import tiers
-from kasmon.sandbox.base import Sandbox
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.journal import Journal
-from kasmon.sandbox.keeping import Keeping
-from kasmon.sandbox.lifecycle import terms_of
-from kasmon.sandbox.within import Points, Within
-from kasmon.store.log import EventLog
+from kasmon.sandbox.base import SandboxTier
+from kasmon.sandbox.guest_client.protocol import CheckpointPoints, GuestClient
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import terms_of
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+from kasmon.store.event_log import EventLog
 
 
-class Parts(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
     """Where the parts of a sandbox come from."""
 
-    tier: Callable[[Policy], Sandbox] = tiers.tier_of
-    reach: Callable[[Runtime, str], Within] = tiers.reach
-    points: Callable[[Places, SessionId], Points] = tiers.points
+    tier: Callable[[SandboxPolicy], SandboxTier] = tiers.tier_of
+    reach: Callable[[SandboxRuntime, str], GuestClient] = tiers.reach
+    points: Callable[[Paths, SessionId], CheckpointPoints] = tiers.points
 
 
 class InterpreterBackend:
@@ -41,9 +41,9 @@ class InterpreterBackend:
     name = "interpreter"
     abilities = Abilities(streams=True, steers=True, resumes=True, interrupts=True, runs_code=True)
 
-    def __init__(self, parts: Parts | None = None, quiet_s: float = QUIET_S) -> None:
+    def __init__(self, parts: SandboxParts | None = None, quiet_s: float = QUIET_S) -> None:
         """*quiet_s*: how long nothing has to run until a turn is over."""
-        self._parts = parts or Parts()
+        self._parts = parts or SandboxParts()
         self._quiet_s = quiet_s
 
     async def open(self, launch: Launch, /) -> Agent:
@@ -62,21 +62,23 @@ class InterpreterBackend:
         terms = terms_of(in_force(here).session)
         tier = self._parts.tier(policy)
 
-        def box(write: Callable[[Event], None]) -> Box:
-            journal = Journal(known.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms)
-            return Box(tier, policy, journal, lambda runtime: self._parts.reach(runtime, launch.name))
+        def box(write: Callable[[Event], None]) -> ManagedSandbox:
+            journal = SandboxJournal(
+                known.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms
+            )
+            return ManagedSandbox(tier, policy, journal, lambda runtime: self._parts.reach(runtime, launch.name))
 
-        def keeping(box: Box) -> Keeping:
+        def keeping(box: ManagedSandbox) -> SandboxCheckpoints:
             points, inherited = self._parts.points(here, launch.session), here.inherited(launch.session)
-            return Keeping(box, points, inherited)
+            return SandboxCheckpoints(box, points, inherited)
 
-        def keep_policy(changed: Policy) -> None:
+        def keep_policy(changed: SandboxPolicy) -> None:
             write_private(here.sandbox(launch.session), msgspec.json.encode(changed))
 
         return InterpreterAgent(here, launch, box, keeping, terms, loop, known, keep_policy, self._quiet_s)
 
 
-def _past(here: Places, session: SessionId) -> Past:
+def _past(here: Paths, session: SessionId) -> RunHistory:
     """What the facts so far say of its sandbox and its runs."""
     try:
         return past(event for event, _ in EventLog(here.log(session)).read())

@@ -1,49 +1,107 @@
-"""Code on its way into a sandbox and back: once for each id, as facts of its turn, and with what is kept of it."""
+"""Run code in a sandbox: once for each id, with its output shown while it runs, as events of its turn."""
 
 import asyncio
 import contextlib
 import itertools
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from kasmon.backends.base import Learned
-from kasmon.backends.interpreter import words
-from kasmon.backends.interpreter.diary import Diary
-from kasmon.backends.interpreter.life import Life
-from kasmon.backends.interpreter.mailbox import Mailbox
-from kasmon.backends.interpreter.past import NEVER_RAN, Begun, Past
-from kasmon.backends.interpreter.shown import Output, Shown
-from kasmon.backends.interpreter.threads import Threads
+from kasmon.backends.base import Chunk, SecretsLearned
+from kasmon.backends.interpreter import wording
+from kasmon.backends.interpreter.context_exchange import ContextExchange
+from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
+from kasmon.backends.interpreter.run_history import NEVER_RAN, RunHistory, UnfinishedRun
+from kasmon.backends.interpreter.sandbox_lifecycle import InterpreterLifecycle
+from kasmon.backends.interpreter.threads import BlockingCalls
 from kasmon.errors import AgentLostError, KasmonError, RefusedError, SandboxError
-from kasmon.model.command import Launch, Run, Sender
-from kasmon.model.event import ToolStarted
-from kasmon.model.sandbox import MIB, SIZES, Interpreter, Ran
+from kasmon.model.commands import Launch, Run, Sender
+from kasmon.model.events import ToolStarted
+from kasmon.model.sandbox.policy import INTERPRETERS, MIB, SIZES, Interpreter, RunResult
 from kasmon.model.task import environment
-from kasmon.sandbox.box import Box
-from kasmon.sandbox.within import Reaction
+from kasmon.sandbox.guest_client.protocol import InterruptResult
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+
+SHOWN: Final = 64 * 1024
+"""So many characters of one run's output are shown while it is written."""
+SOON_S, LATE_S = 0.05, 0.25
+"""How often that is shown, while there is more and while there is not."""
+
+Output: TypeAlias = Callable[[str, str], None]
+
+
+class LiveOutput:
+    """All of it to who asked, its beginning to who watches.
+
+    A run that is over at once is not shown live at all: its end tells the same.
+    """
+
+    def __init__(self, diary: ThreadSafeEventQueue, printed: Output | None) -> None:
+        self._diary = diary
+        self._printed = printed
+        self._left = SHOWN
+        self._lock = threading.Lock()
+        self._waiting = ""
+        self._pause_s = SOON_S
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        self._timer = asyncio.get_running_loop().call_later(SOON_S, self._show)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def take(self, name: str, text: str) -> None:
+        """*text* was written to the stream called *name*. From any thread."""
+        if self._printed is not None:
+            self._printed(name, text)
+        with self._lock:
+            self._waiting += text[: self._left]
+            self._left -= min(self._left, len(text))
+
+    def _show(self) -> None:
+        with self._lock:
+            text, self._waiting = self._waiting, ""
+        if text:
+            self._diary.show(Chunk(text=text))
+        self._pause_s = SOON_S if text else min(self._pause_s * 2, LATE_S)
+        self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._show) if self._left else None
+
 
 REMEMBERED: Final = 64
 """What came of so many runs is known, so that the same one asked for again does not run again."""
 AGAIN_S, TRIES = 0.05, 20
 """How often, and how often at most, an interrupt is tried of a run that its interpreter does not have yet."""
-WENT_ON: Final = "Its host ended while it ran, and another one found it again; not all that it printed was shown live."
-BY_LOG: Final = "It ended under a host before this one. This is what the log has of it, stdout and stderr in one."
+WENT_ON: Final = (
+    "Its host ended during the run, and a new host reconnected to it; some of its output was not shown live."
+)
+BY_LOG: Final = "It ended under an earlier host. This is its output from the log, stdout and stderr combined."
 
 
 Value = TypeVar("Value")
 Beside = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
 
 
-class Runs:
+class InterpreterRuns:
     """The runs of one session."""
 
     def __init__(
-        self, launch: Launch, box: Box, life: Life, diary: Diary, threads: Threads, mailbox: Mailbox, past: Past
+        self,
+        launch: Launch,
+        box: ManagedSandbox,
+        life: InterpreterLifecycle,
+        diary: ThreadSafeEventQueue,
+        threads: BlockingCalls,
+        mailbox: ContextExchange,
+        past: RunHistory,
     ) -> None:
         self.last: Interpreter = "bash"
         """The interpreter that was used last."""
@@ -55,19 +113,20 @@ class Runs:
         self._mailbox = mailbox
         self._past = past
         self._ended = dict(past.ended)
-        self._known: OrderedDict[str, asyncio.Future[Ran]] = OrderedDict()
+        self._known: OrderedDict[str, asyncio.Future[RunResult]] = OrderedDict()
         self._going: dict[str, Interpreter] = {}
         """What runs or waits for that, by its id."""
+        self._disk_full: dict[str, str] = {}
+        """Why runs were interrupted that filled the disk, by their ids."""
 
-    async def take_up(self, beside: Beside[Ran]) -> None:
-        """Learn beside what comes of the runs that hosts before this one began; a turn runs for them on return."""
-        began = asyncio.Event()
+    async def take_up(self, beside: Beside[RunResult]) -> None:
+        """Collect the results of the runs that earlier hosts began. On return each can be interrupted, in a turn."""
+        began = {call: asyncio.Event() for call in self._past.open}
         for call, begun in self._past.open.items():
-            self._known[call] = beside(self._taken_up(call, begun, began))
-        if self._past.open:
-            await began.wait()
+            self._known[call] = beside(self._taken_up(call, begun, began[call]))
+        await asyncio.gather(*(each.wait() for each in began.values()))
 
-    async def once(self, wish: Run, printed: Output, beside: Beside[Ran]) -> Ran:
+    async def once(self, wish: Run, printed: Output, beside: Beside[RunResult]) -> RunResult:
         """What comes of *wish*, or came of the one with its id. Whoever stops waiting does not stop it."""
         await self._life.arrived.wait()
         while wish.id and (known := self._known.get(wish.id)) is not None:
@@ -78,16 +137,16 @@ class Runs:
         if wish.id in self._ended:
             return await self._told(wish.id)
         if wish.again and self._past.was_replaced(self._box.journal.housing.generation):
-            return words.not_known(self._box.journal.housing.lost)
+            return wording.not_known(self._box.journal.housing.lost)
         self._life.must_wake()
-        running = beside(self.run(wish, printed, f"{wish.interpreter}: {words.first_line(wish.code)}", "user"))
+        running = beside(self.run(wish, printed, f"{wish.interpreter}: {wording.first_line(wish.code)}", "user"))
         if wish.id:
             self._known[wish.id] = running
             while len(self._known) > REMEMBERED and next(iter(self._known.values())).done():
                 self._ended[self._known.popitem(last=False)[0]] = None
         return await asyncio.shield(running)
 
-    async def run(self, wish: Run, printed: Output | None, what: str, by: Sender) -> Ran:
+    async def run(self, wish: Run, printed: Output | None, what: str, by: Sender) -> RunResult:
         """Run *wish* in a turn; *what* it is, and *by* whom.
 
         Raises:
@@ -101,21 +160,37 @@ class Runs:
             variables = environment(self._launch) | await self._credentials()
             call, note = wish.id or secrets.token_hex(8), self._box.journal.note
             code = msgspec.json.encode({"code": wish.code}).decode()
-            title = words.first_line(wish.code)
+            title = wording.first_line(wish.code)
             note(ToolStarted(at=time.time(), call=call, tool=wish.interpreter, title=title, input=code))
             with self._under_way(call, wish.interpreter, printed) as shown:
                 ran = await self._tried(wish, call, variables, shown.take)
             await self._mailbox.carry()
             if lost:
-                ran = words.after(lost, ran)
-            note(words.finished(call, ran))
+                ran = wording.after(lost, ran)
+            ran = self._with_room(call, ran)
+            note(wording.finished(call, ran))
             return ran
 
     async def interrupt(self, interpreters: tuple[Interpreter, ...]) -> None:
-        """Interrupt what runs in these."""
+        """Interrupt what runs in these. If an earlier host left runs, wait until this host has its sandbox."""
+        if self._past.open:
+            await self._life.arrived.wait()
         turns = self._life.turns
         turns.was_interrupted = turns.is_running
         await asyncio.gather(*(self._threads.call(self._interrupted, name) for name in interpreters))
+
+    async def interrupt_for_room(self, why: str) -> None:
+        """Interrupt all that runs, because the disk is full; the answers of these runs say *why*."""
+        self._disk_full |= dict.fromkeys(self._going, why)
+        await self.interrupt(INTERPRETERS)
+
+    def _with_room(self, call: str, ran: RunResult) -> RunResult:
+        """*ran* of the run *call*, which says so where it was interrupted because the disk is full.
+
+        One that only waited meanwhile, and ran well, was not interrupted.
+        """
+        why = self._disk_full.pop(call, "")
+        return wording.interrupted_for_room(why, ran) if why and ran.exit_code else ran
 
     async def interrupt_one(self, run: str) -> None:
         """Interrupt the run whose id is *run*, and no other.
@@ -124,15 +199,18 @@ class Runs:
             RefusedError: if it is over, or there was none; nothing was done then.
             SandboxError: if it does not react.
         """
-        tries, reaction = itertools.count(), Reaction.NOTHING
-        while reaction is Reaction.NOTHING and run in self._going and next(tries) < TRIES:  # it may be on its way
+        await self._life.arrived.wait()
+        tries, reaction = itertools.count(), InterruptResult.NOTHING
+        while (
+            reaction is InterruptResult.NOTHING and run in self._going and next(tries) < TRIES
+        ):  # it may be on its way
             reaction = await self._threads.call(self._interrupted, self._going[run], run)
-            if reaction is Reaction.NOTHING:
+            if reaction is InterruptResult.NOTHING:
                 await asyncio.sleep(AGAIN_S)
-        if reaction is Reaction.NOTHING:
-            raise RefusedError(f"nothing was interrupted: run {run!r} is over, or there was none.")
-        if reaction is Reaction.NONE:
-            raise SandboxError(f"run {run!r} goes on", "its interpreter did not react to the interrupt")
+        if reaction is InterruptResult.NOTHING:
+            raise RefusedError(f"nothing was interrupted: run {run!r} has ended or does not exist.")
+        if reaction is InterruptResult.NONE:
+            raise SandboxError(f"run {run!r} is still running", "its interpreter did not react to the interrupt")
         self._life.turns.was_interrupted = self._life.turns.is_running
 
     def _must_have_room(self, interpreter: Interpreter) -> None:
@@ -145,7 +223,7 @@ class Runs:
             raise RefusedError(
                 f"the disk of sandbox {self._launch.name!r} is full: {usage.disk_bytes // MIB} MiB of"
                 f" {usage.disk_allowed // MIB} MiB.",
-                hint="Remove files with bash, which still runs.",
+                hint="Remove files with bash, which still works.",
             )
 
     async def _credentials(self) -> dict[str, str]:
@@ -153,11 +231,11 @@ class Runs:
         if not self._box.policy.credentials:
             return {}
         looked = await self._threads.work(self._box.credentials)
-        self._diary.show(Learned(looked.secrets))
+        self._diary.show(SecretsLearned(looked.secrets))
         self._box.journal.tell_once(*looked.missing)
         return looked.values
 
-    async def _tried(self, wish: Run, call: str, variables: Mapping[str, str], take: Output) -> Ran:
+    async def _tried(self, wish: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
         """What came of a run. Where the agent inside was lost there is another sandbox; what never ran, runs there."""
         lost, is_again = "", False
         while True:
@@ -167,10 +245,10 @@ class Runs:
             except AgentLostError as error:
                 lost = await self._regained(generation, error) or lost
                 if is_again or error.may_have_run or self._life.is_ending:
-                    return words.not_known(lost)
+                    return wording.not_known(lost)
                 is_again = True
                 continue
-            return msgspec.structs.replace(words.after(lost, ran), restarted=True) if lost else ran
+            return msgspec.structs.replace(wording.after(lost, ran), restarted=True) if lost else ran
 
     async def _regained(self, generation: int, error: KasmonError) -> str:
         """Have a sandbox again after *error*; what was lost by that."""
@@ -179,7 +257,7 @@ class Runs:
                 return "the session ended meanwhile"
             return await self._life.moved(self._box.regain, generation, error.message.rstrip("."))
 
-    def _run(self, wish: Run, call: str, variables: Mapping[str, str], take: Output) -> Ran:
+    def _run(self, wish: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
         return self._box.run(
             wish.interpreter,
             wish.code,
@@ -190,59 +268,60 @@ class Runs:
             variables=variables,
         )
 
-    def _interrupted(self, interpreter: Interpreter, run: str = "") -> Reaction:
+    def _interrupted(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
         within = self._box.within
-        return Reaction.NOTHING if within is None else within.interrupt(interpreter, run)
+        return InterruptResult.NOTHING if within is None else within.interrupt(interpreter, run)
 
     @contextlib.contextmanager
-    def _under_way(self, call: str, interpreter: Interpreter, printed: Output | None) -> Iterator["Shown"]:
+    def _under_way(self, call: str, interpreter: Interpreter, printed: Output | None) -> Iterator["LiveOutput"]:
         """It can be interrupted by its id, and is shown, as long as this lasts."""
         self._going[call] = interpreter
         try:
-            with Shown(self._diary, printed) as shown:
+            with LiveOutput(self._diary, printed) as shown:
                 yield shown
         finally:
             del self._going[call]
 
     # What hosts before this one began.
 
-    async def _taken_up(self, call: str, begun: Begun, began: asyncio.Event) -> Ran:
+    async def _taken_up(self, call: str, begun: UnfinishedRun, began: asyncio.Event) -> RunResult:
         """What comes or came of a run that a host before this one began; it is noted, and never run again."""
         try:
             async with self._life.turns.run(f"{begun.interpreter}: {begun.title}", "user", self._life.go_on):
-                began.set()
                 self.last = begun.interpreter
                 await self._credentials()
                 with self._under_way(call, begun.interpreter, None) as shown:
+                    began.set()
                     ran = await self._recalled(call, begun.generation, shown.take)
                 await self._mailbox.carry()
-                self._box.journal.note(words.finished(call, ran))
+                ran = self._with_room(call, ran)
+                self._box.journal.note(wording.finished(call, ran))
                 return ran
         finally:
             began.set()
 
-    async def _recalled(self, call: str, generation: int, take: Output) -> Ran:
+    async def _recalled(self, call: str, generation: int, take: Output) -> RunResult:
         """The word of the agent inside on a run that was begun in the sandbox of *generation*."""
         housing = self._box.journal.housing
         if housing.generation != generation:
-            return words.not_known(housing.lost)
+            return wording.not_known(housing.lost)
         try:
             ran = await self._threads.work(self._recall, call, take)
         except AgentLostError as error:
-            return words.not_known(await self._regained(generation, error))
+            return wording.not_known(await self._regained(generation, error))
         return NEVER_RAN if ran is None else msgspec.structs.replace(ran, hint=f"{WENT_ON} {ran.hint}".strip())
 
-    def _recall(self, call: str, take: Output | None) -> Ran | None:
+    def _recall(self, call: str, take: Output | None) -> RunResult | None:
         if (within := self._box.within) is None:
             raise AgentLostError("it is closed", may_have_run=True)
         return within.recall(call, timeout_s=SIZES[self._box.policy.size].time_s, on_output=take)
 
-    async def _told(self, call: str) -> Ran:
+    async def _told(self, call: str) -> RunResult:
         """What came of a run that is over since before this host: by the agent inside where it still has that."""
         with contextlib.suppress(SandboxError):
             if (ran := await self._threads.work(self._recall, call, None)) is not None and ran.turn:
                 return ran
         if (finished := self._ended[call]) is None:
-            return words.not_known("")
+            return wording.not_known("")
         code = finished.exit_code if finished.exit_code is not None else int(not finished.ok)
-        return Ran(stdout=finished.output, exit_code=code, hint=BY_LOG)
+        return RunResult(stdout=finished.output, exit_code=code, hint=BY_LOG)

@@ -13,7 +13,7 @@ CALLERS: Final = 4
 Value = TypeVar("Value")
 
 
-class Threads:
+class BlockingCalls:
     """Calls that block, beside the loop. They end by themselves once the sandbox is gone."""
 
     def __init__(self) -> None:

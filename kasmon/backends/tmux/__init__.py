@@ -2,7 +2,7 @@
 
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.backend import TmuxBackend, backend
-from kasmon.backends.tmux.line import Line
-from kasmon.backends.tmux.listening import Listener
+from kasmon.backends.tmux.pane_events import PaneListener
+from kasmon.backends.tmux.server_connection import ServerConnection
 
-__all__ = ["Line", "Listener", "TmuxAgent", "TmuxBackend", "backend"]
+__all__ = ["PaneListener", "ServerConnection", "TmuxAgent", "TmuxBackend", "backend"]

@@ -3,71 +3,85 @@
 import asyncio
 import contextlib
 import math
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from kasmon.backends.base import Chunk
-from kasmon.backends.tmux.answering import Answering
-from kasmon.backends.tmux.brackets import Brackets
-from kasmon.backends.tmux.completion import Completion, can_be_asked, has_terminal, program_name
-from kasmon.backends.tmux.delivery import Delivery
-from kasmon.backends.tmux.delivery import Pane as TypedInto
-from kasmon.backends.tmux.ear import Ear
-from kasmon.backends.tmux.ending import DIE_S, WRAPPED_ROWS, cause, end_group, last_line, signal_name
-from kasmon.backends.tmux.entry import Typing
-from kasmon.backends.tmux.eyes import Seen
-from kasmon.backends.tmux.hearing import Hearing
-from kasmon.backends.tmux.interruption import interrupt
-from kasmon.backends.tmux.line import Line
-from kasmon.backends.tmux.listening import Listener
-from kasmon.backends.tmux.typist import Typist
-from kasmon.backends.tmux.witness import Witness
-from kasmon.clean import outgoing
+from kasmon.backends.tmux.evidence.bracketed_paste import BracketedPasteTracker
+from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
+from kasmon.backends.tmux.evidence.pane_output import PaneOutput
+from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
+from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
+from kasmon.backends.tmux.input.answer_delivery import AnswerDelivery
+from kasmon.backends.tmux.input.command_completion import CommandCompletion, can_be_asked, has_terminal, program_name
+from kasmon.backends.tmux.input.full_view import FullView
+from kasmon.backends.tmux.input.interruption import interrupt
+from kasmon.backends.tmux.input.pane_writer import PaneWriter
+from kasmon.backends.tmux.input.prompt_delivery import PromptDelivery, PromptTarget
+from kasmon.backends.tmux.input.prompt_entry import EntryObserver
+from kasmon.backends.tmux.pane_events import PaneListener
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.backends.tmux.termination import (
+    DIE_S,
+    WRAPPED_ROWS,
+    cause,
+    continue_group,
+    end_group,
+    last_line,
+    signal_name,
+)
+from kasmon.detection.rule_schema import ComposerRule
 from kasmon.errors import (
     KasmonError,
+    RefusedError,
     SessionEndedError,
     UnableError,
     UsageError,
 )
-from kasmon.model.command import Answer, Configure, Interrupt, Launch, Mode, Prompt, Stop, Wish
-from kasmon.model.event import Event, LineLost, SessionEnded, SessionStarted, SignalSeen
-from kasmon.model.state import SessionState
-from kasmon.screens.rules import ComposerRule
-from kasmon.tmux import request as ask
-from kasmon.tmux.facts import Pane, PaneFacts
-from kasmon.tmux.identity import Process, identify
-from kasmon.tmux.request import Lines
+from kasmon.model.commands import Answer, Configure, Continue, Interrupt, Launch, Mode, Prompt, Stop, Wish
+from kasmon.model.events import ConnectionLost, Event, SessionEnded, SessionStarted, SignalSeen
+from kasmon.model.evidence import STOPPED_BY
+from kasmon.model.session_state import SessionState
+from kasmon.sanitize import outgoing
+from kasmon.tmux import requests as ask
+from kasmon.tmux.formats import CreatedPane, PaneFacts
+from kasmon.tmux.process_identity import ProcessIdentity, identify
+from kasmon.tmux.process_identity import signal as send_signal
+from kasmon.tmux.requests import Lines
 
 YOUNG_S: Final = 1.0
 """An agent that fails so soon after its start is said to have ended at once."""
 CLOSE_GRACE_S: Final = 2.0
+TYPED_S: Final = 5.0
+"""Who typed into it so lately may go on."""
 BEFORE_S: Final = 2.0
 """How long a command waits until it is known how the one before it ended."""
 
 
-class TmuxAgent(Listener):
+class TmuxAgent(PaneListener):
     """The agent that *launch* describes, in *pane*; it listens from the moment it is made."""
 
     def __init__(
         self,
         launch: Launch,
-        line: Line,
-        pane: Pane | PaneFacts,
-        process: Process | None,
-        hearing: Hearing,
-        witness: Callable[[Callable[[Event], None]], Witness],
+        line: ServerConnection,
+        pane: CreatedPane | PaneFacts,
+        process: ProcessIdentity | None,
+        hearing: OutputMonitor,
+        witness: Callable[[Callable[[Event], None]], StateMonitor],
     ) -> None:
         """*witness* makes what weighs all that is known of it, told what to call with a fact."""
         self.pane = pane.pane_id
         self.window = pane.window_id
         self.pid = pane.pid
-        self.typist = Typist(line, pane.pane_id, launch.session)
+        self.typist = PaneWriter(line, pane.pane_id, launch.session)
         self._launch = launch
         self._line = line
         self._process = process
         """The agent's own, which leads a process group; None if it was gone when somebody looked."""
-        self._inmate: Process | None = None
+        self._inmate: ProcessIdentity | None = None
         """Its own where that is in a sandbox, which ends with it; until it is known, and where there is none, None."""
         self._loop = asyncio.get_running_loop()
         self._is_old_at = -math.inf
@@ -79,24 +93,30 @@ class TmuxAgent(Listener):
         self._tasks: set[asyncio.Task[None]] = set()
         self.witness = witness(self.say)
         """What weighs all that is known of it."""
-        self.brackets = Brackets()
+        self.brackets = BracketedPasteTracker()
         """Whether it takes a paste as one, as far as it was heard."""
         self.box_rule_now: Callable[[], ComposerRule | None] = lambda: None
         """How the box that takes its prompts is read; None where nobody knows it."""
         is_ours, called = launch.adopted is None, launch.name or launch.session
-        typed_into = TypedInto(called, pane.pane_id, line, self.typist, self.brackets, is_ours)
-        self.completion: Completion | None = None
+        typed_into = PromptTarget(called, pane.pane_id, line, self.typist, self.brackets, is_ours)
+        self.completion: CommandCompletion | None = None
         """Of the last command that was given to it, if it is a shell."""
-        self._delivery = Delivery(typed_into, self, self._loop.time)
-        self._answering = Answering(self.witness, self.typist)
+        self.has_hooks = False
+        """It was given hooks, which name each prompt that it takes."""
+        self._delivery = PromptDelivery(typed_into, self, self._loop.time)
+        self.is_watched: Callable[[], bool] = lambda: False
+        """Whether a person sits at it now."""
+        if is_ours:
+            self.witness.view = FullView(self.witness, self.typist, self._is_focused)
+        self._answering = AnswerDelivery(self.witness, self.typist)
         line.listen(self.pane, self)
-        self._ear = Ear(hearing, line, self.pane, self.say)
+        self._ear = PaneOutput(hearing, line, self.pane, self.say, self._last_line)
         self.typist.on_typed = self._ear.typed
 
     # -- the agent's face
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded` or `LineLost`, or once it was let go."""
+        """Yield what happens, in order. Ends after `SessionEnded` or `ConnectionLost`, or once it was let go."""
         while (event := await self._events.get()) is not None:
             yield event
         self._events.put_nowait(None)
@@ -109,7 +129,8 @@ class TmuxAgent(Listener):
             KasmonError: for a prompt, as `deliver`.
             PaneDeadError, PasteRefusedError: if the pane takes no key now.
             TimedOutError: if an answer was sent and not taken.
-            PromptChangedError, UnableError: for an answer, as `Answering.carry`.
+            PromptChangedError, UnableError: for an answer, as `AnswerDelivery.carry`.
+            RefusedError: if it is to be continued and is not stopped.
         """
         if self.has_ended:
             raise SessionEndedError(self._launch.session)
@@ -118,6 +139,8 @@ class TmuxAgent(Listener):
                 await self.deliver(wish, _Plainly(wish.text))
             case Interrupt():
                 await interrupt(self._launch, self.typist)
+            case Continue():
+                await self._continue()
             case Stop() if self._launch.adopted is not None:
                 raise not_ended(self._launch)
             case Stop():
@@ -126,38 +149,52 @@ class TmuxAgent(Listener):
                 await self._answering.carry(wish)
             case Configure():
                 raise UnableError(
-                    f"how {self._launch.name!r} runs cannot be changed from here.",
-                    hint="Focus the session and change it there.",
+                    f"the model and permission mode of {self._launch.name!r} cannot be changed from here.",
+                    hint="Open its terminal and change them there.",
                 )
 
-    async def deliver(self, prompt: Prompt, typing: Typing) -> str:
+    async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str:
         """Type *prompt* and send it, telling *typing* how far it came; why nobody saw it taken, empty if somebody did.
 
         Raises:
             SessionEndedError: if it has ended.
             UsageError: if nothing is left of the prompt when it is cleaned.
-            KasmonError: as `Delivery.carry`; but for `PromptLostError` nothing was typed.
+            KasmonError: as `PromptDelivery.carry`; but for `PromptLostError` nothing was typed.
         """
         if self.has_ended:
             raise SessionEndedError(self._launch.session)
         if not outgoing(prompt.text).strip():
-            raise UsageError("a prompt needs text.")
+            raise UsageError("a prompt must not be empty.")
         before, self.completion = self.completion, None
         if before is not None:
             with contextlib.suppress(TimeoutError):  # it asks its shell in this moment, or is given up
                 await asyncio.wait_for(before.over.wait(), BEFORE_S if await self._is_at_prompt() else 0)
         if await self._is_at_prompt():
-            self.completion = Completion(self, self.typist, self.pid, program_name(self._launch.argv))
+            self.completion = CommandCompletion(self, self.typist, self.pid, program_name(self._launch.argv))
         try:
             return await self._delivery.carry(prompt, typing)
         except KasmonError:
             self.completion = None
             raise
 
+    def resume_completion(self) -> CommandCompletion | None:
+        """What tells how the command ends that an earlier host gave to it; None where it is no shell of ours here."""
+        if self._launch.adopted is None and not self._launch.machine and can_be_asked(self._launch.argv):
+            program = program_name(self._launch.argv)
+            self.completion = CommandCompletion(self, self.typist, self.pid, program, has_begun=True)
+        return self.completion
+
     async def _is_at_prompt(self) -> bool:
         """Whether it is a shell of ours that has its terminal to itself."""
         is_shell = self._launch.adopted is None and can_be_asked(self._launch.argv)
         return is_shell and await asyncio.to_thread(has_terminal, self.pid)
+
+    async def _is_focused(self) -> bool:
+        """Whether somebody is focused on it, looks at it in tmux, or typed into it a moment ago."""
+        if self.is_watched() or self._loop.time() - self.typist.keyed_at < TYPED_S:
+            return True
+        facts = (await self._line.panes()).get(self._launch.session)
+        return facts is None or facts.attached > 0
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent, 10 s at most. One of the user's own is only let go."""
@@ -187,16 +224,26 @@ class TmuxAgent(Listener):
         return self._ear.hearing.printed_at
 
     @property
+    def keyed_at(self) -> float:
+        """When a person typed last, by the loop's clock; minus infinity before that."""
+        return self.typist.keyed_at
+
+    @property
     def is_asking(self) -> bool:
         """Whether it waits for an answer, which an Enter would give."""
         return self._ear.hearing.is_asking or self.witness.verdict.state is SessionState.ASKING
+
+    def _last_line(self, rows: Lines) -> str:
+        """What the list shows: the agent's last message or tool call, else the last of *rows* that says something."""
+        activity = self.witness.last_activity()
+        return last_line(rows) if activity is None else activity
 
     @property
     def box_rule(self) -> ComposerRule | None:
         """How the box that takes its prompts is read."""
         return self.box_rule_now()
 
-    async def see_now(self) -> Seen:
+    async def see_now(self) -> ScreenObservation:
         """What stands on its screen, from a look that is taken now.
 
         Raises:
@@ -215,7 +262,7 @@ class TmuxAgent(Listener):
 
     def settled_in(self, pid: int) -> None:
         """*pid* is its own process, in a sandbox behind its pane's."""
-        self.pid = pid
+        self.pid = self.witness.clues.agent = pid
         self._inmate = identify(pid)
 
     def end(self, why: str, grace_s: float) -> None:
@@ -238,7 +285,7 @@ class TmuxAgent(Listener):
 
     def lost(self, why: str) -> None:
         """The tmux server is gone."""
-        self._end(LineLost(at=time.time(), what="tmux server", why=why))
+        self._end(ConnectionLost(at=time.time(), what="tmux server", why=why))
 
     def started(self, generation: int) -> SessionStarted:
         """The fact that it runs, as of now."""
@@ -257,7 +304,7 @@ class TmuxAgent(Listener):
     def ready(self) -> None:
         """It announced that it becomes its program now."""
         self._is_old_at = self._loop.time() + YOUNG_S
-        self.say(SignalSeen(at=time.time(), source="launch", value="ready"))
+        self.say(SignalSeen(at=time.time(), source="launch", value="command" if self._launch.is_command else "ready"))
         self.witness.begin()
 
     def found(self, facts: PaneFacts) -> None:
@@ -295,7 +342,7 @@ class TmuxAgent(Listener):
             self._spawn(self._bury(status, number))
 
     def closed(self) -> None:
-        self._end(SessionEnded(at=time.time(), why=self._why or "its pane is gone"))
+        self._end(SessionEnded(at=time.time(), why=self._why or "its pane no longer exists"))
 
     async def _bury(self, status: int | None, number: int | None) -> None:
         is_young = self._loop.time() < self._is_old_at
@@ -303,7 +350,7 @@ class TmuxAgent(Listener):
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-WRAPPED_ROWS, ansi=False, join=True))
         why = self._why or await cause(self._launch, rows, status, number, is_young=is_young)
-        self._ear.shown(last_line(rows))
+        self._ear.shown(rows)
         self._end(SessionEnded(at=time.time(), exit_code=status, signal=signal_name(number), why=why))
 
     def _end(self, event: Event) -> None:
@@ -317,6 +364,26 @@ class TmuxAgent(Listener):
         self._line.unlisten(self.pane, self)
 
     # -- what is done to it
+
+    async def _continue(self) -> None:
+        """Continue it where a stop signal stopped it.
+
+        tmux continues a pane's own program that stops. Claude then waits for SIGCONT all the same, so its screen counts
+        as much as its process.
+
+        Raises:
+            RefusedError: if it is not stopped, or runs in the user's own tmux, where a shell has to continue it.
+        """
+        name = self._launch.name or self._launch.session
+        if self.witness.verdict.why not in STOPPED_BY.values():
+            raise RefusedError(f"{name!r} is not suspended.", hint="`kasmon show` shows its state.")
+        if self._launch.adopted is not None:
+            raise UnableError(f"{name!r} was suspended in your own tmux.", hint="Type `fg` in its terminal.")
+        if not await asyncio.to_thread(continue_group, self._process):
+            raise SessionEndedError(self._launch.session)
+        if self._inmate is not None:
+            await asyncio.to_thread(send_signal, self._inmate, signal.SIGCONT)
+        self.witness.stir()
 
     def _stop(self, why: str, grace_s: float) -> None:
         self._why = self._why or why
@@ -343,6 +410,6 @@ class _Plainly:
 def not_ended(launch: Launch) -> UnableError:
     """Why nothing ends an agent of the user's own."""
     return UnableError(
-        f"{launch.name!r} runs in your own tmux, and kasmon does not end it.",
-        hint=f"End it there, or let go of it: `kasmon rm {launch.session}`.",
+        f"{launch.name!r} runs in your own tmux, where kasmon ends nothing.",
+        hint=f"End it there, or release it with `kasmon rm {launch.session}`.",
     )

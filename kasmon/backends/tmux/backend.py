@@ -4,34 +4,34 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
-from kasmon.backends import handshake
 from kasmon.backends.base import Abilities
+from kasmon.backends.common import handshake_timeout
 from kasmon.backends.tmux.agent import TmuxAgent
-from kasmon.backends.tmux.clues import Clues
-from kasmon.backends.tmux.eyes import Eyes
-from kasmon.backends.tmux.hearing import Hearing
-from kasmon.backends.tmux.inside import Inside, known
-from kasmon.backends.tmux.line import Line
-from kasmon.backends.tmux.program import program_of, version_of
-from kasmon.backends.tmux.readiness import Readiness
+from kasmon.backends.tmux.agent_identity import program_of, version_of
+from kasmon.backends.tmux.agent_sandbox import AgentSandbox, known
+from kasmon.backends.tmux.evidence.hook_setup import why_not
+from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
+from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
+from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
+from kasmon.backends.tmux.evidence.screen_reader import ScreenReader
+from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
+from kasmon.backends.tmux.readiness import LIMIT_S, PaneReadiness
 from kasmon.backends.tmux.remote import RemoteAgent, begin_there
-from kasmon.backends.tmux.rounds import Rounds
+from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.spawn import spawn, swept
-from kasmon.backends.tmux.witness import Witness
 from kasmon.config import Remote, Tmux
+from kasmon.detection.rule_file import ScreenRules
+from kasmon.detection.rule_schema import ComposerRule
 from kasmon.errors import RefusedError
-from kasmon.model.command import Launch
-from kasmon.model.event import Event, LineFound, NoticeRaised, SignalSeen
+from kasmon.model.commands import Launch
+from kasmon.model.events import ConnectionRestored, Event, NoticeRaised, SignalSeen
 from kasmon.model.evidence import Signal
-from kasmon.paths import Places, places
-from kasmon.screens.file import Rules
-from kasmon.screens.rules import ComposerRule
-from kasmon.tmux import remote
-from kasmon.tmux.facts import Pane, PaneFacts
-from kasmon.tmux.identity import Process, identify
-from kasmon.tmux.ready import LIMIT_S
-from kasmon.tmux.server import Server
-from kasmon.tmux.ssh import Machine, ssh_environment
+from kasmon.paths import Paths, places
+from kasmon.tmux.formats import CreatedPane, PaneFacts
+from kasmon.tmux.process_identity import ProcessIdentity, identify
+from kasmon.tmux.remote import agent as remote
+from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
+from kasmon.tmux.server import TmuxServer
 
 
 class TmuxBackend:
@@ -40,33 +40,35 @@ class TmuxBackend:
     name = "tmux"
     owns = True
     """Whether its panes are kasmon's own, to be sized, named and ended."""
-    abilities = Abilities(attaches=True, interrupts=True, shares_host=True)
+    abilities = Abilities(attaches=True, interrupts=True, continues=True, shares_host=True)
 
     def __init__(
-        self, where: Places | None = None, settings: Tmux | None = None, elsewhere: Remote | None = None
+        self, where: Paths | None = None, settings: Tmux | None = None, elsewhere: Remote | None = None
     ) -> None:
         """*where* the server and the sessions' folders are; by default where the environment says, read when needed."""
         self._where = where
         self._settings = settings or Tmux()
         self._elsewhere = elsewhere or Remote()
-        self._line: Line | None = None
-        self._readiness: Readiness | None = None
-        self._eyes: Eyes | None = None
-        self._rounds: Rounds | None = None
+        self._line: ServerConnection | None = None
+        self._readiness: PaneReadiness | None = None
+        self._eyes: ScreenReader | None = None
+        self._rounds: ProcessScanner | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def places(self) -> Places:
+    def places(self) -> Paths:
         """Where its server and its sessions are."""
         if self._where is None:
             self._where = places()
         return self._where
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ServerConnection:
         """The connection to our tmux server; not open before the first agent is."""
         if self._line is None:
-            self._line = Line(Server(self.places.tmux_socket, history_lines=self._settings.history_limit))
+            self._line = ServerConnection(
+                TmuxServer(self.places.tmux_socket, history_lines=self._settings.history_limit)
+            )
         return self._line
 
     async def open(
@@ -92,19 +94,21 @@ class TmuxBackend:
         panes = await self.line.panes()
         had = panes.get(launch.session)
         if had is not None and not had.is_dead:
-            raise RefusedError(f"session {launch.session!r} runs already.", hint="Stop it first, or restart it.")
+            raise RefusedError(f"session {launch.session!r} is already running.", hint="Stop it first, or restart it.")
         if had is not None:
             self.line.forget(had.pane_id)
         if launch.machine and not lives_on:
             elsewhere, history = self._machine(launch), self._settings.history_limit
             await asyncio.to_thread(begin_there, elsewhere, launch, self.places, history)
+        has_hooks = await asyncio.to_thread(_gets_hooks, launch)
         await self._learned_to_read()  # from the start of its program on nothing may be awaited until it is heard
         ssh = self._elsewhere.ssh
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
-        hearing = Hearing(asyncio.get_running_loop().time())
+        hearing = OutputMonitor(asyncio.get_running_loop().time())
         agent = await self._agent(launch, made.pane, made.process, hearing, made.nonce, inside=made.inside)
+        agent.has_hooks = has_hooks
         agent.brackets.begin()
-        agent.say(LineFound(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
+        agent.say(ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
         task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -119,8 +123,8 @@ class TmuxBackend:
         machine = self._machine(launch)
         return (await asyncio.to_thread(remote.state, machine, launch.session, ssh_environment())).state == "runs"
 
-    def _machine(self, launch: Launch) -> Machine:
-        return Machine(launch.machine, self._elsewhere.ssh)
+    def _machine(self, launch: Launch) -> RemoteMachine:
+        return RemoteMachine(launch.machine, self._elsewhere.ssh)
 
     async def found(self, launch: Launch, facts: PaneFacts, signals: tuple[Signal, ...]) -> TmuxAgent:
         """The agent that runs in the pane of *facts* already, started by a host before this one.
@@ -128,9 +132,10 @@ class TmuxBackend:
         *signals* are those in its log. What it has printed since then was not heard, so its own word may be void.
         """
         process = await asyncio.to_thread(identify, facts.pid)
-        hearing = Hearing(asyncio.get_running_loop().time(), signals)
+        hearing = OutputMonitor(asyncio.get_running_loop().time(), signals)
         inside = await asyncio.to_thread(known, self.places, launch)
         agent = await self._agent(launch, facts, process, hearing, facts.ready, signals, inside)
+        agent.has_hooks = await asyncio.to_thread(_gets_hooks, launch)
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
             agent.printed(b"")
         agent.witness.begin()
@@ -149,20 +154,20 @@ class TmuxBackend:
     async def _agent(
         self,
         launch: Launch,
-        pane: Pane | PaneFacts,
-        process: Process | None,
-        hearing: Hearing,
+        pane: CreatedPane | PaneFacts,
+        process: ProcessIdentity | None,
+        hearing: OutputMonitor,
         nonce: str,
         signals: tuple[Signal, ...] = (),
-        inside: Inside | None = None,
+        inside: AgentSandbox | None = None,
     ) -> TmuxAgent:
         """The agent in *pane*, watched by everything that can tell what it does."""
         eyes, program = await self._learned_to_read(), program_of(launch.argv, launch.agent)
-        self._rounds = rounds = self._rounds or Rounds(eyes)
-        clues = Clues(program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, inside)
+        self._rounds = rounds = self._rounds or ProcessScanner(eyes)
+        clues = ProcessEvidence(program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, inside)
 
-        def witness(say: Callable[[Event], None]) -> Witness:
-            return Witness(launch.session, program, self.line, pane.pane_id, clues, eyes, rounds, say, signals)
+        def witness(say: Callable[[Event], None]) -> StateMonitor:
+            return StateMonitor(launch.session, program, self.line, pane.pane_id, clues, eyes, rounds, say, signals)
 
         agent: TmuxAgent
         if launch.machine:
@@ -175,10 +180,10 @@ class TmuxBackend:
         task.add_done_callback(self._tasks.discard)
         return agent
 
-    async def _learned_to_read(self) -> Eyes:
+    async def _learned_to_read(self) -> ScreenReader:
         """The rules of all screens, read once."""
         if self._eyes is None:
-            eyes = Eyes((self.places.config / "screens",))
+            eyes = ScreenReader((self.places.config / "screens",))
             await asyncio.to_thread(eyes.refresh)
             self._eyes = eyes
         return self._eyes
@@ -195,23 +200,29 @@ class TmuxBackend:
             await asyncio.to_thread(swept, self.places, launch)
             return
         if self._readiness is None:
-            self._readiness = Readiness(self.line)
+            self._readiness = PaneReadiness(self.line)
         facts = await self._readiness.of(launch.session, nonce)
         await asyncio.to_thread(swept, self.places, launch)
         if facts is None and not self.line.is_open:
             return
         if facts is None:
             agent.say(SignalSeen(at=time.time(), source="launch", value="late"))
-            text = f"It did not say within {LIMIT_S:g} s that it is ready."
+            text = f"It did not report that it is ready within {LIMIT_S:g} s."
             agent.say(NoticeRaised(at=time.time(), text=text, level="warning"))
         elif facts.is_dead:
             agent.found(facts)
         else:
-            await handshake.arrived(launch, agent.pid, self.places)
+            await handshake_timeout.arrived(launch, agent.pid, self.places)
             agent.ready()
 
 
-def _box_rule(rules: Rules | None) -> ComposerRule | None:
+def _gets_hooks(launch: Launch) -> bool:
+    """Whether the agent of *launch* is started with hooks of ours. Blocks: its program may be asked for its version."""
+    is_ours = launch.adopted is None and not launch.machine
+    return is_ours and not why_not(program_of(launch.argv, launch.agent), launch.argv)
+
+
+def _box_rule(rules: ScreenRules | None) -> ComposerRule | None:
     return rules.file.composer if rules is not None else None
 
 

@@ -3,19 +3,21 @@
 import asyncio
 import contextlib
 
-from kasmon.backends.tmux.line import Line
+from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
-from kasmon.tmux.facts import PaneFacts
-from kasmon.tmux.ready import FIRST_S, LIMIT_S, LONGEST_S
+from kasmon.tmux.formats import PaneFacts
+
+FIRST_S, LONGEST_S, LIMIT_S = 0.010, 0.500, 10.0
+"""The interval of the first two checks, of later ones at most, and the time limit of all, in seconds."""
 
 
-class Readiness:
+class PaneReadiness:
     """Looks at the panes that somebody waits for: after 10 ms, then at doubling distances up to 500 ms.
 
     Who begins to wait makes the distances short again, for everybody.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ServerConnection) -> None:
         self._line = line
         self._awaited: dict[str, tuple[str, asyncio.Future[PaneFacts | None]]] = {}
         self._looking: asyncio.Task[None] | None = None

@@ -11,27 +11,27 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kasmon.backends.surroundings import given
+from kasmon.backends.common.environment import given
 from kasmon.backends.tmux.agent import TmuxAgent
-from kasmon.backends.tmux.ending import SCROLLED_BY_DEATH, signal_name
-from kasmon.backends.tmux.hearing import Hearing
-from kasmon.backends.tmux.line import Line
-from kasmon.backends.tmux.witness import Witness
-from kasmon.clean import clean_line
-from kasmon.config.address import folder_of
+from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
+from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
+from kasmon.backends.tmux.readiness import LIMIT_S
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.backends.tmux.termination import SCROLLED_BY_DEATH, signal_name
+from kasmon.config.agent_address import folder_of
 from kasmon.errors import KasmonError, LaunchError, RemoteUnreachableError, SessionEndedError
-from kasmon.model.command import Launch, Stop, Wish
-from kasmon.model.event import Event, LineLost, NoticeRaised, SessionEnded, SignalSeen
+from kasmon.model.commands import Launch, Stop, Wish
+from kasmon.model.events import ConnectionLost, Event, NoticeRaised, SessionEnded, SignalSeen
 from kasmon.model.task import environment
-from kasmon.paths import Places
-from kasmon.tmux import remote
-from kasmon.tmux import request as ask
-from kasmon.tmux.facts import Pane, PaneFacts
-from kasmon.tmux.identity import Process
-from kasmon.tmux.ready import LIMIT_S, saw_marker
-from kasmon.tmux.remote import Started
-from kasmon.tmux.request import Lines
-from kasmon.tmux.ssh import LOST, Machine, ssh_environment
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_line
+from kasmon.tmux import requests as ask
+from kasmon.tmux.formats import CreatedPane, PaneFacts
+from kasmon.tmux.process_identity import ProcessIdentity
+from kasmon.tmux.remote import agent
+from kasmon.tmux.remote.agent import RemoteStart, saw_marker
+from kasmon.tmux.remote.ssh import LOST, RemoteMachine, ssh_environment
+from kasmon.tmux.requests import Lines
 
 LONGEST_MARKER: Final = 128
 SEARCHED: Final = 500
@@ -48,14 +48,14 @@ class RemoteAgent(TmuxAgent):
 
     def __init__(
         self,
-        machine: Machine,
+        machine: RemoteMachine,
         nonce: str,
         launch: Launch,
-        line: Line,
-        pane: Pane | PaneFacts,
-        process: Process | None,
-        hearing: Hearing,
-        witness: Callable[[Callable[[Event], None]], Witness],
+        line: ServerConnection,
+        pane: CreatedPane | PaneFacts,
+        process: ProcessIdentity | None,
+        hearing: OutputMonitor,
+        witness: Callable[[Callable[[Event], None]], StateMonitor],
     ) -> None:
         self._machine, self._nonce = machine, nonce
         self._tail = b""
@@ -113,7 +113,7 @@ class RemoteAgent(TmuxAgent):
             return
         try:
             answer = await asyncio.to_thread(
-                remote.state, self._machine, self._launch.session, ssh_environment(), tidy=True
+                agent.state, self._machine, self._launch.session, ssh_environment(), tidy=True
             )
         except RemoteUnreachableError as error:
             self._cut(error.why)
@@ -121,7 +121,7 @@ class RemoteAgent(TmuxAgent):
         if answer.state == "runs":
             self._cut(await self._said() or "the pane's connection ended")
         elif answer.state == "gone":
-            why = self._why or f"it is not there any more on {self._machine.host!r}, and how it ended is not known"
+            why = self._why or f"it no longer exists on {self._machine.host!r}, and its exit status is unknown"
             self._end(SessionEnded(at=time.time(), why=why))
         else:
             ended = SessionEnded(
@@ -130,7 +130,7 @@ class RemoteAgent(TmuxAgent):
             self._end(ended)
 
     def _cut(self, why: str) -> None:
-        self._end(LineLost(at=time.time(), what="remote line", why=why))
+        self._end(ConnectionLost(at=time.time(), what="remote line", why=why))
 
     async def _said(self) -> str:
         """What ssh says of its end, if it stands on the pane."""
@@ -150,10 +150,10 @@ class RemoteAgent(TmuxAgent):
         self._spawn(stop())
 
     async def _end_there(self, grace_s: float) -> None:
-        await asyncio.to_thread(remote.stop, self._machine, self._launch.session, grace_s, ssh_environment())
+        await asyncio.to_thread(agent.stop, self._machine, self._launch.session, grace_s, ssh_environment())
 
 
-def begin_there(machine: Machine, launch: Launch, where: Places, history_lines: int) -> None:
+def begin_there(machine: RemoteMachine, launch: Launch, where: Paths, history_lines: int) -> None:
     """Start the agent of *launch* there, unless it runs. Blocks.
 
     Of variables it gets its session's own and its place in kasmon, and none of this machine's.
@@ -162,7 +162,7 @@ def begin_there(machine: Machine, launch: Launch, where: Places, history_lines: 
         RemoteUnreachableError: if there is no connection.
         LaunchError: if it cannot be started there.
     """
-    wanted = Started(
+    wanted = RemoteStart(
         session=launch.session,
         argv=launch.argv,
         folder=folder_of(launch.machine, launch.workdir),
@@ -170,6 +170,6 @@ def begin_there(machine: Machine, launch: Launch, where: Places, history_lines: 
         history_lines=history_lines,
     )
     try:
-        remote.start(machine, wanted, ssh_environment())
+        agent.start(machine, wanted, ssh_environment())
     except ValueError as error:
         raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error

@@ -8,49 +8,49 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.surroundings import given, own_prefixes, taken
-from kasmon.backends.tmux.completion import can_be_asked
-from kasmon.backends.tmux.hooking import hooked
-from kasmon.backends.tmux.hooks import FILE as HOOKS
-from kasmon.backends.tmux.inside import Inside, wrapped
-from kasmon.backends.tmux.program import program_of
-from kasmon.clean import clean_line
+from kasmon.backends.common.environment import given, own_prefixes, search_path, taken
+from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.tmux.agent_sandbox import AgentSandbox, wrapped
+from kasmon.backends.tmux.evidence.hook_setup import hooked
+from kasmon.backends.tmux.evidence.hooks import FILE as HOOKS
+from kasmon.backends.tmux.input.command_completion import can_be_asked
 from kasmon.errors import LaunchError, TmuxCommandError
-from kasmon.model.command import Launch
+from kasmon.model.commands import Launch
 from kasmon.model.task import environment
-from kasmon.paths import Places
-from kasmon.tmux.facts import Pane, PaneFacts
-from kasmon.tmux.identity import Process, identify
-from kasmon.tmux.remote import attach_argv
-from kasmon.tmux.server import Server
-from kasmon.tmux.spec import LaunchSpec, fresh_nonce, launch_argv, write_environment, write_spec
-from kasmon.tmux.ssh import Machine
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_line
+from kasmon.tmux.formats import CreatedPane, PaneFacts
+from kasmon.tmux.launch_file import PaneLaunch, fresh_nonce, launch_argv, write_environment, write_spec
+from kasmon.tmux.process_identity import ProcessIdentity, identify
+from kasmon.tmux.remote.agent import attach_argv
+from kasmon.tmux.remote.ssh import RemoteMachine
+from kasmon.tmux.server import TmuxServer
 
 SPEC: Final = "pane.launch"
 VARIABLES: Final = "pane.env"
 """Files in a session's folder, which are there while its agent starts."""
 
 
-class Spawned(msgspec.Struct, frozen=True):
+class SpawnedAgent(msgspec.Struct, frozen=True):
     """An agent that was put into a pane."""
 
-    pane: Pane
-    process: Process | None
+    pane: CreatedPane
+    process: ProcessIdentity | None
     """None if it ended before anybody could look."""
     nonce: str
     """What the pane will announce."""
-    inside: Inside | None = None
+    inside: AgentSandbox | None = None
     """What is known of its sandbox; None where it has none."""
 
 
 def spawn(
-    server: Server,
-    places: Places,
+    server: TmuxServer,
+    places: Paths,
     launch: Launch,
     panes: Mapping[str, PaneFacts],
     around: Mapping[str, str] | None = None,
     ssh: Sequence[str] = ("ssh",),
-) -> Spawned:
+) -> SpawnedAgent:
     """Start *launch* in the background: in the pane it had, beside its parent, or in a tmux session of its own.
 
     Args:
@@ -63,7 +63,7 @@ def spawn(
         TmuxServerGoneError, TmuxCommandError: if tmux does not do it.
     """
     if not launch.argv and not launch.machine:
-        raise LaunchError(f"session {launch.name!r} names no program to run.")
+        raise LaunchError(f"session {launch.name!r} has no program to run.")
     nonce = fresh_nonce()
     argv, inside = _written(server, places, launch, nonce, around or os.environ, tuple(ssh))
     had, parent = panes.get(launch.session), panes.get(launch.parent or "")
@@ -73,33 +73,33 @@ def spawn(
         pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
     with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is for people
         server.rename(pane.window_id, clean_line(launch.window or launch.name) or launch.session)
-    return Spawned(pane, identify(pane.pid), nonce, inside)
+    return SpawnedAgent(pane, identify(pane.pid), nonce, inside)
 
 
-def swept(places: Places, launch: Launch) -> None:
+def swept(places: Paths, launch: Launch) -> None:
     """Remove what only a starting agent needs: its variables stand in there."""
     for name in (SPEC, VARIABLES):
         (places.folder(launch.session) / name).unlink(missing_ok=True)
 
 
 def _written(
-    server: Server, places: Places, launch: Launch, nonce: str, around: Mapping[str, str], ssh: tuple[str, ...]
-) -> tuple[list[str], Inside | None]:
+    server: TmuxServer, places: Paths, launch: Launch, nonce: str, around: Mapping[str, str], ssh: tuple[str, ...]
+) -> tuple[list[str], AgentSandbox | None]:
     """What the pane has to run, its files in place; and what is known of its sandbox."""
     folder = places.folder(launch.session)
     if launch.machine:
-        shown = attach_argv(Machine(launch.machine, ssh), launch.session, nonce)
-        return _shown(folder, launch, LaunchSpec(argv=shown, workdir=Path("/"), base=around)), None
+        shown = attach_argv(RemoteMachine(launch.machine, ssh), launch.session, nonce)
+        return _shown(folder, launch, PaneLaunch(argv=shown, workdir=Path("/"), base=around)), None
     if launch.sandbox is not None:
         own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
         inside = wrapped(places, launch, nonce, around, own)
-        spec = LaunchSpec(
+        spec = PaneLaunch(
             argv=inside.argv, workdir=Path("/"), base=around, nonce=nonce, program=server.program, socket=server.socket
         )
         return _shown(folder, launch, spec), inside
     program = program_of(launch.argv, launch.agent)
     given_hooks = hooked(program, launch.argv, folder, launch.generation, nonce)
-    spec = LaunchSpec(
+    spec = PaneLaunch(
         argv=given_hooks.argv,
         workdir=Path(launch.workdir),
         base=around,
@@ -111,6 +111,7 @@ def _written(
     try:
         own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
         own |= given_hooks.variables
+        own["PATH"] = search_path(places, {**around, **own})
         if can_be_asked(launch.argv):
             own.setdefault("HISTCONTROL", "ignorespace")  # what kasmon asks a shell begins with a blank
         (folder / HOOKS).unlink(missing_ok=True)
@@ -121,7 +122,7 @@ def _written(
     return launch_argv(folder / SPEC), None
 
 
-def _shown(folder: Path, launch: Launch, spec: LaunchSpec) -> list[str]:
+def _shown(folder: Path, launch: Launch, spec: PaneLaunch) -> list[str]:
     """What a pane has to run to show an agent elsewhere, or in a sandbox: what stands in front of it needs nothing."""
     try:
         write_spec(folder / SPEC, spec)

@@ -4,6 +4,8 @@
 
     drop=N       the first N Enters behind each text do nothing
     swallow=S    an Enter within S seconds of other input is a part of the text
+    blind=1      an Enter that comes before the text is drawn is a part of it
+    holds=S      an Enter is taken S seconds later, with all that was typed until then
     bare=1       it does not ask for bracketed paste; a line feed is Enter, and Escape with Enter a new line
     late=S       what it draws is S seconds old
     busy=S       it reads only every S seconds
@@ -35,7 +37,7 @@ ASKS_S = 0.5
 BEGINS, ENDS = b"\x1b[200~", b"\x1b[201~"
 
 
-class Box:
+class BenchPromptBox:
     """The text in the box, and what was asked for by the flags."""
 
     def __init__(self, record: str, flags: dict[str, str]) -> None:
@@ -46,7 +48,7 @@ class Box:
         self.is_asking = "dialog" in flags
         self.input = bytearray()
         self.read = self.dropped = self.submitted = 0
-        self.works_until = self.asks_at = self.asks_until = self.blank_until = self.typed_at = 0.0
+        self.works_until = self.asks_at = self.asks_until = self.blank_until = self.typed_at = self.enter_at = 0.0
         self.latest = b""
         self.due: list[tuple[float, bytes]] = []
 
@@ -112,9 +114,14 @@ class Box:
             self.asks_at = now + self.number("asks")
 
     def enter(self, now: float) -> None:
-        if now - self.typed_at < self.number("swallow"):
+        if now - self.typed_at < self.number("swallow") or ("blind" in self.flags and self.is_behind(now)):
             self.put("\n", now)
             return
+        if self.number("holds") and not self.enter_at:
+            self.enter_at = now + self.number("holds")
+        if now < self.enter_at:
+            return
+        self.enter_at = 0.0
         self.blank_until = now + self.number("blank")
         if self.dropped < self.number("drop"):
             self.dropped += 1
@@ -126,6 +133,10 @@ class Box:
         self.text = self.short = ""
         self.dropped, self.asks_at = 0, 0.0
 
+    def is_behind(self, now: float) -> bool:
+        """Whether what stands there is not drawn yet."""
+        return bool(self.due) or self.frame(now) != self.latest
+
     def note(self, **record: str) -> None:
         os.write(self.file, json.dumps(record).encode() + b"\n")
 
@@ -133,6 +144,8 @@ class Box:
 
     def draw(self, now: float) -> None:
         """Have what stands there now on the screen, when it is due."""
+        if self.enter_at and now >= self.enter_at:
+            self.enter(now)
         if self.asks_at and now >= self.asks_at:
             self.asks_until, self.asks_at = now + ASKS_S, float("inf")
         if (frame := self.frame(now)) != self.latest:
@@ -182,7 +195,7 @@ def cells(text: str) -> int:
 
 def main() -> None:
     flags = dict(word.split("=", 1) for word in sys.argv[2:])
-    box = Box(sys.argv[1], flags)
+    box = BenchPromptBox(sys.argv[1], flags)
 
     def clear(*_: object) -> None:
         box.text, box.is_asking = "", False
@@ -198,7 +211,7 @@ def main() -> None:
     while True:
         now = time.monotonic()
         box.draw(now)
-        changes_at = max(box.works_until, box.asks_until, box.blank_until) + 0.1
+        changes_at = max(box.works_until, box.asks_until, box.blank_until, box.enter_at) + 0.1
         is_moving = bool(box.due) or now < changes_at or 0 < box.asks_at < float("inf")
         if busy:
             time.sleep(busy)

@@ -1,5 +1,8 @@
 """Plans in Markdown, as the ancestor writes them: `## Wave N`, `### Task N: title`, in front of them the goal.
 
+A task may give `**Check:**`, `**Agent:**`, `**Needs:**`, `**Worktree:**` and `**Base:**`, each on its own line. All
+else in its text is its prompt. A line that begins with another bold field is warned of, and stays text.
+
 What stands between code fences is text of the task. The forms are those of the ancestor (kasmos), so that its plans
 run here; where it takes a faulty plan without a word, the fault is told.
 """
@@ -9,19 +12,26 @@ from typing import Final
 
 import msgspec
 
-from kasmon.model.plan.draft import Draft
-from kasmon.model.plan.spec import Fault, Plan, Task
+from kasmon.model.plan.plan import Plan, PlanFault, Task
+from kasmon.model.plan.validation import PlanDraft
 
 WAVE: Final = re.compile(r"## +Wave +(\d{1,9})\b")
 TASK: Final = re.compile(r"### +Task +(\d{1,9}) *: *(.*)")
 ALMOST: Final = re.compile(r"#{2,6} *(wave|task)\b|# *(wave|task) *\d", re.IGNORECASE)
 """What was meant for a heading of ours. A title may well be about a task."""
-FIELD: Final = re.compile(r"\*\*(Goal|Architecture|Tech Stack|Agent|Mode|Worktree):?\*\*:? *(.*)")
+FIELD: Final = re.compile(r"\*\*(Goal|Architecture|Tech Stack|Agent|Mode|Worktree|Base):?\*\*:? *(.*)")
+BOLD: Final = re.compile(r" {0,3}([-*+] +)?\*\*([^*:]{1,40})(?::\*\*|\*\*:)[ \t]*(.*)")
+"""A line that looks like a field: perhaps the mark of a list, the name, the value."""
+OF_PLAN: Final = ("Goal", "Architecture", "Tech Stack", "Agent", "Mode", "Worktree", "Base")
+OF_TASK: Final = ("Check", "Agent", "Needs", "Worktree", "Base")
+WORKTREES: Final = ("shared", "own", "folder")
+NAMES: Final = re.compile(r"\s*(?:[,;]|\band\b)\s*", re.IGNORECASE)
+"""What stands between the tasks that a task needs."""
 FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 TITLE: Final = re.compile(r"# +(.+)")
 
 
-def read(text: str, name: str) -> Draft:
+def read(text: str, name: str) -> PlanDraft:
     """The plan that *text* describes, as far as it can be read, with all that is wrong with it.
 
     Args:
@@ -35,27 +45,30 @@ class _Reader:
 
     def __init__(self, name: str) -> None:
         self._plan = Plan(name=name)
-        self._faults: list[Fault] = []
+        self._faults: list[PlanFault] = []
         self._tasks: list[Task] = []
         self._body: list[str] = []
         self._wave = 0
+        self._warnings: list[PlanFault] = []
+        self._fields: dict[str, int] = {}
+        """The fields that the task which we are in gives -> their lines."""
         self._waves: dict[int, int] = {}
         """Wave -> its line."""
         self._fence: tuple[str, int] | None = None
         """What opened the code that we are in, and where."""
 
-    def read(self, text: str) -> Draft:
+    def read(self, text: str) -> PlanDraft:
         for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
             if self._in_fence(line, number) or not self._is_heading(line, number):
                 self._say(line)
         self._end_task()
         if self._fence is not None:
-            self._wrong(self._fence[1], "the code that begins here has no end")
+            self._wrong(self._fence[1], "the code block that starts here is not closed")
         if not self._waves and not self._faults:
-            self._wrong(0, "it has no heading `## Wave 1`")
+            self._wrong(0, "the heading `## Wave 1` is missing")
         self._check_order()
-        plan = msgspec.structs.replace(self._plan, tasks=tuple(self._tasks))
-        return Draft(plan, tuple(self._faults), tells_gaps=True)
+        plan = msgspec.structs.replace(self._plan, tasks=tuple(self._tasks), warnings=tuple(self._warnings))
+        return PlanDraft(plan, tuple(self._faults), tells_gaps=True)
 
     def _in_fence(self, line: str, number: int) -> bool:
         """Whether *line* belongs to code, its fences included."""
@@ -80,6 +93,8 @@ class _Reader:
             self._wrong(number, f"{line.strip()!r} reads as neither `## Wave N` nor `### Task N: title`")
         elif not self._waves and (field := FIELD.match(line)):
             self._note(field[1], field[2].strip(), number)
+        elif field := BOLD.match(line):
+            return self._is_field(field[2].strip(), _bare(field[3]), number, in_list=bool(field[1]))
         elif not self._waves and (title := TITLE.match(line)):
             self._plan = msgspec.structs.replace(self._plan, name=title[1].strip())
         else:
@@ -88,21 +103,22 @@ class _Reader:
 
     def _begin_wave(self, wave: int, number: int) -> None:
         if wave in self._waves:
-            self._wrong(number, f"there is a wave {wave} already, on line {self._waves[wave]}")
+            self._wrong(number, f"wave {wave} is already defined on line {self._waves[wave]}")
         elif wave != len(self._waves) + 1:
-            self._wrong(number, f"wave {wave} stands where wave {len(self._waves) + 1} would")
+            self._wrong(number, f"found wave {wave} where wave {len(self._waves) + 1} was expected")
         self._waves.setdefault(wave, number)
         self._wave = wave
 
     def _begin_task(self, task: int, title: str, number: int) -> None:
         if not self._wave:
-            self._wrong(number, f"task {task} stands before the first `## Wave`")
+            self._wrong(number, f"task {task} is before the first `## Wave`")
         if not title:
             self._wrong(number, f"task {task} has no title")
         if not task:
-            self._wrong(number, "task 0 is none: tasks are counted from 1")
+            self._wrong(number, "there is no task 0: tasks are numbered from 1")
         self._tasks.append(Task(id=str(task), number=task, title=title, wave=self._wave or 1, line=number))
         self._body = []
+        self._fields = {}
 
     def _end_task(self) -> None:
         if self._tasks and self._body:
@@ -110,18 +126,57 @@ class _Reader:
             self._tasks[-1] = msgspec.structs.replace(self._tasks[-1], body=body)
         self._body = []
 
+    def _is_field(self, name: str, value: str, number: int, *, in_list: bool) -> bool:
+        """Whether the bold *name* is a field of the task that we are in, which is noted then, or else warned of."""
+        shown = f"'**{name}:**'"
+        in_task = bool(self._tasks) and self._tasks[-1].wave == self._wave
+        if in_list:
+            if in_task and name in OF_TASK:
+                self._warn(number, f"{shown} is in a list, so it is read as text of the task; start the line with it")
+            return False
+        if in_task and name in OF_TASK:
+            self._note_task(name.lower(), value, number)
+            return True
+        if in_task:
+            self._warn(
+                number, f"{shown} is not a field of a task and is read as its text; the fields are {', '.join(OF_TASK)}"
+            )
+        elif self._waves:
+            self._warn(number, f"{shown} belongs to no task: it is before the first one of wave {self._wave}")
+        else:
+            self._warn(number, f"{shown} is not a field of a plan and is ignored; the fields are {', '.join(OF_PLAN)}")
+        return False
+
+    def _note_task(self, field: str, value: str, number: int) -> None:
+        task = self._tasks[-1]
+        given: str | tuple[str, ...] = value
+        if field in self._fields:
+            self._wrong(number, f"task {task.number} already has a {field}, on line {self._fields[field]}")
+        elif not value:
+            self._wrong(number, f"the {field} of task {task.number} is empty; write it on the same line")
+        elif field == "worktree" and value not in WORKTREES:
+            self._wrong(number, f"the worktree of task {task.number} is {value!r}; it must be shared, own or folder")
+        else:
+            if field == "needs":
+                given = tuple(dict.fromkeys(_task_id(name) for name in NAMES.split(value) if name))
+            lines = (*task.lines, (field, number))
+            self._tasks[-1] = msgspec.structs.replace(task, **{field: given}, lines=lines)
+        self._fields.setdefault(field, number)
+
     def _say(self, line: str) -> None:
         if self._tasks and self._tasks[-1].wave == self._wave:
             self._body.append(line)
 
     def _note(self, field: str, value: str, number: int) -> None:
         key = field.lower().replace(" ", "_")
-        if key == "worktree" and value not in ("shared", "own", "folder"):
-            self._wrong(number, f"the worktree is {value!r}; it can be shared, own or folder")
+        if key == "worktree" and value not in WORKTREES:
+            self._wrong(number, f"the worktree is {value!r}; it must be shared, own or folder")
         elif key == "mode" and value not in ("tmux", "sdk"):
-            self._wrong(number, f"the mode is {value!r}; it can be tmux or sdk")
+            self._wrong(number, f"the mode is {value!r}; it must be tmux or sdk")
         else:
-            self._plan = msgspec.structs.replace(self._plan, **{key: value})
+            value = _bare(value) if key == "base" else value
+            lines = (*self._plan.lines, (key, number))
+            self._plan = msgspec.structs.replace(self._plan, **{key: value}, lines=lines)
 
     def _check_order(self) -> None:
         """Tell of waves without tasks, and of numbers that are left out."""
@@ -137,4 +192,20 @@ class _Reader:
                 break
 
     def _wrong(self, line: int, why: str) -> None:
-        self._faults.append(Fault(line=line, why=why))
+        self._faults.append(PlanFault(line=line, why=why))
+
+    def _warn(self, line: int, why: str) -> None:
+        self._warnings.append(PlanFault(line=line, why=why))
+
+
+def _bare(value: str) -> str:
+    """*value* without the backticks around the whole of it."""
+    value = value.strip()
+    inner = value[1:-1]
+    return inner.strip() if len(value) > 1 and value[0] == value[-1] == "`" and "`" not in inner else value
+
+
+def _task_id(name: str) -> str:
+    """The id of the task that *name* says: `2`, `#2`, `Task 2`."""
+    number = re.fullmatch(r"(?:task *)?#?(\d{1,9})", name, re.IGNORECASE)
+    return str(int(number[1])) if number else name

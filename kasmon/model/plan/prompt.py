@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from kasmon.model.plan.run import TaskRun
-from kasmon.model.plan.spec import Plan, Task
+from kasmon.model.plan.plan import Plan, Task, continues
+from kasmon.model.plan.progress import TaskRun
 
 LONGEST_RESULT = 8_000
 """How much of each result that a task needs is put into its prompt, in characters."""
@@ -45,6 +45,8 @@ def prompt(
             "Others share this folder with you: change only what your task names, add files to a commit by name, and"
             " never stash, reset or check out what is not yours."
         )
+    if not shares and not is_elsewhere and any(task.id in continues(plan, other) for other in plan.tasks):
+        head.append("Commit your work on the branch of this folder: the tasks after yours begin from its commits.")
     if task.files:
         head.append(f"You may change: {', '.join(task.files)}.")
     for other, result in results.items():

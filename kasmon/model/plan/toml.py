@@ -1,14 +1,16 @@
 """Plans in TOML: what Markdown says, and beyond it needs, checks, retries, time limits, worktrees and terminals.
 
-name = "tidy"                 goal, architecture, tech_stack, agent, mode, worktree, limit, env
+name = "tidy"                 goal, architecture, tech_stack, agent, mode, worktree, base, limit, env
 advance = "ask"               or "auto"; without_check = "ask" or "advance"; done_by = "turn" or "said"
 
 [[task]]
 id = "parser"                 its number where it has none
 title = "Write the parser"
 prompt = "..."                or run = "make", a command for a shell
-needs = ["lexer"]             wave = 2, inherits = "lexer", agent, mode, sandbox, worktree, files, host
-check = "pytest -q"           retries = 1, time_limit = "30m"
+needs = ["lexer"]             wave = 2, inherits = "lexer", agent, mode, sandbox, worktree, base, files, host
+check = "pytest -q"           check_time_limit = "10m", retries = 1, time_limit = "30m"
+
+`docs/plans.md` says what each key means.
 """
 
 import re
@@ -16,8 +18,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from kasmon.model.plan.draft import Draft
-from kasmon.model.plan.spec import Fault, Plan, Task
+from kasmon.model.plan.plan import CHECK_LIMIT_S, Plan, PlanFault, Task
+from kasmon.model.plan.validation import PlanDraft
 
 Place: TypeAlias = Callable[[str], int]
 """Tells on which line a key of one table stands."""
@@ -33,6 +35,7 @@ PLAN_KEYS: Final[Mapping[str, Any]] = {
     "agent": str,
     "mode": ("tmux", "sdk"),
     "worktree": ("shared", "own", "folder"),
+    "base": str,
     "advance": ("ask", "auto"),
     "without_check": ("ask", "advance"),
     "done_by": ("turn", "said"),
@@ -51,25 +54,27 @@ TASK_KEYS: Final[Mapping[str, Any]] = {
     "agent": str,
     "host": str,
     "mode": ("tmux", "sdk"),
-    "sandbox": ("jail", "microvm", "gvisor", "e2b"),
+    "sandbox": ("jail", "microvm", "e2b"),
     "worktree": ("shared", "own", "folder"),
+    "base": str,
     "files": list,
     "check": str,
+    "check_time_limit": object,
     "retries": int,
     "time_limit": object,
 }
 
 
-def read(text: str, name: str) -> Draft:
+def read(text: str, name: str) -> PlanDraft:
     """The plan that *text* describes, as far as it can be read, with all that is wrong with it."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+)", str(error))
         line = int(found[1]) if found else text.count("\n") + 1
-        return Draft(Plan(name=name), (Fault(line=line, why=f"it is no TOML: {error}"),))
+        return PlanDraft(Plan(name=name), (PlanFault(line=line, why=f"it is not valid TOML: {error}"),))
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 1,000 lists in each other
-        return Draft(Plan(name=name), (Fault(line=0, why=f"it cannot be read as TOML: {error}"),))
+        return PlanDraft(Plan(name=name), (PlanFault(line=0, why=f"it cannot be read as TOML: {error}"),))
     lines, faults = _Lines(text), []
 
     def place(key: str) -> int:
@@ -83,24 +88,25 @@ def read(text: str, name: str) -> Draft:
             if isinstance(entry, dict):
                 tasks.append(_task(number, entry, lines, faults))
             else:
-                faults.append(Fault(line=lines.of_task(number), why=f"task {number} is no table"))
+                faults.append(PlanFault(line=lines.of_task(number), why=f"task {number} is not a table"))
     good = {
         key: value
         for key, value in table.items()
         if key not in ("task", "env") and key in PLAN_KEYS and _fits(value, PLAN_KEYS[key]) and value != ""
     }
     if "limit" in good and good["limit"] < 1:
-        faults.append(Fault(line=place("limit"), why=f"the limit is {good.pop('limit')}; it begins at 1"))
+        faults.append(PlanFault(line=place("limit"), why=f"the limit is {good.pop('limit')}; the minimum is 1"))
     good["env"] = _names(table, "env", place, "the plan", faults)
     if bad := [name for name in good["env"] if not VARIABLE.fullmatch(name)]:
-        why = f"env of the plan holds {bad[0]!r}; it names variables, whose values are those of whoever runs it"
-        faults.append(Fault(line=place("env"), why=why))
+        why = f"env of the plan holds {bad[0]!r}; it lists names of variables, whose values come from your environment"
+        faults.append(PlanFault(line=place("env"), why=why))
     if "advance" not in table and not any(task.wave for task in tasks):
         good["advance"] = "auto"
-    return Draft(Plan(**{"name": name, **good, "tasks": tuple(tasks)}), tuple(faults))
+    good["lines"] = tuple((key, place(key)) for key in table)
+    return PlanDraft(Plan(**{"name": name, **good, "tasks": tuple(tasks)}), tuple(faults))
 
 
-def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[Fault]) -> Task:
+def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[PlanFault]) -> Task:
     line = lines.of_task(number)
     id_ = _name(entry.get("id", number))
     whose = f"task {id_ or number!r}"
@@ -115,21 +121,21 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[F
         return value if _fits(value, TASK_KEYS[key]) else otherwise
 
     if not id_:
-        faults.append(Fault(line=place("id"), why=f"the id {entry.get('id')!r} is neither a word nor a number"))
+        faults.append(PlanFault(line=place("id"), why=f"the id {entry.get('id')!r} is neither a string nor a number"))
     needs = _names(entry, "needs", place, whose, faults)
     files = _names(entry, "files", place, whose, faults)
     body, run = take("prompt", ""), take("run", "")
     if bool(body.strip()) == bool(run.strip()):
         what = "both a prompt and a command to run" if body else "neither a prompt nor a command to run"
-        faults.append(Fault(line=line, why=f"{whose} has {what}"))
+        faults.append(PlanFault(line=place("run") if body else line, why=f"{whose} has {what}"))
     agent, host = take("agent", ""), take("host", "")
     if host and "@" in agent:
-        faults.append(Fault(line=place("host"), why=f"{whose} names two hosts: {agent!r} and {host!r}"))
+        faults.append(PlanFault(line=place("host"), why=f"{whose} names two hosts: {agent!r} and {host!r}"))
     elif host:
         agent = f"{agent or ('shell' if run else '')}@{host}"
     for key, least in (("retries", 0), ("wave", 1)):
         if take(key, least) < least:
-            faults.append(Fault(line=place(key), why=f"{key} of {whose} is {entry[key]}; it begins at {least}"))
+            faults.append(PlanFault(line=place(key), why=f"{key} of {whose} is {entry[key]}; the minimum is {least}"))
     return Task(
         id=id_ or str(number),
         number=number,
@@ -143,28 +149,31 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[F
         mode=take("mode", ""),
         sandbox=take("sandbox", ""),
         worktree=take("worktree", ""),
+        base=take("base", ""),
         files=files,
         check=take("check", ""),
         retries=max(take("retries", 0), 0),
-        time_limit_s=_seconds(entry.get("time_limit"), place("time_limit"), whose, faults),
+        check_limit_s=_seconds(entry, "check_time_limit", place, whose, faults) or CHECK_LIMIT_S,
+        time_limit_s=_seconds(entry, "time_limit", place, whose, faults),
         line=line,
+        lines=tuple(("agent" if key == "host" and "agent" not in entry else key, place(key)) for key in entry),
     )
 
 
-def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: Place, whose: str) -> list[Fault]:
+def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: Place, whose: str) -> list[PlanFault]:
     """What of *table* is unknown, or of the wrong kind."""
     faults = []
     for key, value in table.items():
         if key not in keys:
-            faults.append(Fault(line=place(key), why=f"{whose} has no {key!r}; there are {', '.join(keys)}"))
+            faults.append(PlanFault(line=place(key), why=f"{whose} has no key {key!r}; the keys are {', '.join(keys)}"))
         elif not _fits(value, keys[key]):
             wanted = keys[key]
             words = " or ".join(wanted) if isinstance(wanted, tuple) else _KINDS[wanted]
-            faults.append(Fault(line=place(key), why=f"{key} of {whose} is {value!r}; it is {words}"))
+            faults.append(PlanFault(line=place(key), why=f"{key} of {whose} is {value!r}; it must be {words}"))
     return faults
 
 
-_KINDS: Final = {str: "a text", int: "a whole number", list: "a list", object: "a word or a number"}
+_KINDS: Final = {str: "a text", int: "a whole number", list: "a list", object: "a string or a number"}
 
 
 def _fits(value: object, wanted: Any) -> bool:
@@ -182,20 +191,21 @@ def _name(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _names(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults: list[Fault]) -> tuple[str, ...]:
+def _names(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults: list[PlanFault]) -> tuple[str, ...]:
     given = entry.get(key, [])
     if not isinstance(given, list):
         return ()
     faults += [
-        Fault(line=place(key), why=f"{key} of {whose} holds {value!r}, which is no name")
+        PlanFault(line=place(key), why=f"{key} of {whose} holds {value!r}, which is not a name")
         for value in given
         if not _name(value)
     ]
     return tuple(dict.fromkeys(_name(value) for value in given if _name(value)))
 
 
-def _seconds(value: object, line: int, whose: str, faults: list[Fault]) -> float | None:
-    """A time limit: a number of seconds, or `90s`, `30m`, `2h`."""
+def _seconds(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults: list[PlanFault]) -> float | None:
+    """The time limit that *key* gives: a number of seconds, or `90s`, `30m`, `2h`."""
+    value = entry.get(key)
     if value is None:
         return None
     seconds = 0.0
@@ -205,7 +215,10 @@ def _seconds(value: object, line: int, whose: str, faults: list[Fault]) -> float
         seconds = min(float(match[1]) * UNITS[match[2]], LONGEST_S)
     if seconds > 0:
         return seconds
-    faults.append(Fault(line=line, why=f'the time limit of {whose} is {value!r}; it is like "90s", "30m" or "2h"'))
+    which = "the time limit of the check" if key == "check_time_limit" else "the time limit"
+    faults.append(
+        PlanFault(line=place(key), why=f'{which} of {whose} is {value!r}; use a form like "90s", "30m" or "2h"')
+    )
     return None
 
 
@@ -219,17 +232,21 @@ class _Lines:
     def __init__(self, text: str) -> None:
         self._tasks = [1]
         self._keys: dict[tuple[int, str], int] = {}
-        quote = ""
+        quote, is_known = "", True
         for number, line in enumerate(text.split("\n"), 1):  # as tomllib counts
             if not quote:
                 if re.match(r"\s*\[\[\s*task\s*\]\]", line):
                     self._tasks.append(number)
-                elif key := re.match(r"""\s*["']?([\w-]+)["']?\s*=""", line):
+                    is_known = True
+                elif table := re.match(r"""\s*\[\[?\s*(task\s*\.\s*)?["']?([\w-]+)[^,]*\]\s*(?:#|$)""", line):
+                    self._keys.setdefault((len(self._tasks) - 1 if table[1] else 0, table[2]), number)
+                    is_known = False  # its keys are no task's
+                elif is_known and (key := re.match(r"""\s*["']?([\w-]+)["']?\s*[.=]""", line)):
                     self._keys.setdefault((len(self._tasks) - 1, key[1]), number)
             quote = _open_quote(line, quote)
 
     def of_task(self, number: int) -> int:
-        return self._tasks[number] if number < len(self._tasks) else self._tasks[-1]
+        return self._tasks[number] if number < len(self._tasks) else self._keys.get((0, "task"), self._tasks[-1])
 
     def of_key(self, task: int, key: str) -> int:
         return self._keys.get((task, key), self.of_task(task))

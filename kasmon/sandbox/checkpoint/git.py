@@ -42,7 +42,7 @@ def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tup
         GitError: if it ends with an error, or is not installed.
         TimedOutError: if it takes longer than `GIT_S`.
     """
-    what = f"keep checkpoints ({words[0]})"
+    what = f"store checkpoints ({words[0]})"
     settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     try:
         git = subprocess.Popen(
@@ -55,7 +55,7 @@ def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tup
             umask=0o077,
         )
     except FileNotFoundError as error:
-        raise GitError(what, "it is not installed", hint="Checkpoints need git.") from error
+        raise GitError(what, "it is not installed", hint="Checkpoints require git.") from error
     assert git.stdin is not None
     assert git.stdout is not None
     assert git.stderr is not None

@@ -16,7 +16,7 @@ RACY_NS: Final = 50_000_000
 """A file that changed so shortly before it was looked at may have changed again within the same tick of its clock."""
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """One path."""
 
     kind: str
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     """Git's name of the content: a file's, or a link's target. Empty for a folder, and where nobody has read it yet."""
 
 
-Files: TypeAlias = Mapping[str, Entry]
+Files: TypeAlias = Mapping[str, ManifestEntry]
 
 
 class Manifest(NamedTuple):
@@ -39,7 +39,7 @@ class Manifest(NamedTuple):
 
     at: int
     """When somebody began to look."""
-    files: dict[str, Entry]
+    files: dict[str, ManifestEntry]
 
     @property
     def size(self) -> int:
@@ -49,7 +49,7 @@ class Manifest(NamedTuple):
 
 def unread(
     seen: Files, before: Manifest | None, mapped: Container[int] = frozenset()
-) -> tuple[dict[str, Entry], list[str]]:
+) -> tuple[dict[str, ManifestEntry], list[str]]:
     """*seen* with the contents that are known from *before*, and the paths whose contents are to be read.
 
     Those of *mapped*, by their inode, always are: somebody writes to them without a change of their times.
@@ -68,7 +68,7 @@ def unread(
     return known, fresh
 
 
-def unsettled(files: Files, mapped: Container[int]) -> dict[str, Entry]:
+def unsettled(files: Files, mapped: Container[int]) -> dict[str, ManifestEntry]:
     """*files*, of which those of *mapped* are read again the next time, whatever their times are then."""
     return {
         path: entry._replace(ctime=0) if entry.kind == FILE and entry.inode in mapped else entry
@@ -108,7 +108,7 @@ def decode(text: bytes) -> Manifest:
         ValueError, TypeError, KeyError: if it is none.
     """
     told = json.loads(text)
-    files = {path: Entry(*entry) for path, entry in told["files"].items()}
+    files = {path: ManifestEntry(*entry) for path, entry in told["files"].items()}
     if not all(_is_proper(path) and entry.kind in KINDS for path, entry in files.items()):
         raise ValueError("a path that leads elsewhere")
     return Manifest(told["at"], files)
@@ -118,6 +118,6 @@ def _is_proper(path: str) -> bool:
     return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 
-def parents_first(files: Files) -> Iterable[tuple[str, Entry]]:
+def parents_first(files: Files) -> Iterable[tuple[str, ManifestEntry]]:
     """*files* so that a folder comes before what is in it."""
     return sorted(files.items())

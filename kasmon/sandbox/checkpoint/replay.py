@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import NotFoundError
-from kasmon.model.event import Checkpointed, Event, ToolFinished, ToolStarted
-from kasmon.model.sandbox import INTERPRETERS, Interpreter
+from kasmon.model.events import Checkpointed, Event, ToolFinished, ToolStarted
+from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter
 
 _CUT: Final = re.compile(r"… [0-9,]+ more characters, blob ([0-9a-f]{64})\Z")
 """How a long input ends in a fact."""
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of code."""
 
     at: float
@@ -36,21 +36,21 @@ class _Input(msgspec.Struct):
     code: str
 
 
-def done(events: Iterable[Event], whole: Callable[[str], str]) -> tuple[Done, ...]:
+def done(events: Iterable[Event], whole: Callable[[str], str]) -> tuple[ReplayedRun, ...]:
     """All that was run, oldest first.
 
     Args:
         events: of one session, oldest first.
         whole: the text of a blob by its SHA-256; an OSError of it leaves that run out.
     """
-    runs: dict[str, Done] = {}
+    runs: dict[str, ReplayedRun] = {}
     open_runs: list[str] = []
     for event in events:
         match event:
             case ToolStarted(call=call, tool=tool) if tool in INTERPRETERS:
                 code = _code(event.input, whole)
                 if code is not None:
-                    runs[call] = Done(at=event.at, interpreter=tool, code=code)
+                    runs[call] = ReplayedRun(at=event.at, interpreter=tool, code=code)
                     open_runs.append(call)
             case ToolFinished(call=call) if call in runs:
                 runs[call] = msgspec.structs.replace(runs[call], exit_code=event.exit_code)
@@ -77,7 +77,7 @@ def replay(
     if until:
         places = [at for at, event in enumerate(said) if _is_checkpoint(event, until)]
         if not places:
-            raise NotFoundError(f"no checkpoint is called {until!r}.")
+            raise NotFoundError(f"there is no checkpoint {until!r}.")
         said = said[: places[-1]]
     return tuple((each.interpreter, each.code) for each in done(said, whole))
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 GIB = 1024 * 1024 * 1024
 
 
-class Keep(NamedTuple):
+class RetentionLimits(NamedTuple):
     """How many checkpoints of one session stay."""
 
     newest: int = 100
@@ -15,7 +15,7 @@ class Keep(NamedTuple):
     """On disk, for all together; beyond it the older half goes."""
 
 
-class Kept(Protocol):
+class RetainedCheckpoint(Protocol):
     """A checkpoint, as far as this needs it."""
 
     @property
@@ -25,7 +25,7 @@ class Kept(Protocol):
     def when(self) -> str: ...
 
 
-def dropped(checkpoints: Sequence[Kept], keep: Keep, *, too_much: bool = False) -> set[str]:
+def dropped(checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False) -> set[str]:
     """The ids of those that go, of *checkpoints*, oldest first; with *too_much* on disk the older half too.
 
     The first one and the newest one always stay.

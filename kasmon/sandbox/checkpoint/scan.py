@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Entry
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry
 
 DEEPEST: Final = 200
 """Folders within folders; what lies deeper is left out, and said to be."""
@@ -22,7 +22,7 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEX
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Bounds(NamedTuple):
+class ScanBounds(NamedTuple):
     """How much of a folder is looked at; beyond that it is refused as a whole."""
 
     files: int = 250_000
@@ -30,18 +30,18 @@ class Bounds(NamedTuple):
     seconds: float = 120.0
 
 
-class Left(NamedTuple):
+class SkippedFiles(NamedTuple):
     """What is not kept."""
 
     path: str
     why: str
 
 
-class Scan(NamedTuple):
+class FolderScan(NamedTuple):
     """A folder as it was seen."""
 
-    files: dict[str, Entry]
-    left: list[Left]
+    files: dict[str, ManifestEntry]
+    left: list[SkippedFiles]
 
 
 @contextmanager
@@ -54,14 +54,14 @@ def opened(folder: str) -> Iterator[int]:
     try:
         handle = os.open(folder, _FOLDER_FLAGS)
     except OSError as error:
-        raise SandboxError(f"the folder {folder!r} cannot be looked at", error.strerror or str(error)) from error
+        raise SandboxError(f"the folder {folder!r} cannot be read", error.strerror or str(error)) from error
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def scan(top: int, bounds: Bounds) -> Scan:
+def scan(top: int, bounds: ScanBounds) -> FolderScan:
     """All that is in the folder open at *top*; contents are not read yet.
 
     Raises:
@@ -69,7 +69,7 @@ def scan(top: int, bounds: Bounds) -> Scan:
     """
     walk = _Walk(bounds, os.fstat(top).st_dev)
     walk.look(top, "", 0)
-    return Scan(walk.files, walk.left)
+    return FolderScan(walk.files, walk.left)
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def opened_file(top: int, path: str) -> Iterator[int]:
         handle = os.open(name, _FILE_FLAGS, dir_fd=above)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no file any more")
+            raise OSError("it is no longer a file")
         yield handle
     finally:
         os.close(handle)
@@ -119,26 +119,26 @@ def target(top: int, path: str) -> bytes:
         return os.fsencode(os.readlink(name, dir_fd=above))
 
 
-def entry(seen: os.stat_result) -> Entry | None:
+def entry(seen: os.stat_result) -> ManifestEntry | None:
     """What was *seen*; None for what cannot be kept: a pipe, a socket, a device."""
     kind = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}.get(stat.S_IFMT(seen.st_mode))
     if kind is None:
         return None
     times = (0, 0, 0) if kind == FOLDER else (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-    return Entry(kind, stat.S_IMODE(seen.st_mode), *times, seen.st_ino)
+    return ManifestEntry(kind, stat.S_IMODE(seen.st_mode), *times, seen.st_ino)
 
 
-def told(left: list[Left]) -> tuple[str, ...]:
+def told(left: list[SkippedFiles]) -> tuple[str, ...]:
     """*left* in words, the first `TOLD` of them."""
     named = tuple(f"{each.path} ({each.why})" for each in left[:TOLD])
     return (*named, f"{len(left) - TOLD} more") if len(left) > TOLD else named
 
 
 class _Walk:
-    def __init__(self, bounds: Bounds, device: int) -> None:
+    def __init__(self, bounds: ScanBounds, device: int) -> None:
         self.bounds, self.device = bounds, device
-        self.files: dict[str, Entry] = {}
-        self.left: list[Left] = []
+        self.files: dict[str, ManifestEntry] = {}
+        self.left: list[SkippedFiles] = []
         self.bytes = 0
         self.until = time.monotonic() + bounds.seconds
 
@@ -153,28 +153,28 @@ class _Walk:
                     continue  # gone again
                 kept = entry(seen)
                 if kept is None:
-                    self.left.append(Left(path, "no file: a pipe, a socket or a device"))
+                    self.left.append(SkippedFiles(path, "not a regular file: a pipe, a socket or a device"))
                 elif seen.st_dev != self.device:
-                    self.left.append(Left(path, "on another file system"))
+                    self.left.append(SkippedFiles(path, "on another file system"))
                 else:
                     self.note(path, kept)
                     if kept.kind == FOLDER:
                         folders.append(name.name)
         for folder in folders:
             if depth >= DEEPEST:
-                self.left.append(Left(before + folder, f"what is in it: more than {DEEPEST} folders deep"))
+                self.left.append(SkippedFiles(before + folder, f"what is in it: more than {DEEPEST} folders deep"))
                 continue
             try:
                 lower = os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
             except OSError as error:
-                self.left.append(Left(before + folder, f"what is in it: {error.strerror}"))
+                self.left.append(SkippedFiles(before + folder, f"what is in it: {error.strerror}"))
                 continue
             try:
                 self.look(lower, f"{before}{folder}/", depth + 1)
             finally:
                 os.close(lower)
 
-    def note(self, path: str, kept: Entry) -> None:
+    def note(self, path: str, kept: ManifestEntry) -> None:
         self.files[path] = kept
         self.bytes += kept.size if kept.kind == FILE else 0
         over = ""
@@ -183,6 +183,8 @@ class _Walk:
         elif self.bytes > self.bounds.bytes:
             over = f"more than {self.bounds.bytes // (1024 * 1024)} MiB, with {path!r}"
         elif time.monotonic() > self.until:
-            over = f"more than could be looked at in {self.bounds.seconds:g} s"
+            over = f"more than can be scanned in {self.bounds.seconds:g} s"
         if over:
-            raise SandboxError("no checkpoint can be kept", f"the workspace holds {over}", "Remove what is not needed.")
+            raise SandboxError(
+                "cannot create a checkpoint", f"the workspace contains {over}", "Remove files that are not needed."
+            )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.checkpoint.depot import Depot
-from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Entry, Manifest, parents_first
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Manifest, ManifestEntry, parents_first
+from kasmon.sandbox.checkpoint.object_store import ObjectStore
 from kasmon.sandbox.checkpoint.scan import beneath, opened
 
 MODE: Final = 0o1777
@@ -15,7 +15,7 @@ MODE: Final = 0o1777
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def unpack(depot: Depot, manifest: Manifest, folder: str) -> None:
+def unpack(depot: ObjectStore, manifest: Manifest, folder: str) -> None:
     """Write all of *manifest* into *folder*, which is empty and ours; it belongs to whom the folder belongs to.
 
     Raises:
@@ -66,7 +66,9 @@ def settle_folder(handle: int, mode: int, owner: tuple[int, int] | None) -> None
     os.fchmod(handle, mode & MODE)
 
 
-def _write_file(above: int, name: str, each: Entry, pieces: Iterator[bytes], owner: tuple[int, int] | None) -> None:
+def _write_file(
+    above: int, name: str, each: ManifestEntry, pieces: Iterator[bytes], owner: tuple[int, int] | None
+) -> None:
     """Write the file *name* into the folder open at *above*."""
     assert each.kind == FILE
     handle = os.open(name, _NEW, 0o600, dir_fd=above)

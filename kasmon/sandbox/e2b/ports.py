@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b import service
-from kasmon.sandbox.e2b.inhabited import OURS, PYTHON
+from kasmon.sandbox.e2b.guest_setup import OURS, PYTHON
 
 if TYPE_CHECKING:
     import e2b
 
 BLOCK_BYTES: Final = 1 << 16
-LISTENS: Final = "Something must listen there, on 127.0.0.1 inside."
+LISTENS: Final = "A program in the sandbox must listen on this port of 127.0.0.1."
 
 
-class Ports:
+class E2bPorts:
     """The way to those of one sandbox, which wakes for it."""
 
-    def __init__(self, access: service.Access, identity: str, timeout_s: int) -> None:
+    def __init__(self, access: service.ServiceAccess, identity: str, timeout_s: int) -> None:
         self._access, self._identity, self._timeout_s = access, identity, timeout_s
 
     def connect(self, port: int) -> socket.socket:
@@ -31,8 +31,8 @@ class Ports:
             SandboxError: if nothing listens there, or the sandbox cannot be reached.
         """
         sandbox = service.connected(self._access, self._identity, self._timeout_s)
-        command = f"{PYTHON} {OURS}/joined.py {port} text"
-        with service.ours(f"port {port} cannot be reached"):
+        command = f"{PYTHON} {OURS}/stdio_join.py {port}"
+        with service.ours(f"cannot reach port {port}"):
             handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
             said = _said(handle, port)
             next(said)
@@ -60,8 +60,8 @@ def _said(handle: "e2b.CommandHandle[Any]", port: int) -> Iterator[bytes]:
                 yield base64.b64decode(line)
         handle.wait()
     except service.sdk().CommandExitException as error:
-        why = (wrong.strip().splitlines() or ["it does not say why"])[-1]
-        raise SandboxError(f"port {port} cannot be reached", why, LISTENS) from error
+        why = (wrong.strip().splitlines() or ["it gives no reason"])[-1]
+        raise SandboxError(f"cannot reach port {port}", why, LISTENS) from error
 
 
 def _carry_in(theirs: socket.socket, handle: "e2b.CommandHandle[Any]") -> None:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import e2b
 
 REQUEST_S: Final = 30.0
-HINT: Final = "Set E2B_API_KEY to a key of the service (https://e2b.dev), where kasmon is started."
+HINT: Final = "Set E2B_API_KEY to a key of the service (https://e2b.dev) before you start kasmon."
 EVERYWHERE: Final = "0.0.0.0/0"
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceAccess(msgspec.Struct, frozen=True, kw_only=True):
     """How the service is reached, and as whom. It holds a key: it goes to processes of ours by a pipe alone."""
 
     key: str
@@ -42,23 +42,23 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 NAMED: Final = {"key": "E2B_API_KEY", "api": "E2B_API_URL", "sandbox": "E2B_SANDBOX_URL", "domain": "E2B_DOMAIN"}
 """The SDK's own variables."""
-_learned: list[Access] = []
+_learned: list[ServiceAccess] = []
 """As somebody who wanted something of this process said it last."""
 
 
-def access(variables: Mapping[str, str] = os.environ) -> Access | None:
+def access(variables: Mapping[str, str] = os.environ) -> ServiceAccess | None:
     """As the environment says it, or who wanted something of us; None where nobody has a key."""
     return _in(variables) or (_learned[-1] if _learned else None)
 
 
-def needed() -> Access:
+def needed() -> ServiceAccess:
     """As `access`.
 
     Raises:
         SandboxError: if there is no key.
     """
     if (found := access()) is None:
-        raise SandboxError("the service cannot be asked", "there is no key for it", HINT)
+        raise SandboxError("the service is unavailable", "no API key is set", HINT)
     return found
 
 
@@ -68,10 +68,10 @@ def learn(variables: Mapping[str, str]) -> None:
         _learned[:] = [found]
 
 
-def _in(variables: Mapping[str, str]) -> Access | None:
+def _in(variables: Mapping[str, str]) -> ServiceAccess | None:
     if not variables.get(NAMED["key"]):
         return None
-    return Access(**{field: variables.get(name, "") for field, name in NAMED.items()})
+    return ServiceAccess(**{field: variables.get(name, "") for field, name in NAMED.items()})
 
 
 @functools.cache
@@ -104,29 +104,36 @@ def ours(what: str) -> Iterator[None]:
     try:
         yield
     except known.SandboxNotFoundException as error:
-        raise MissingError(what) from error
+        raise SandboxMissingError(what) from error
     except (known.SandboxException, known.AuthenticationException, known.ServiceBusyException, *others) as error:
         hint = (
-            "E2B_API_KEY is to hold a key of the service." if isinstance(error, known.AuthenticationException) else ""
+            "Set E2B_API_KEY to a valid key of the service." if isinstance(error, known.AuthenticationException) else ""
         )
         if isinstance(error, known.RateLimitException):
-            hint = "It has too many sandboxes or requests of this key: try again later, or remove some."
+            hint = "This key has too many sandboxes or requests: try again later, or remove some sandboxes."
         said = f"the service says: {_first_line(error)}"
         if isinstance(error, known.GuestUnresponsiveException):
             raise SandboxError(what, said) from error
         raise SandboxUnreachableError(what, said, hint) from error
 
 
-class MissingError(SnapshotRefusedError):
+class SandboxMissingError(SnapshotRefusedError):
     """The service has no such sandbox."""
 
     def __init__(self, what: str) -> None:
-        self.why = "the service has it no more"
+        self.why = "the service no longer has it"
         SandboxError.__init__(self, what, self.why)
 
 
 def made(
-    access: Access, template: str, timeout_s: int, name: str, hosts: Sequence[str], attempt: str, *, keeps: bool = True
+    access: ServiceAccess,
+    template: str,
+    timeout_s: int,
+    name: str,
+    hosts: Sequence[str],
+    attempt: str,
+    *,
+    keeps: bool = True,
 ) -> "e2b.Sandbox":
     """Make one that is paused, with its memory, when nobody used it for *timeout_s*, and wakes when it is used.
 
@@ -148,7 +155,7 @@ def made(
         network |= _egress(hosts)
     else:
         reach["allow_internet_access"] = False
-    with ours("no sandbox was made"):
+    with ours("cannot create a sandbox"):
         sandbox: e2b.Sandbox = sdk().Sandbox.create(
             template or None,
             timeout=timeout_s,
@@ -161,11 +168,11 @@ def made(
     return sandbox
 
 
-def connected(access: Access, identity: str, timeout_s: int) -> "e2b.Sandbox":
+def connected(access: ServiceAccess, identity: str, timeout_s: int) -> "e2b.Sandbox":
     """The sandbox *identity*, awake; for *timeout_s* more at least.
 
     Raises:
-        MissingError: if the service has it no more.
+        MissingError: if the service no longer has it.
         SandboxError: if it cannot be reached.
     """
     with ours("the sandbox cannot be resumed"):
@@ -173,20 +180,20 @@ def connected(access: Access, identity: str, timeout_s: int) -> "e2b.Sandbox":
     return sandbox
 
 
-def state(access: Access, identity: str) -> str:
+def state(access: ServiceAccess, identity: str) -> str:
     """`running` or `paused`; empty where the service has no such sandbox.
 
     Raises:
         SandboxError: if the service does not say.
     """
     try:
-        with ours("the sandbox cannot be looked at"):
+        with ours("the sandbox cannot be inspected"):
             return str(sdk().Sandbox.get_info(identity, **access.options()).state.value)
-    except MissingError:
+    except SandboxMissingError:
         return ""
 
 
-def paused(access: Access, identity: str) -> None:
+def paused(access: ServiceAccess, identity: str) -> None:
     """Pause it, with its memory; it is no error where it is paused already.
 
     Raises:
@@ -196,19 +203,19 @@ def paused(access: Access, identity: str) -> None:
         sdk().Sandbox.pause(identity, **access.options())
 
 
-def prolonged(access: Access, identity: str, timeout_s: int) -> None:
+def prolonged(access: ServiceAccess, identity: str, timeout_s: int) -> None:
     """Let it run for *timeout_s* from now on, unless it is used again."""
-    with ours("the sandbox's time was not prolonged"):
+    with ours("the sandbox's lifetime was not extended"):
         sdk().Sandbox.set_timeout(identity, timeout_s, **access.options())
 
 
-def reaching(access: Access, identity: str, hosts: Sequence[str]) -> None:
+def reaching(access: ServiceAccess, identity: str, hosts: Sequence[str]) -> None:
     """Let it reach *hosts* and nobody else from now on.
 
     Raises:
         SandboxError: if the service does not do it.
     """
-    with ours("whom the sandbox reaches was not changed"):
+    with ours("the hosts that the sandbox may reach were not changed"):
         sdk().Sandbox.update_network(identity, _egress(hosts), **access.options())
 
 
@@ -216,7 +223,7 @@ def _egress(hosts: Sequence[str]) -> dict[str, Any]:
     return {"allow_out": list(hosts), "deny_out": [EVERYWHERE]}
 
 
-def copied(access: Access, identity: str) -> str:
+def copied(access: ServiceAccess, identity: str) -> str:
     """Keep a snapshot of it, with its memory, at the service; its id, which is a template for others.
 
     It has to run for that, and goes on.
@@ -224,11 +231,11 @@ def copied(access: Access, identity: str) -> str:
     Raises:
         SandboxError: if the service does not keep it.
     """
-    with ours("no snapshot was kept"):
+    with ours("cannot create a snapshot"):
         return str(sdk().Sandbox.create_snapshot(identity, **access.options()).snapshot_id)
 
 
-def dropped(access: Access, snapshot: str) -> None:
+def dropped(access: ServiceAccess, snapshot: str) -> None:
     """Leave nothing of *snapshot* at the service. Idempotent.
 
     Raises:
@@ -238,9 +245,9 @@ def dropped(access: Access, snapshot: str) -> None:
         sdk().Sandbox.delete_snapshot(snapshot, **access.options())
 
 
-def named(access: Access, name: str) -> tuple[str, ...]:
+def named(access: ServiceAccess, name: str) -> tuple[str, ...]:
     """The ids of all that were made as *name*."""
-    with ours("the sandboxes at the service are not known"):
+    with ours("cannot list the sandboxes at the service"):
         pages = sdk().Sandbox.list(query=sdk().SandboxQuery(metadata={"kasmon": name}), **access.options())
         found: list[str] = []
         while pages.has_next:
@@ -248,9 +255,9 @@ def named(access: Access, name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def killed(access: Access, identity: str) -> None:
+def killed(access: ServiceAccess, identity: str) -> None:
     """Leave nothing of it at the service. Idempotent."""
-    with contextlib.suppress(MissingError), ours("the sandbox was not ended at the service"):
+    with contextlib.suppress(SandboxMissingError), ours("the sandbox was not ended at the service"):
         sdk().Sandbox.kill(identity, **access.options())
 
 

@@ -1,8 +1,8 @@
 """The tier `e2b`: a sandbox is a microVM at a service, reached by its id, paused there with its memory.
 
-This machine has a relay for each (`far/relay.py`), which joins whoever connects to its socket to the agent inside, and
-a copy of its workspace. Which sandbox at the service is whose stands in a record, and at the service as a name: so one
-that nobody noted is found again, and one that the service has no more is said to be gone.
+This machine has a relay for each (`remote_guest/relay.py`), which joins whoever connects to its socket to the agent
+inside, and a copy of its workspace. Which sandbox at the service is whose stands in a record, and at the service as a
+name: so one that nobody noted is found again, and one that the service has no more is said to be gone.
 """
 
 import hashlib
@@ -24,32 +24,32 @@ from kasmon.errors import (
     UnableError,
 )
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import Policy, Runtime, Tier
-from kasmon.model.snapshot import Judged, Maker, Snapshot
-from kasmon.paths import Places, places
-from kasmon.sandbox.base import Probe, Reason, Slept
-from kasmon.sandbox.clearing import clearing, or_nothing
-from kasmon.sandbox.e2b import lodging, service
-from kasmon.sandbox.e2b.inhabited import Folder, fetched, inhabit
-from kasmon.sandbox.e2b.ports import Ports
-from kasmon.sandbox.e2b.record import Record, Records, must_fit, widened
-from kasmon.sandbox.e2b.record import hosts as hosts_of
-from kasmon.sandbox.far import relay
-from kasmon.sandbox.far.outside import Outside
-from kasmon.sandbox.far.quarters import Fitted, wrapped
-from kasmon.sandbox.handing import AT_A_SERVICE, keeps_memory
-from kasmon.sandbox.jail.arguments import HOME, WORKSPACE
-from kasmon.sandbox.jail.ground import Ground
-from kasmon.sandbox.jail.tree import raze
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
+from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotVerdict
+from kasmon.paths import Paths, places
+from kasmon.sandbox.agent.credential_files import AT_A_SERVICE, keeps_memory
+from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
+from kasmon.sandbox.e2b import agent_command, service
+from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetched, inhabit
+from kasmon.sandbox.e2b.ports import E2bPorts
+from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, must_fit, widened
+from kasmon.sandbox.e2b.records import hosts as hosts_of
+from kasmon.sandbox.jail.bwrap_arguments import HOME, WORKSPACE
+from kasmon.sandbox.remote_guest import relay
+from kasmon.sandbox.remote_guest.folder_sync import FolderSync
+from kasmon.sandbox.remote_guest.launch_spec import FittedProgram, wrapped
+from kasmon.sandbox.shared.cleanup import clearing, or_nothing
+from kasmon.sandbox.shared.host_folders import HostFolders
+from kasmon.sandbox.shared.safe_tree import raze
 
-WAY: Final = "kasmon.sandbox.e2b.way"
+WAY: Final = "kasmon.sandbox.e2b.relay"
 TIMEOUT_S: Final = 1200
 """Unused for so long it is paused by the service itself: longer than kasmon waits, so only where kasmon is gone."""
 PROLONG_S: Final = 240.0
 """So often a run that goes on is told to the service."""
-SIZED: Final = "its processors, memory and disk are those of its template at the service, not those of its size"
+SIZED: Final = "its CPU, memory and disk come from its template at the service, not from its size"
 COPIED: Final = (
-    "what is changed in its folder here goes in before a run or prompt, and what it changed comes out behind it"
+    "changes in its folder here are copied in before a run or prompt, and its own changes are copied out after it"
 )
 
 
@@ -61,9 +61,9 @@ class E2b:
 
     def __init__(
         self,
-        of: Places | None = None,
+        of: Paths | None = None,
         *,
-        access: service.Access | None = None,
+        access: service.ServiceAccess | None = None,
         timeout_s: int = TIMEOUT_S,
         prolong_s: float = PROLONG_S,
     ) -> None:
@@ -75,11 +75,11 @@ class E2b:
             prolong_s: so often a run that goes on is told to the service, in seconds.
         """
         self.places = of or places()
-        self.ground = Ground(self.places)
+        self.ground = HostFolders(self.places)
         """What is here of each."""
         self.ground.base = self.places.state / "e2b"
         self.ground.owner = (os.geteuid(), os.getegid())
-        self._records = Records(self.places)
+        self._records = E2bRecords(self.places)
         self._given, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
 
     @property
@@ -90,61 +90,64 @@ class E2b:
         """Take the service's key from *variables*, where they have one and this process has none."""
         service.learn(variables)
 
-    def probe(self) -> Probe:
+    def probe(self) -> TierProbe:
         """Ask the service something; no sandbox is made for that, since they cost."""
         began = time.monotonic()
         try:
             service.named(self.access(), self._name(SessionId("probe")))
         except ExtraMissingError as error:
-            return Probe(tier="e2b", ok=False, why="the SDK is not installed", hint=error.hint)
+            return TierProbe(tier="e2b", ok=False, why="the SDK is not installed", hint=error.hint)
         except KasmonError as error:
-            return Probe(tier="e2b", ok=False, why=error.message.rstrip("."), hint=error.hint)
-        return Probe(
+            return TierProbe(tier="e2b", ok=False, why=error.message.rstrip("."), hint=error.hint)
+        return TierProbe(
             tier="e2b",
             ok=True,
-            why="its files and memory are at the service, and none was made to try it",
+            why="its files and memory are at the service; no sandbox was created to test it",
             measured_ms=(time.monotonic() - began) * 1000,
         )
 
-    def missing(self) -> Reason | None:
+    def missing(self) -> UnavailableReason | None:
         """Why none can be made from here, as far as that is seen without asking; None where nothing is missing."""
         try:
             self.access()
         except KasmonError as error:
-            return Reason("there is no key for the service", error.hint)
+            return UnavailableReason("no API key for the service is set", error.hint)
         if importlib.util.find_spec("e2b") is None:
-            return Reason("the SDK is not installed", ExtraMissingError("a sandbox at the service", "e2b").hint)
+            return UnavailableReason(
+                "the SDK is not installed", ExtraMissingError("a sandbox at the service", "e2b").hint
+            )
         return None
 
-    def workspace(self, policy: Policy, /) -> str:
+    def workspace(self, policy: SandboxPolicy, /) -> str:
         """The folder of this machine that has what `/workspace` inside has."""
         return self._records.workspace(policy)
 
-    def create(self, policy: Policy, /) -> Runtime:
+    def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         """Make it; the agent inside answers when this returns.
 
         Raises:
             SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
             RefusedError: if its policy wants what cannot be at a service.
         """
-        return self._made(policy, Record(attempt=secrets.token_hex(16)))
+        return self._made(policy, E2bRecord(attempt=secrets.token_hex(16)))
 
-    def lodge(self, policy: Policy, fitted: Fitted, /) -> Runtime:
+    def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
         """As `create`, for an agent: its home goes in and comes out too. Its memory is kept nowhere if it was handed
         what must not be there.
 
         Raises:
             SandboxError, RefusedError: as `create`.
         """
-        return self._made(policy, Record(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
+        return self._made(policy, E2bRecord(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
 
-    def _made(self, policy: Policy, record: Record) -> Runtime:
+    def _made(self, policy: SandboxPolicy, record: E2bRecord) -> SandboxRuntime:
         must_fit(policy)
         access = self.access()
         if (known := self._records.of(policy)) is not None and known.runtime is not None:
-            raise SandboxError(f"no sandbox was made for {policy.session!r}", "it has one")
+            raise SandboxError(f"cannot create a sandbox for {policy.session!r}", "it already has one")
         record = msgspec.structs.replace(record, hosts=hosts_of(policy))
-        with or_nothing(lambda: self.destroy(policy, None), "no sandbox was made"):  # by its name, where it has no id
+        # Removed by its name, where it has no id.
+        with or_nothing(lambda: self.destroy(policy, None), "cannot create a sandbox"):
             self._records.make(policy)
             self._records.write(policy, record)
             name, template, timeout_s = self._name(policy.session), policy.template, self._timeout_s
@@ -154,7 +157,7 @@ class E2b:
             self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
             return runtime
 
-    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+    def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
         """Whether it is still that one, and is at the service.
 
         Raises:
@@ -167,7 +170,7 @@ class E2b:
             return False
         return bool(service.state(self.access(), runtime.remote))
 
-    def adopt(self, policy: Policy, /) -> Runtime | None:
+    def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """The one of *policy* that is at the service, reached anew; None where that has none, or it was put to sleep.
 
         Raises:
@@ -184,20 +187,22 @@ class E2b:
         self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
         return runtime
 
-    def kept(self, policy: Policy, /) -> Snapshot | None:
+    def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """The memory that the service keeps of it while it is paused, whose size it does not say."""
         record = self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is None:
             return None
-        identity, maker = record.runtime.remote, Maker(program="e2b")
+        identity, maker = record.runtime.remote, SnapshotMaker(program="e2b")
         return Snapshot(id=identity, session=policy.session, tier="e2b", at=record.paused_at, made_by=maker)
 
-    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """What `kept` gives; whether it may be gone on from is the service's to say, once it is asked for it."""
         snapshot = self.kept(policy)
-        return None if snapshot is None else Judged(snapshot=snapshot)
+        return None if snapshot is None else SnapshotVerdict(snapshot=snapshot)
 
-    def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
+    def wrap(
+        self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
+    ) -> list[str]:
         """The command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
 
         Raises:
@@ -205,18 +210,22 @@ class E2b:
         """
         return wrapped(self, policy, argv, workdir, variables)
 
-    def fitted(self, policy: Policy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /) -> Fitted:
+    def fitted(
+        self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
+    ) -> FittedProgram:
         """How *argv* is run there: with the programs of its template, in a copy of *workdir*, which has its path.
 
         Raises:
-            SandboxError: if there is no key for the service.
+            SandboxError: if no API key for the service is set.
             RefusedError: if *policy* wants what cannot be at a service.
         """
         must_fit(policy)
         hosts_of(policy)
-        return lodging.fitted(self.access(), argv, workdir, variables)
+        return agent_command.fitted(self.access(), argv, workdir, variables)
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
+    def pause(
+        self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
+    ) -> PauseResult:
         """Let the service pause it, with its memory; it is kept there either way.
 
         Raises:
@@ -231,9 +240,9 @@ class E2b:
             self._fetched(policy, record, known)
         service.paused(self.access(), runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, paused_at=time.time()))
-        return Slept(held=False, snapshot=runtime.remote)
+        return PauseResult(held=False, snapshot=runtime.remote)
 
-    def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
         """Let it go on; one that was not paused goes on as it was.
 
         Raises:
@@ -249,7 +258,7 @@ class E2b:
         self._records.write(policy, msgspec.structs.replace(record, runtime=runtime, paused_at=None, hosts=hosts))
         return runtime
 
-    def fetch(self, policy: Policy, /) -> None:
+    def fetch(self, policy: SandboxPolicy, /) -> None:
         """Bring the folders here up to what it has in them, where it runs; nobody is joined to it then.
 
         Raises:
@@ -261,7 +270,7 @@ class E2b:
             if service.state(self.access(), record.runtime.remote) == "running":
                 self._fetched(policy, record, record.runtime)
 
-    def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
+    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         """Have the service copy it with its memory for *other*; both sleep after that.
 
         The service copies only what runs: so it wakes for that, with nobody in it, and sleeps again.
@@ -273,19 +282,19 @@ class E2b:
         """
         must_fit(other)
         if other.workspace:
-            raise RefusedError("a copy of a sandbox at the service has a folder of its own.", hint="Name none for it.")
+            raise RefusedError("a fork of a sandbox at the service gets its own folder.", hint="Leave out the folder.")
         record, access = self._records.of(policy), self.access()
         if record is None or record.runtime is None or record.paused_at is None:
-            raise SnapshotRefusedError("it does not sleep at the service")
+            raise SnapshotRefusedError("it is not paused at the service")
         if (theirs := self._records.of(other)) is not None and theirs.runtime is not None:
-            raise SandboxError(f"no sandbox was made for {other.session!r}", "it has one")
+            raise SandboxError(f"cannot create a sandbox for {other.session!r}", "it already has one")
         identity = record.runtime.remote
-        with or_nothing(lambda: self.forget(other), f"no sandbox was made for {other.session!r}"):  # likewise
+        with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):  # likewise
             self._records.make(other)
-            Outside(self.workspace(policy), self._records.note(policy)).copy(
+            FolderSync(self.workspace(policy), self._records.note(policy)).copy(
                 self.workspace(other), self._records.note(other)
             )
-            fresh = Record(attempt=secrets.token_hex(16), hosts=hosts_of(other), paused_at=time.time())
+            fresh = E2bRecord(attempt=secrets.token_hex(16), hosts=hosts_of(other), paused_at=time.time())
             self._records.write(other, fresh)
             service.connected(access, identity, self._timeout_s)
             try:
@@ -298,10 +307,12 @@ class E2b:
                 service.paused(access, made)
             finally:
                 service.dropped(access, snapshot)
-            self._records.write(other, msgspec.structs.replace(fresh, runtime=self._placed(other, Runtime(), made)))
-        return Slept(held=False, snapshot=made)
+            self._records.write(
+                other, msgspec.structs.replace(fresh, runtime=self._placed(other, SandboxRuntime(), made))
+            )
+        return PauseResult(held=False, snapshot=made)
 
-    def allow(self, policy: Policy, /) -> None:
+    def allow(self, policy: SandboxPolicy, /) -> None:
         """Let it reach whom *policy* says from now on; one that sleeps, once it wakes.
 
         Raises:
@@ -314,20 +325,20 @@ class E2b:
         service.reaching(self.access(), record.runtime.remote, hosts)
         self._records.write(policy, msgspec.structs.replace(record, hosts=hosts))
 
-    def refusals(self, policy: Policy, since: float, /) -> str:
+    def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
         """Nothing: the service does not tell whom it kept one from."""
         return ""
 
-    def ports(self, policy: Policy, runtime: Runtime, /) -> Ports:
+    def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> E2bPorts:
         """The way to the ports of the one at *runtime*, which wakes for it.
 
         Raises:
             SandboxError: if nothing here knows of it.
         """
         self._records.known(policy, runtime.remote)
-        return Ports(self.access(), runtime.remote, self._timeout_s)
+        return E2bPorts(self.access(), runtime.remote, self._timeout_s)
 
-    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+    def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Leave nothing of it here but its workspace, and nothing at the service. Idempotent.
 
         Raises:
@@ -342,7 +353,7 @@ class E2b:
                 service.killed(access, identity)
             self._records.remove(policy)
 
-    def forget(self, policy: Policy, /) -> str:
+    def forget(self, policy: SandboxPolicy, /) -> str:
         """Remove what is kept of it here too; a folder that was given stays as it is. Idempotent.
 
         Raises:
@@ -353,7 +364,7 @@ class E2b:
             raze(self._records.ground(policy))
         return ""
 
-    def access(self) -> service.Access:
+    def access(self) -> service.ServiceAccess:
         """How the service is reached.
 
         Raises:
@@ -361,20 +372,22 @@ class E2b:
         """
         return self._given or service.needed()
 
-    def _fetched(self, policy: Policy, record: Record, runtime: Runtime) -> None:
+    def _fetched(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:
         fetched(service.connected(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
 
-    def _folders(self, policy: Policy, record: Record) -> tuple[Folder, ...]:
-        outside = Outside(self.workspace(policy), self._records.note(policy))
+    def _folders(self, policy: SandboxPolicy, record: E2bRecord) -> tuple[GuestFolder, ...]:
+        outside = FolderSync(self.workspace(policy), self._records.note(policy))
         if not record.has_home:
-            return (Folder("workspace", WORKSPACE, outside),)
+            return (GuestFolder("workspace", WORKSPACE, outside),)
         home = self.ground.home(policy.session)
         return (
-            Folder("workspace", self.workspace(policy), outside),  # agents know their conversations by its path
-            Folder("home", HOME, Outside(str(home), home.with_name("home.json"))),
+            GuestFolder("workspace", self.workspace(policy), outside),  # agents know their conversations by its path
+            GuestFolder("home", HOME, FolderSync(str(home), home.with_name("home.json"))),
         )
 
-    def _relayed(self, policy: Policy, record: Record, access: service.Access, identity: str) -> Runtime:
+    def _relayed(
+        self, policy: SandboxPolicy, record: E2bRecord, access: service.ServiceAccess, identity: str
+    ) -> SandboxRuntime:
         path = self.places.runtime / f"{policy.session}.box"
         given = {
             "access": msgspec.to_builtins(access),
@@ -389,7 +402,7 @@ class E2b:
         }
         return self._placed(policy, relay.started(WAY, path, given), identity)
 
-    def _placed(self, policy: Policy, runtime: Runtime, identity: str) -> Runtime:
+    def _placed(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
         return msgspec.structs.replace(
             runtime,
             remote=identity,
@@ -404,14 +417,14 @@ class E2b:
         return f"{hashlib.sha256(whose).hexdigest()[:16]}-{session}"
 
 
-def _widened(policy: Policy) -> tuple[str, ...]:
+def _widened(policy: SandboxPolicy) -> tuple[str, ...]:
     found = ", ".join(widened(policy))
-    return (f"the service knows hosts and no ports: it may reach {found} at port 80 too",) if found else ()
+    return (f"the service cannot restrict ports: it may reach {found} at port 80 too",) if found else ()
 
 
-def _who(runtime: Runtime) -> tuple[object, ...]:
+def _who(runtime: SandboxRuntime) -> tuple[object, ...]:
     return (runtime.pid, runtime.started, runtime.boot, runtime.remote)
 
 
-def _remote(runtime: Runtime | None) -> tuple[str, ...]:
+def _remote(runtime: SandboxRuntime | None) -> tuple[str, ...]:
     return (runtime.remote,) if runtime is not None and runtime.remote else ()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kasmon.model.sandbox import Size
+from kasmon.model.sandbox.policy import SandboxSize
 
 PERIOD_US: Final = 100_000
 FREEZE_S: Final = 2.0
@@ -20,7 +20,7 @@ HOLDING: Final = ("memory", "pids", "cpu")
 """The controllers that hold a jail's limits."""
 
 
-class Held(NamedTuple):
+class CgroupLimits(NamedTuple):
     """Which of a jail's limits its group holds."""
 
     memory: bool
@@ -28,13 +28,13 @@ class Held(NamedTuple):
     cpus: bool
 
 
-class Group:
+class Cgroup:
     """The group of one jail at *folder*; it need not be there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def make(self, size: Size) -> Held:
+    def make(self, size: SandboxSize) -> CgroupLimits:
         """Make it, with the limits of *size* that it can hold.
 
         Raises:
@@ -43,7 +43,7 @@ class Group:
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
         self._hold("cgroup.freeze", "0")  # one that was left may have been asleep
-        return Held(
+        return CgroupLimits(
             memory=self._hold("memory.max", str(size.memory_bytes)),
             processes=self._hold("pids.max", str(size.processes)),
             cpus=self._hold("cpu.max", f"{int(size.cpus * PERIOD_US)} {PERIOD_US}"),
@@ -101,7 +101,7 @@ class Group:
         return True
 
 
-def group(name: str, proc: Path = Path("/proc/self")) -> Group | None:
+def group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
     """The group for a jail that is called *name*, not made; None where we may make none."""
     try:
         lines = (proc / "mountinfo").read_text().splitlines()
@@ -121,7 +121,7 @@ def group(name: str, proc: Path = Path("/proc/self")) -> Group | None:
                     break
                 if len(_controllers(above)) > len(_controllers(best)) and os.access(above, os.W_OK):
                     best = above
-            return Group(best / f"kasmon-{name}")
+            return Cgroup(best / f"kasmon-{name}")
         if folder == root:
             break
     return None

@@ -39,7 +39,7 @@ def read(path: str) -> "dict[str, Any]":
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(handle)
         if facts.st_uid != os.geteuid() or facts.st_mode & 0o077 or not stat.S_ISREG(facts.st_mode):
-            raise ValueError("it is not a file of yours alone")
+            raise ValueError("it is not a private file of this user")
         spec: dict[str, Any] = json.load(file)
     return spec
 
@@ -60,7 +60,7 @@ def drop(user: int, group: int) -> None:
     os.setresgid(group, group, group)
     os.setresuid(user, user, user)
     if 0 in (*os.getresuid(), *os.getresgid()):
-        raise ValueError("root's rights could not be given away")
+        raise ValueError("root privileges could not be dropped")
 
 
 def terminal() -> "list[str]":

@@ -14,16 +14,16 @@ from typing import Final
 import msgspec
 
 from kasmon.paths import write_private
-from kasmon.process import fields
-from kasmon.sandbox.jail.cgroup import Group
-from kasmon.sandbox.jail.process import LOOK_S, children, send, threads
+from kasmon.process_identity import fields
+from kasmon.sandbox.jail.cgroup import Cgroup
+from kasmon.sandbox.shared.processes import LOOK_S, children, send, threads
 
 STOP_S: Final = 2.0
 STILL: Final = frozenset({b"T", b"t", b"Z", b"X"})
 """The states of those that run no more."""
 
 
-def sleep(init: int, group: Group | None, note: Path) -> bool:
+def sleep(init: int, group: Cgroup | None, note: Path) -> bool:
     """Stop the jail whose first process is *init*; whether that was done. If not, all go on.
 
     Args:
@@ -58,7 +58,7 @@ def _note(note: Path, before: Collection[int]) -> None:
         note.unlink(missing_ok=True)
 
 
-def wake(init: int, group: Group | None, note: Path) -> None:
+def wake(init: int, group: Cgroup | None, note: Path) -> None:
     """Let a jail that `sleep` stopped go on, but for those of it that had been stopped before."""
     if group is not None and group.is_there:
         group.freeze(frozen=False)

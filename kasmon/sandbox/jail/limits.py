@@ -7,7 +7,7 @@ on processes would count all that its user runs anywhere.) None can be raised ag
 from pathlib import Path
 from typing import Final
 
-from kasmon.model.sandbox import MIB, Size
+from kasmon.model.sandbox.policy import MIB, SandboxSize
 
 PRLIMIT: Final = "/usr/bin/prlimit"
 FILES: Final = 4096
@@ -18,7 +18,7 @@ AGENT_BYTES: Final = 16384 * MIB
 """What a process of an agent may allocate at least: some of them reserve much more than they use, or do not start."""
 
 
-def limited(size: Size, *, data_bytes: int = 0) -> list[str]:
+def limited(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
     """The words in front of a command inside that hold it and all that it starts to *size*.
 
     *data_bytes* is what each process may allocate; 0 where a control group holds the memory of all of them together.
@@ -31,4 +31,4 @@ def limited(size: Size, *, data_bytes: int = 0) -> list[str]:
 
 def missing() -> str:
     """Why the limits cannot be set on this machine; empty where they can."""
-    return "" if Path(PRLIMIT).exists() else f"{PRLIMIT} is not there"
+    return "" if Path(PRLIMIT).exists() else f"{PRLIMIT} is missing"

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.jail.process import LOOK_S, is_inside, tree
+from kasmon.sandbox.shared.processes import LOOK_S, is_inside, tree
 
 SETTLE_S: Final = 0.5
 """So long may a jail that begins not yet be as it will be."""
@@ -29,10 +29,10 @@ print(json.dumps({
     "namespaces": {name: os.readlink("/proc/self/ns/" + name) for name in %r},
 }))
 """
-"""A program for `python3 -I -S -c`: prints what `Seen` holds."""
+"""A program for `python3 -I -S -c`: prints what `ProcessConfinement` holds."""
 
 
-class Proof(msgspec.Struct, frozen=True, kw_only=True):
+class JailProof(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is confined as it should be."""
 
     ok: bool
@@ -40,7 +40,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """What is not as it should be, each for people."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessConfinement(msgspec.Struct, frozen=True, kw_only=True):
     """What the kernel says of one process."""
 
     status: str
@@ -50,7 +50,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: dict[str, str]
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ExpectedConfinement(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be so."""
 
     writable: Sequence[str]
@@ -64,27 +64,27 @@ def probe_command() -> list[str]:
     return ["/usr/bin/python3", "-I", "-S", "-c", PROBE % (NAMESPACES,)]
 
 
-def told(text: str) -> Seen:
+def told(text: str) -> ProcessConfinement:
     """What a probe printed.
 
     Raises:
         SandboxError: if that is no probe's.
     """
     try:
-        return msgspec.json.decode(text.strip().encode(), type=Seen)
+        return msgspec.json.decode(text.strip().encode(), type=ProcessConfinement)
     except msgspec.MsgspecError as error:
-        raise SandboxError("nothing is proven", "the probe inside did not answer") from error
+        raise SandboxError("confinement is not verified", "the probe in the sandbox gave no valid answer") from error
 
 
-def seen(pid: int) -> Seen:
+def seen(pid: int) -> ProcessConfinement:
     """What the kernel says of process *pid*, asked from outside.
 
     Raises:
-        OSError: if it is gone, or may not be looked at.
+        OSError: if it has ended, or may not be looked at.
     """
     here = Path(f"/proc/{pid}")
     status = (here / "status").read_text()
-    return Seen(
+    return ProcessConfinement(
         status=status,
         mountinfo=(here / "mountinfo").read_text(),
         devices=(here / "net/dev").read_text(),
@@ -98,25 +98,25 @@ def ours() -> dict[str, str]:
     return {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
 
 
-def settled(pid: int, wanted: Wanted) -> Proof:
+def settled(pid: int, wanted: ExpectedConfinement) -> JailProof:
     """Whether the jail that process *pid* stands in front of, or is in, is as *wanted*, once it had the time for it.
 
     Raises:
-        SandboxError: if it is gone, or may not be looked at.
+        SandboxError: if it has ended, or may not be looked at.
     """
     until = time.monotonic() + SETTLE_S
     while True:
         try:
             said = seen(next((each for each in tree(pid) if is_inside(each)), pid))
         except OSError as error:
-            raise SandboxError(f"process {pid} cannot be looked at", error.strerror or "it is gone") from error
+            raise SandboxError(f"process {pid} cannot be inspected", error.strerror or "it has ended") from error
         shown = compare(said, wanted, ours())
         if shown.ok or time.monotonic() > until:
             return shown
         time.sleep(LOOK_S)  # one that begins is confined before it runs anything, and last of all by the filter
 
 
-def compare(said: Seen, wanted: Wanted, outside: dict[str, str]) -> Proof:
+def compare(said: ProcessConfinement, wanted: ExpectedConfinement, outside: dict[str, str]) -> JailProof:
     """Whether what was *said* is as *wanted*, and no namespace is one of *outside*. Pure."""
     fields = _fields(said.status)
     faults = [
@@ -134,12 +134,12 @@ def compare(said: Seen, wanted: Wanted, outside: dict[str, str]) -> Proof:
     if fields.get("NoNewPrivs") != "1":
         faults.append("programs of root's that it starts could become root")
     if fields.get("Seccomp") != "2":
-        faults.append("no seccomp filter holds it")
+        faults.append("no seccomp filter is active")
     devices = {line.partition(":")[0].strip() for line in said.devices.splitlines() if ":" in line}
     if devices - {"lo"}:
         faults.append(f"it has network devices: {', '.join(sorted(devices - {'lo'}))}")
     faults += _mounts(said.mountinfo, wanted.writable)
-    return Proof(ok=not faults, mismatches=tuple(faults))
+    return JailProof(ok=not faults, mismatches=tuple(faults))
 
 
 def _fields(status: str) -> dict[str, str]:

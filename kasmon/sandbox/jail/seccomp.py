@@ -1,8 +1,13 @@
 """What a jail may not ask the kernel for: a filter as the kernel wants it, made here for the machines that we know.
 
 It stands behind the namespaces and the missing capabilities, for what these do not cover: keyrings and vsock are shared
-with the host, a typed-in character (TIOCSTI) reaches the shell that stands outside of the jail, and some calls are
-mostly good for attacks on the kernel. A debugger does not work inside.
+with the host, a typed-in character (TIOCSTI) reaches the shell that stands outside of the jail, a setuid or setgid file
+in a shared folder runs outside as the jail's user, and some calls are mostly good for attacks on the kernel. A debugger
+does not work inside.
+
+A mode with setuid is refused. A `chmod` with setgid alone succeeds and changes nothing: git and tar want it of folders,
+as `chmod 755` does on one that inherited it, and the filter sees the mode only. Folders still inherit setgid from a
+folder that has it.
 """
 
 import struct
@@ -76,12 +81,41 @@ DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "vhangup": (153, 58),
 }
 """Answered with EPERM, by their numbers on x86_64 and aarch64."""
-LOOKED_AT: Final[dict[str, tuple[int, int]]] = {
+LOOKED_AT: Final[dict[str, tuple[int | None, int | None]]] = {
+    "chmod": (90, None),
     "clone": (56, 220),
     "clone3": (435, 435),
+    "creat": (85, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
     "ioctl": (16, 29),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "open": (2, None),
+    "openat": (257, 56),
+    "openat2": (437, 437),
     "socket": (41, 198),
 }
+MODE_AT: Final[dict[str, str]] = {
+    "chmod": "change 1",
+    "creat": "create 1",
+    "fchmod": "change 1",
+    "fchmodat": "change 2",
+    "fchmodat2": "change 2",
+    "mknod": "create 1",
+    "mknodat": "create 2",
+    "open": "open",
+    "openat": "openat",
+}
+"""Where in the filter the mode of the call is looked at: the number is that of its argument, counted from 0.
+
+`mkdir` and `mkdirat` are not among them: the kernel itself ignores both bits in their modes.
+"""
+SET_UID, SET_GID = 0o4000, 0o2000
+"""S_ISUID and S_ISGID: outside, where no mount forbids it, such a file runs as its owner or its group."""
+CREATES: Final = 0x400040
+"""The bits of open's flags that make its mode count: O_CREAT, and O_TMPFILE without O_DIRECTORY."""
 FAMILIES: Final = (1, 2, 10, 16)
 """The sockets there may be: unix, IPv4, IPv6, netlink."""
 NEW_NAMESPACES: Final = 0x7E020000
@@ -90,9 +124,10 @@ TYPING: Final = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: both put characters into a terminal's input."""
 
 KILL, ALLOW = 0x80000000, 0x7FFF0000
-EPERM, ENOSYS, EAFNOSUPPORT = (0x00050000 | number for number in (1, 38, 97))
+NO_EFFECT, EPERM, ENOSYS, EAFNOSUPPORT = (0x00050000 | number for number in (0, 1, 38, 97))
+"""The call is not made, and answers with this error; `NO_EFFECT` with success."""
 X32: Final = 0x40000000
-NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
+NUMBER, ARCHITECTURE, FIRST, SECOND, THIRD, FOURTH = 0, 4, 16, 24, 32, 40
 """Where the kernel puts a call's number, machine and arguments (their lower halves: all that it reads of these)."""
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
@@ -115,7 +150,7 @@ def program(machine: str) -> bytes:
         if machine == known:
             return _assembled(_steps(known, index))
     raise SandboxError(
-        "no jail can be made",
+        "cannot create a jail",
         f"kasmon has no seccomp filter for {machine!r}",
         f"It has one for {' and '.join(AUDIT)}.",
     )
@@ -123,7 +158,7 @@ def program(machine: str) -> bytes:
 
 def _steps(machine: Machine, index: int) -> list[_Step | str]:
     """The filter as steps, with labels (strings) in front of those that are jumped to."""
-    numbers = {name: both[index] for name, both in LOOKED_AT.items()}
+    numbers = {name: number for name, both in LOOKED_AT.items() if (number := both[index]) is not None}
     denied = sorted(number for both in DENIED.values() if (number := both[index]) is not None)
     return [
         _Step(_LOAD, ARCHITECTURE),
@@ -132,9 +167,33 @@ def _steps(machine: Machine, index: int) -> list[_Step | str]:
         *([_Step(_AT_LEAST, X32, then="unknown")] if machine == "x86_64" else []),
         *[_Step(_EQUAL, number, then="refuse") for number in denied],
         _Step(_EQUAL, numbers["clone3"], then="unknown"),  # its flags lie in memory: libc falls back to clone
+        _Step(_EQUAL, numbers["openat2"], then="unknown"),  # likewise, to openat
+        *[_Step(_EQUAL, numbers[name], then=label) for name, label in MODE_AT.items() if name in numbers],
         _Step(_EQUAL, numbers["clone"], then="clone"),
         _Step(_EQUAL, numbers["ioctl"], then="ioctl"),
         _Step(_EQUAL, numbers["socket"], then="socket", otherwise="allow"),
+        "openat",
+        _Step(_LOAD, THIRD),
+        _Step(_ANY_BIT, CREATES, otherwise="allow"),
+        _Step(_LOAD, FOURTH),
+        _Step(_ANY_BIT, SET_UID | SET_GID, then="refuse", otherwise="allow"),
+        "open",
+        _Step(_LOAD, SECOND),
+        _Step(_ANY_BIT, CREATES, otherwise="allow"),
+        "create 2",
+        _Step(_LOAD, THIRD),
+        _Step(_ANY_BIT, SET_UID | SET_GID, then="refuse", otherwise="allow"),
+        "create 1",
+        _Step(_LOAD, SECOND),
+        _Step(_ANY_BIT, SET_UID | SET_GID, then="refuse", otherwise="allow"),
+        "change 2",
+        _Step(_LOAD, THIRD),
+        _Step(_ANY_BIT, SET_UID, then="refuse"),
+        _Step(_ANY_BIT, SET_GID, then="no effect", otherwise="allow"),
+        "change 1",
+        _Step(_LOAD, SECOND),
+        _Step(_ANY_BIT, SET_UID, then="refuse"),
+        _Step(_ANY_BIT, SET_GID, then="no effect", otherwise="allow"),
         "clone",
         _Step(_LOAD, FIRST),
         _Step(_ANY_BIT, NEW_NAMESPACES, then="refuse", otherwise="allow"),
@@ -150,6 +209,8 @@ def _steps(machine: Machine, index: int) -> list[_Step | str]:
         _Step(_RETURN, ALLOW),
         "refuse",
         _Step(_RETURN, EPERM),
+        "no effect",
+        _Step(_RETURN, NO_EFFECT),
         "unknown",
         _Step(_RETURN, ENOSYS),
         "kill",

@@ -7,7 +7,7 @@ MAGIC: Final = "070701"
 END: Final = "TRAILER!!!"
 
 
-class Archive:
+class CpioArchive:
     """Names are without a leading slash; a folder has to be added before what lies in it."""
 
     def __init__(self) -> None:

@@ -17,12 +17,13 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.model.sandbox import MIB
-from kasmon.paths import Places, private_folder, write_private
-from kasmon.sandbox.microvm import packages
-from kasmon.sandbox.microvm.packages import MERGED, Package, fetch, unpack
+from kasmon.model.sandbox.policy import MIB
+from kasmon.paths import Paths, private_folder, write_private
+from kasmon.sandbox.microvm import debian_packages
+from kasmon.sandbox.microvm.debian_packages import MERGED, DebianPackage, fetch, unpack
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+"""Raised when the steps of a build change; `recipe` tells a change of what goes into it."""
 MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_console", "virtio-rng")
 """Parts of the kernel that are loaded before the disk can be seen; with what these need."""
 ETC: Final = {
@@ -53,7 +54,7 @@ KERNEL, ROOT, BUSYBOX, TOLD = "vmlinux", "root.ext4", "busybox", "image.json"
 LZ4_LEGACY: Final = b"\x02\x21\x4c\x18"
 
 
-class Image(msgspec.Struct, frozen=True, kw_only=True):
+class VmImage(msgspec.Struct, frozen=True, kw_only=True):
     """One image, as its own file says it."""
 
     id: str
@@ -66,32 +67,39 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """File -> SHA-256."""
     modules: tuple[str, ...]
     """In the order in which they are to be loaded."""
-    format: int = FORMAT
+    recipe: str = ""
+    """A hash of what it was to be made of, as `recipe` gives it."""
 
 
-def folder_of(places: Places) -> Path:
+def recipe() -> str:
+    """A hash of what this version makes an image of: one of another recipe lacks what this version relies on."""
+    parts = (FORMAT, MODULES, ETC, FOLDERS, debian_packages.PROGRAMS, debian_packages.BUSYBOX, debian_packages.KERNEL)
+    return hashlib.sha256(msgspec.json.encode((*parts, debian_packages.LEFT_OUT.pattern))).hexdigest()[:16]
+
+
+def folder_of(places: Paths) -> Path:
     """Where the image of one kasmon lies, whether it is there or not."""
     return places.state / "image"
 
 
-def found(folder: Path) -> Image | None:
+def found(folder: Path) -> VmImage | None:
     """The image in *folder*, unless there is none that this version can use."""
     try:
-        image = msgspec.json.decode((folder / TOLD).read_bytes(), type=Image)
+        image = msgspec.json.decode((folder / TOLD).read_bytes(), type=VmImage)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     whole = all((folder / name).is_file() for name in image.hashes)
-    return image if image.format == FORMAT and whole else None
+    return image if image.recipe == recipe() and whole else None
 
 
-def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> Image:
+def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> VmImage:
     """Build an image anew, and put it in the place of the one in *folder*, whole or not at all. Takes a minute.
 
     Raises:
         SandboxError: if it cannot be built; the one before is untouched.
     """
-    if why := packages.missing():
-        raise SandboxError("no image was built", why)
+    if why := debian_packages.missing():
+        raise SandboxError("cannot build the image", why)
     private_folder(folder.parent)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".image-") as name:
         work = Path(name)
@@ -103,7 +111,7 @@ def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> Image:
         programs = [package for package in fetched if package is not kernel]
         modules = _kernel(kernel, work / "kernel", fresh)
         _programs(programs, work / "root", fresh)
-        told("Making its disk.")
+        told("Creating its disk.")
         formatted(work / "root", fresh / ROOT)
         image = _described(fresh, kernel, fetched, modules)
         write_private(fresh / TOLD, msgspec.json.format(msgspec.json.encode(image), indent=1))
@@ -112,21 +120,22 @@ def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> Image:
     return image
 
 
-def _described(fresh: Path, kernel: Package, fetched: Sequence[Package], modules: Sequence[str]) -> Image:
+def _described(fresh: Path, kernel: DebianPackage, fetched: Sequence[DebianPackage], modules: Sequence[str]) -> VmImage:
     files = sorted(path for path in fresh.rglob("*") if path.is_file())
     hashes = {str(path.relative_to(fresh)): hashed(path) for path in files}
     whole = hashlib.sha256("".join(f"{name} {value}\n" for name, value in hashes.items()).encode())
-    return Image(
+    return VmImage(
         id=whole.hexdigest()[:16],
         made_at=time.time(),
         kernel=kernel.version,
         versions={package.name: package.version for package in fetched},
         hashes=hashes,
         modules=tuple(modules),
+        recipe=recipe(),
     )
 
 
-def _kernel(package: Package, work: Path, fresh: Path) -> list[str]:
+def _kernel(package: DebianPackage, work: Path, fresh: Path) -> list[str]:
     """Put the kernel into *fresh*, with the modules that it needs; their names, each behind those that it needs."""
     unpack(package, work, lambda name: not name.startswith("usr/share/"))
     packed = next(work.glob("boot/vmlinuz-*"))
@@ -147,7 +156,7 @@ def _kernel(package: Package, work: Path, fresh: Path) -> list[str]:
     for name in MODULES:
         need(name)
     if len(ordered) < len(MODULES):
-        raise SandboxError("no image was built", f"its kernel {package.version} has other modules than are known")
+        raise SandboxError("cannot build the image", f"its kernel {package.version} lacks modules that kasmon requires")
     return ordered
 
 
@@ -157,7 +166,7 @@ def _unpacked(kernel: bytes) -> bytes | None:
     None where `lz4` is not there, or it is packed otherwise.
     """
     at = kernel.rfind(LZ4_LEGACY)
-    program = packages.found("lz4")
+    program = debian_packages.found("lz4")
     if at < 0 or program is None:
         return None
     header = struct.unpack_from("<I", kernel, 0x248)[0], struct.unpack_from("<I", kernel, 0x24C)[0]
@@ -174,7 +183,7 @@ def _depends(module: bytes) -> list[str]:
     return [name for name in module[at + 9 : module.index(b"\0", at + 9)].decode("ascii").split(",") if name]
 
 
-def _programs(fetched: Sequence[Package], root: Path, fresh: Path) -> None:
+def _programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None:
     for name in (*FOLDERS, "usr"):
         (root / name).mkdir(mode=0o700, parents=True)
     for name in MERGED:
@@ -211,9 +220,9 @@ def _compiled(root: Path) -> None:
             timeout=COMPILE_S,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise SandboxError("no image was built", f"its python does not run: {error}") from error
+        raise SandboxError("cannot build the image", f"its python does not run: {error}") from error
     if done.returncode:
-        raise SandboxError("no image was built", f"its python's library does not compile: {done.stdout[-200:]}")
+        raise SandboxError("cannot build the image", f"its python's library does not compile: {done.stdout[-200:]}")
 
 
 def formatted(root: Path, target: Path) -> None:
@@ -225,12 +234,12 @@ def formatted(root: Path, target: Path) -> None:
     entries = list(root.rglob("*"))
     used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
     blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
-    program = packages.found("mke2fs") or "mke2fs"
+    program = debian_packages.found("mke2fs") or "mke2fs"
     words = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
     words += ["-N", str(len(entries) + SPARE_INODES)]
     done = subprocess.run([program, *words, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
     if done.returncode:
-        raise SandboxError("a disk could not be made", f"mke2fs: {done.stderr.strip()[-200:]}")
+        raise SandboxError("cannot create a disk", f"mke2fs: {done.stderr.strip()[-200:]}")
 
 
 def hashed(path: Path) -> str:

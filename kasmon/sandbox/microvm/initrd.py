@@ -4,21 +4,21 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from kasmon.sandbox.microvm.cpio import Archive
-from kasmon.sandbox.microvm.image import BUSYBOX, Image
+from kasmon.sandbox.microvm.cpio import CpioArchive
+from kasmon.sandbox.microvm.image import BUSYBOX, VmImage
 
-LINE: Final = Path(__file__).with_name("line")
-INSIDE: Final = Path(__file__).parent.with_name("inside")
+LINE: Final = Path(__file__).with_name("link")
+INSIDE: Final = Path(__file__).parent.with_name("guest")
 FOLDERS: Final = ("bin", "dev", "low", "modules", "new", "opt", "opt/kasmon", "opt/kasmon/line", "proc", "sys")
 
 
-def initrd(folder: Path, image: Image, inside: Path = INSIDE) -> bytes:
+def initrd(folder: Path, image: VmImage, inside: Path = INSIDE) -> bytes:
     """The first files of a machine of *image*, which lies in *folder*; *inside* is the folder of the agent inside.
 
     Raises:
         OSError: if something of it is not there.
     """
-    made = Archive()
+    made = CpioArchive()
     for name in FOLDERS:
         made.folder(name)
     made.device("dev/console", 5, 1)

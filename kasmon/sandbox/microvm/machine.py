@@ -15,36 +15,36 @@ from typing import Any, Final, Literal
 
 from kasmon.errors import KasmonError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox import SIZES, Policy, Runtime, Tier
-from kasmon.model.snapshot import Judged, Snapshot
+from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxRuntime, Tier
+from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
 from kasmon.paths import write_private
-from kasmon.sandbox.base import Probe, Slept
-from kasmon.sandbox.clearing import clearing, forgotten, or_nothing
-from kasmon.sandbox.far.quarters import BIN, Fitted, wrapped
-from kasmon.sandbox.jail.arguments import PATH, WORKSPACE
-from kasmon.sandbox.jail.ground import COPY_ENTRIES
-from kasmon.sandbox.jail.process import lives
-from kasmon.sandbox.jail.scenery import BASE, own_variables
-from kasmon.sandbox.jail.tree import copy, raze
-from kasmon.sandbox.jail.usage import Usage, usage
-from kasmon.sandbox.microvm import programs, warming
-from kasmon.sandbox.microvm.beginning import greet
-from kasmon.sandbox.microvm.lot import Lot
-from kasmon.sandbox.microvm.making import KEEP_S, Making
-from kasmon.sandbox.microvm.qmp import Orders
-from kasmon.sandbox.microvm.starting import asked
-from kasmon.sandbox.microvm.stock import MEMORY
-from kasmon.sandbox.microvm.writing import cleaned, written
-from kasmon.sandbox.network import gate
-from kasmon.sandbox.network.forwarding import Ports
-from kasmon.sandbox.network.outlet import Outlets
+from kasmon.sandbox.base import PauseResult, TierProbe
+from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
+from kasmon.sandbox.jail.usage import JailUsage, usage
+from kasmon.sandbox.microvm import program_disks, warm_up
+from kasmon.sandbox.microvm.boot import greet
+from kasmon.sandbox.microvm.provisioning import KEEP_S, VmProvisioning
+from kasmon.sandbox.microvm.qmp import QmpClient
+from kasmon.sandbox.microvm.session_files import VmFiles
+from kasmon.sandbox.microvm.snapshot_writer import cleaned, written
+from kasmon.sandbox.microvm.start import asked
+from kasmon.sandbox.microvm.warm_pool import MEMORY
+from kasmon.sandbox.network import proxy_control
+from kasmon.sandbox.network.port_forward import ListenerConnector
+from kasmon.sandbox.network.tunnelled_egress import TunnelledEgress
+from kasmon.sandbox.remote_guest.launch_spec import BIN, FittedProgram, wrapped
+from kasmon.sandbox.shared.cleanup import clearing, forgotten, or_nothing
+from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
+from kasmon.sandbox.shared.host_folders import COPY_ENTRIES
+from kasmon.sandbox.shared.processes import lives
+from kasmon.sandbox.shared.safe_tree import copy, raze
 
 FILL_S: Final = 120.0
-COPIED: Final = "its program is a copy of the one here, as that was when its machine was made"
-STARTED: Final = "its machine was started, and not copied from a warm one"
+COPIED: Final = "its program is a copy, made when its machine was created"
+STARTED: Final = "its machine was booted, not copied from a warm one"
 
 
-class MicroVm(Making, Outlets):
+class MicroVm(VmProvisioning, TunnelledEgress):
     """The machines of one kasmon. Making a `MicroVm` touches nothing."""
 
     tier: Tier = "microvm"
@@ -53,29 +53,29 @@ class MicroVm(Making, Outlets):
 
     # What a sandbox promises.
 
-    def probe(self) -> Probe:
+    def probe(self) -> TierProbe:
         """Make a machine, ask it something, and end it."""
         if lack := self.missing():
-            return Probe(tier="microvm", ok=False, why=lack.why, hint=lack.hint)
-        policy = Policy(session=SessionId(f"vmprobe-{os.getpid()}"), tier="microvm")
+            return TierProbe(tier="microvm", ok=False, why=lack.why, hint=lack.hint)
+        policy = SandboxPolicy(session=SessionId(f"vmprobe-{os.getpid()}"), tier="microvm")
         began = time.monotonic()
         try:
             runtime = self.create(policy)
             took_ms = (time.monotonic() - began) * 1000
         except (KasmonError, OSError) as error:
             why, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
-            return Probe(tier="microvm", ok=False, why=why, hint=hint)
+            return TierProbe(tier="microvm", ok=False, why=why, hint=hint)
         finally:
             with contextlib.suppress(KasmonError):
                 self.forget(policy)
         how = next((notice for notice in runtime.notices if STARTED in notice), "copied from a warm one")
-        return Probe(tier="microvm", ok=True, why=f"{how}; {self.carried()}", measured_ms=took_ms)
+        return TierProbe(tier="microvm", ok=True, why=f"{how}; {self.carried()}", measured_ms=took_ms)
 
-    def workspace(self, policy: Policy, /) -> str:
+    def workspace(self, policy: SandboxPolicy, /) -> str:
         """The folder of this machine that has what `/workspace` has inside, whenever an answer comes from there."""
         return str(self.ground.workspace(policy))
 
-    def create(self, policy: Policy, /, *, is_copy: bool = True) -> Runtime:
+    def create(self, policy: SandboxPolicy, /, *, is_copy: bool = True) -> SandboxRuntime:
         """Make it: a copy of the warm one, or started; the agent inside answers when this returns. Up to two minutes.
 
         Without *is_copy* it is started, whatever there is to be copied.
@@ -86,11 +86,11 @@ class MicroVm(Making, Outlets):
         """
         return self._made(policy, (), is_copy=is_copy)
 
-    def _made(self, policy: Policy, parts: Sequence[str], *, is_copy: bool = True) -> Runtime:
+    def _made(self, policy: SandboxPolicy, parts: Sequence[str], *, is_copy: bool = True) -> SandboxRuntime:
         self._can()
         lot, stock = self._lot(policy), self.stock(policy.size)
         if lot.is_taken():
-            raise SandboxError(f"no machine was made for {policy.session!r}", "it has one that lives")
+            raise SandboxError(f"cannot create a machine for {policy.session!r}", "it already has a running one")
         with self._or_nothing(policy):
             notices = lot.furnish()
             lot.carry(self.disks.of(parts) if parts else None)
@@ -109,34 +109,36 @@ class MicroVm(Making, Outlets):
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
                 lot.memories.moved_on()
                 notices = (*notices, *self._boot(lot, stock))
-                why = self.kept_warm(lot, stock, warming.warmed) if is_copy else ""
-                notices = (*notices, f"The next one of its size has to be started too: {why}") if why else notices
+                why = self.kept_warm(lot, stock, warm_up.warmed) if is_copy else ""
+                notices = (*notices, f"The next machine of this size has to boot too: {why}") if why else notices
                 greet(lot, is_another=True)
             runtime = self._there(lot, (*notices, *_filled(lot)))
             self._open_gate(policy, runtime.pid)
             self._surrounded(policy, runtime)
             return runtime
 
-    def find(self, policy: Policy, runtime: Runtime, /) -> bool:
+    def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
         """Whether the machine of *runtime* is still that one and lives, asleep or not."""
         return lives(runtime.pid, runtime.started, runtime.boot)
 
-    def adopt(self, policy: Policy, /) -> Runtime | None:
+    def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """The machine of *policy* that lives, also where nobody noted it; None if there is none."""
         return self._lot(policy).runtime()
 
-    def kept(self, policy: Policy, /) -> Snapshot | None:
+    def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """The memory on disk that it can go on from; None where there is none."""
         try:
             return self._lot(policy).memories.fit(self.made_by)
         except (KasmonError, OSError):
             return None
 
-    def judged(self, policy: Policy, /, *, whole: bool = False) -> Judged | None:
+    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """Its last memory on disk, whether it can go on from that or not."""
         return self._lot(policy).memories.judged(lambda: self.made_by, whole=whole)
 
-    def wrap(self, policy: Policy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /) -> list[str]:
+    def wrap(
+        self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
+    ) -> list[str]:
         """The command that runs *argv* in a machine of its own; *workdir* is `/workspace` there.
 
         Raises:
@@ -144,7 +146,9 @@ class MicroVm(Making, Outlets):
         """
         return wrapped(self, policy, argv, workdir, variables)
 
-    def fitted(self, policy: Policy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /) -> Fitted:
+    def fitted(
+        self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
+    ) -> FittedProgram:
         """How *argv* is run there: with the programs of its image, or copies of this machine's where it lies elsewhere.
 
         It works in `/workspace`, which mirrors *workdir*.
@@ -155,29 +159,31 @@ class MicroVm(Making, Outlets):
             RefusedError: if it is too large.
         """
         self._can()
-        brought = programs.brought(argv, variables)
+        brought = program_disks.brought(argv, variables)
         known = {**own_variables(variables), **brought.variables}
         own = {name: value for name, value in known.items() if not name.startswith("LC_")}
-        own |= gate.finding(own) if policy.hosts else {}
-        return Fitted(  # of languages its image knows none
+        own |= proxy_control.finding(own, policy.hosts) if policy.hosts else {}
+        return FittedProgram(  # of languages its image knows none
             argv=brought.argv,
             workdir=WORKSPACE,
             variables={**BASE, **own, "PATH": ":".join([BIN, *brought.path, PATH])},
             programs=brought.parts,
             notices=(
-                f"its folder {workdir!r} is /workspace in its machine, and what it changes there is mirrored here",
+                f"its folder {workdir!r} is /workspace in its machine; changes there are mirrored here",
                 *((COPIED,) if brought.parts else ()),
             ),
         )
 
-    def lodge(self, policy: Policy, fitted: Fitted, /) -> Runtime:
+    def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
         """As `create`: what an agent needs is in the image or in its home, or is put on a disk of its machine.
 
         That disk is made where none of these programs is there yet, which takes up to a minute.
         """
         return self._made(policy, fitted.programs)
 
-    def pause(self, policy: Policy, runtime: Runtime, /, *, to_disk: bool = False, turn: int = 0) -> Slept:
+    def pause(
+        self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
+    ) -> PauseResult:
         """Stop all in it. *to_disk*: its memory is on disk when this returns, and it has no process.
 
         Raises:
@@ -186,24 +192,28 @@ class MicroVm(Making, Outlets):
         self._must_live(policy, runtime)
         lot = self._lot(policy)
         if not to_disk:
-            with Orders(lot.orders) as orders:
+            with QmpClient(lot.orders) as orders:
                 orders.do("stop")
-            return Slept(held=True)
+            return PauseResult(held=True)
         faults = asked(lot.control, KEEP_S, "freeze").get("faults")
         if faults:
             greet(lot)
-            why = f"its files could not all be put outside ({'; '.join(map(str, faults))})"
-            raise SandboxError(f"the machine of {policy.session!r} was not put to sleep", why)
-        with Orders(lot.orders) as orders:
+            why = f"not all of its files could be copied to this machine ({'; '.join(map(str, faults))})"
+            raise SandboxError(f"the machine of {policy.session!r} was not paused", why)
+        with QmpClient(lot.orders) as orders:
             orders.do("stop")
             with lot.memories.draft() as draft:
                 written(orders, draft.folder / MEMORY)
                 cleaned(policy, draft.folder / MEMORY)
                 snapshot = draft.confirm(self.made_by, turn)
+        read_back = lot.memories.judged(lambda: self.made_by, whole=True)
+        if read_back is None or read_back.refused or read_back.snapshot.id != snapshot.id:
+            why = read_back.refused if read_back is not None and read_back.refused else "it does not exist"
+            raise SandboxError(f"the machine of {policy.session!r} was not paused", f"its memory snapshot: {why}")
         lot.end(runtime)
-        return Slept(held=False, snapshot=snapshot.id)
+        return PauseResult(held=False, snapshot=snapshot.id)
 
-    def resume(self, policy: Policy, runtime: Runtime, slept: Slept, /) -> Runtime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
         """Let it go on, its clock set; from its memory on disk once, and only over the disk that belongs to that.
 
         Raises:
@@ -215,15 +225,15 @@ class MicroVm(Making, Outlets):
             self._must_live(policy, runtime)
             lot.memories.moved_on()
             self._open_gate(policy, runtime.pid)
-            with Orders(lot.orders) as orders:
+            with QmpClient(lot.orders) as orders:
                 orders.do("cont")
             greet(lot)
             return runtime
         if lot.is_taken():
-            raise SandboxError(f"the machine of {policy.session!r} was not resumed", "it has one that lives")
+            raise SandboxError(f"the machine of {policy.session!r} was not resumed", "it already has a running one")
         snapshot = lot.memories.fit(self.made_by)
         if slept.snapshot and slept.snapshot != snapshot.id:
-            raise SnapshotRefusedError(f"another one counts: {snapshot.id}, and not {slept.snapshot}")
+            raise SnapshotRefusedError(f"the current snapshot is {snapshot.id}, not {slept.snapshot}")
         try:
             had_gate = lot.gate.exists()
             self._open_gate(policy)
@@ -246,7 +256,7 @@ class MicroVm(Making, Outlets):
                 raise SandboxError(f"the machine of {policy.session!r} was not resumed", str(error)) from error
             raise
 
-    def fork(self, policy: Policy, slept: Slept, other: Policy, /) -> Slept:
+    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         """Copy the disk and the memory of a machine that sleeps on disk for *other*, with what is mirrored of it.
 
         Raises:
@@ -265,20 +275,20 @@ class MicroVm(Making, Outlets):
                     raze(theirs.trees[name])
                     copy(folder, theirs.trees[name], self.ground.owner, limit_bytes=limit, limit_entries=COPY_ENTRIES)
             write_private(theirs.copied, b"")
-            return Slept(held=False, snapshot=lot.memories.copy_to(theirs.memories, snapshot).id)
+            return PauseResult(held=False, snapshot=lot.memories.copy_to(theirs.memories, snapshot).id)
 
-    def destroy(self, policy: Policy, runtime: Runtime | None, /) -> None:
+    def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Leave no process, socket, disk or memory of it; what was mirrored of it stays. Idempotent.
 
         Raises:
             SandboxError: if something of it is left.
         """
         self._lot(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
-        gate.closed(self._lot(policy).gate)
+        proxy_control.closed(self._lot(policy).gate)
         with clearing(_whose(policy)):
             self.ground.clear(policy.session)
 
-    def forget(self, policy: Policy, /) -> str:
+    def forget(self, policy: SandboxPolicy, /) -> str:
         """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
 
         Returns:
@@ -290,12 +300,12 @@ class MicroVm(Making, Outlets):
         self.destroy(policy, None)
         return forgotten(self.ground, policy.session, policy.workspace, _whose(policy))
 
-    def usage(self, policy: Policy, runtime: Runtime, /) -> Usage:
+    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> JailUsage:
         """What it uses of this machine: QEMU's memory, and the files that are mirrored of it; beside what it may."""
         own = self._lot(policy).trees
         return usage(runtime.pid, (own["workspace"], own["home"]), SIZES[policy.size])
 
-    def refresh(self, policy: Policy, runtime: Runtime, /) -> tuple[str, ...]:
+    def refresh(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> tuple[str, ...]:
         """Put what changed outside in its folders into the machine; what a person should know of it.
 
         What was changed on both sides since they were level keeps its name as it is outside, and lies beside that as it
@@ -307,44 +317,44 @@ class MicroVm(Making, Outlets):
         self._must_live(policy, runtime)
         return _told(asked(self._lot(policy).control, FILL_S, "refresh"))
 
-    def ports(self, policy: Policy, runtime: Runtime, /) -> Ports:
+    def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> ListenerConnector:
         """The way to the ports of the machine that lives at *runtime*: over its one line.
 
         Raises:
             SandboxError: if it is gone.
         """
         self._must_live(policy, runtime)
-        return Ports(str(self._lot(policy).ports))
+        return ListenerConnector(str(self._lot(policy).ports))
 
     # Its parts.
 
-    def _gate(self, policy: Policy) -> Path:
+    def _gate(self, policy: SandboxPolicy) -> Path:
         return self._lot(policy).gate
 
     def _gate_owner(self) -> tuple[int, int]:
         return self.ground.owner
 
-    def _awake(self, policy: Policy) -> Runtime | None:
+    def _awake(self, policy: SandboxPolicy) -> SandboxRuntime | None:
         return self._lot(policy).runtime()
 
-    def _led_out(self, policy: Policy) -> None:
+    def _led_out(self, policy: SandboxPolicy) -> None:
         if policy.hosts:
             greet(self._lot(policy))
 
-    def _must_live(self, policy: Policy, runtime: Runtime) -> None:
+    def _must_live(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):
-            raise SandboxError(f"the machine of {policy.session!r} is gone", "QEMU has ended")
+            raise SandboxError(f"the machine of {policy.session!r} has ended", "QEMU has ended")
 
-    def _or_nothing(self, policy: Policy) -> AbstractContextManager[None]:
+    def _or_nothing(self, policy: SandboxPolicy) -> AbstractContextManager[None]:
         """Clear away what was begun where something raises; an error of the system becomes ours."""
-        return or_nothing(lambda: self.destroy(policy, None), "no machine was made")
+        return or_nothing(lambda: self.destroy(policy, None), "cannot create a machine")
 
 
-def _whose(policy: Policy) -> str:
+def _whose(policy: SandboxPolicy) -> str:
     return f"the machine of {policy.session!r}"
 
 
-def _filled(lot: Lot) -> tuple[str, ...]:
+def _filled(lot: VmFiles) -> tuple[str, ...]:
     """Let a new machine have its files; what a person should know of that.
 
     Raises:
@@ -353,13 +363,14 @@ def _filled(lot: Lot) -> tuple[str, ...]:
     said = asked(lot.control, FILL_S, "fill")
     if said.get("not_taken"):
         why = "; ".join(map(str, said["not_taken"]))
-        raise SandboxError(f"the files of {lot.policy.session!r} do not all go into a machine", why)
+        raise SandboxError(f"not all files of {lot.policy.session!r} fit into a machine", why)
     return _told(said)
 
 
 def _told(said: Mapping[str, Any]) -> tuple[str, ...]:
     """What a person should know of files that were put in, by the door's answer."""
     left = [
-        f"What changed outside was not put in ({each})." for each in (*said.get("left", ()), *said.get("not_taken", ()))
+        f"Changes on this machine were not copied in ({each})."
+        for each in (*said.get("left", ()), *said.get("not_taken", ()))
     ]
     return (*left, *map(str, said.get("apart", ())))

@@ -16,7 +16,7 @@ READ_BYTES: Final = 1 << 16
 ON_ITS_WAY: Final = frozenset({"none", "setup", "active", "device", "pre-switchover"})
 
 
-class Orders:
+class QmpClient:
     """A connection to the QEMU that listens at a path; used by one thread, in a `with`."""
 
     def __init__(self, path: Path, limit_s: float = LIMIT_S) -> None:
@@ -32,7 +32,7 @@ class Orders:
             self._receive("QMP")
         except (OSError, ValueError) as error:
             self._socket.close()
-            raise SandboxError("the machine takes no orders", str(error) or "it is silent") from error
+            raise SandboxError("the machine accepts no commands", str(error) or "it does not respond") from error
         self.do("qmp_capabilities")
 
     def __enter__(self) -> Self:
@@ -54,9 +54,11 @@ class Orders:
             socket.send_fds(self._socket, [sent], list(handles))
             said = self._receive("return", "error")
         except (OSError, ValueError) as error:
-            raise SandboxError(f"the machine did not do {order!r}", str(error) or "it is silent") from error
+            raise SandboxError(
+                f"the machine's command {order!r} failed", str(error) or "it does not respond"
+            ) from error
         if "error" in said:
-            raise SandboxError(f"the machine did not do {order!r}", str(said["error"].get("desc", "")))
+            raise SandboxError(f"the machine's command {order!r} failed", str(said["error"].get("desc", "")))
         answer = said["return"]
         return answer if isinstance(answer, dict) else {"value": answer}
 
@@ -69,10 +71,10 @@ class Orders:
         until = time.monotonic() + limit_s
         while (state := self.do("query-migrate")).get("status", "none") in ON_ITS_WAY:
             if time.monotonic() > until:
-                raise SandboxError("its memory was not moved", f"it took longer than {limit_s:g} s")
+                raise SandboxError("its memory was not transferred", f"it took longer than {limit_s:g} s")
             time.sleep(BETWEEN_S)
         if state.get("status") != "completed":
-            raise SandboxError("its memory was not moved", str(state.get("error-desc") or state.get("status")))
+            raise SandboxError("its memory was not transferred", str(state.get("error-desc") or state.get("status")))
 
     def _receive(self, *wanted: str) -> dict[str, Any]:
         while True:

@@ -1,4 +1,4 @@
-"""The plans as they go on, for who shows them: one frozen `Board` for each, a new one after each change.
+"""The plans as they go on, for who shows them: one frozen `PlanBoard` for each, a new one after each change.
 
 It reads and never writes: a plan's log, the text that was agreed to, its file, its runner's lock. A look at plans that
 did not change takes a few `stat` calls.
@@ -18,17 +18,17 @@ import msgspec
 from kasmon.config import Config
 from kasmon.errors import KasmonError
 from kasmon.model.fleet import Fleet
-from kasmon.model.plan.next import Ahead, ahead
-from kasmon.model.plan.read import read
-from kasmon.model.plan.run import PlanRun
-from kasmon.model.plan.spec import Plan, placed
+from kasmon.model.plan.parser import read
+from kasmon.model.plan.plan import Plan, placed
+from kasmon.model.plan.progress import PlanRun
+from kasmon.model.plan.scheduler import NextSteps, ahead
 from kasmon.model.session import Session
-from kasmon.paths import Places
-from kasmon.store.plan import PlanBook, plans
+from kasmon.paths import Paths
+from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.edit import Edit, edited, whole
-from kasmon.supervisor.plans.folders import Found, PlanFolders
-from kasmon.supervisor.plans.see import settled
+from kasmon.supervisor.plans.edit import PlanEdit, edited, whole
+from kasmon.supervisor.plans.folders import PlanFile, PlanFolders
+from kasmon.supervisor.plans.view import settled
 
 LOOK_S: Final = 0.25
 """How often it is looked while a plan is not over, in seconds."""
@@ -38,19 +38,19 @@ MOST: Final = 50
 """So many plans are shown, the newest ones."""
 
 
-class Board(msgspec.Struct, frozen=True, kw_only=True):
+class PlanBoard(msgspec.Struct, frozen=True, kw_only=True):
     """One plan at one moment, with the sessions of its tasks."""
 
     id: str
     """The plan's; of one that was not run yet, its file's path, which no id is like."""
     plan: Plan
     run: PlanRun
-    ahead: Ahead = Ahead((), {})
+    ahead: NextSteps = NextSteps((), {})
     sessions: Mapping[str, Session] = {}
     """By id; those of earlier attempts too."""
     is_run: bool = True
     """Whether a process runs it now."""
-    edit: Edit | None = None
+    edit: PlanEdit | None = None
     """None where its file says what runs, or is gone."""
     problem: str = ""
     """Why it cannot be shown whole."""
@@ -61,10 +61,10 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         return self.run.began_at > 0
 
 
-class Boards:
+class PlanBoards:
     """All plans of one kasmon. Its calls may come from any thread, and may block."""
 
-    def __init__(self, places: Places, fleet: Callable[[], Fleet], config: Callable[[], Config]) -> None:
+    def __init__(self, places: Paths, fleet: Callable[[], Fleet], config: Callable[[], Config]) -> None:
         self._places = places
         self._fleet, self._config = fleet, config
         self._busy = threading.Lock()
@@ -72,10 +72,10 @@ class Boards:
         self._folder_stamp = 0
         self._grouped_of: Fleet | None = None
         self._groups: dict[str, list[Session]] = {}
-        self._boards: tuple[Board, ...] = ()
+        self._boards: tuple[PlanBoard, ...] = ()
         self._files = _Files(places)
 
-    def look(self) -> tuple[Board, ...]:
+    def look(self) -> tuple[PlanBoard, ...]:
         """The plans now: those that go on first, then those that are over, the newest of each first.
 
         A plan that did not change is the same object as before, and so is the whole where none did.
@@ -93,9 +93,9 @@ class Boards:
                 self._boards = tuple(found)
             return self._boards
 
-    async def changes(self) -> AsyncIterator[tuple[Board, ...]]:
+    async def changes(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
         """Yield the plans now, then after each change. Never ends by itself; all file work is done in a thread."""
-        shown: tuple[Board, ...] | None = None
+        shown: tuple[PlanBoard, ...] | None = None
         while True:
             boards = await asyncio.to_thread(self.look)
             if boards is not shown:
@@ -128,14 +128,14 @@ class Boards:
 class _Files:
     """The plan files of the config's folders, as boards."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Paths) -> None:
         self._places = places
         self._config: Config | None = None
         self._folders = PlanFolders(())
         self._looked_at = float("-inf")
-        self._boards: dict[Found, Board] = {}
+        self._boards: dict[PlanFile, PlanBoard] = {}
 
-    def look(self, config: Config) -> list[Board]:
+    def look(self, config: Config) -> list[PlanBoard]:
         """They now, looked at once a second; one that did not change is the same object."""
         if config is not self._config:
             self._config, self._looked_at = config, float("-inf")
@@ -150,21 +150,21 @@ class _Files:
         return list(self._boards.values())
 
 
-def _unbegun(places: Places, found: Found, config: Config) -> Board:
+def _unbegun(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
     """The board of a plan that nobody has run yet."""
     file, plan = Path(found.file), settled(found.plan, config)
     edit = whole(places, plan, file, tuple(placed(file.name, fault) for fault in found.faults), config)
     run = PlanRun(name=plan.name, file=found.file, folder=str(file.parent))
     problem = edit.refused[0] if edit.refused else ""
-    return Board(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=problem)
+    return PlanBoard(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=problem)
 
 
 class _Watched:
     """One plan, and what is known of it from the last look."""
 
-    def __init__(self, places: Places, id_: str) -> None:
+    def __init__(self, places: Paths, id_: str) -> None:
         self._places = places
-        self._book = book = PlanBook(places, id_)
+        self._book = book = PlanLog(places, id_)
         self._size = -1
         self._sessions: tuple[Session, ...] = ()
         self._config: Config | None = None
@@ -174,12 +174,12 @@ class _Watched:
         """What was settled last, by which config, and what came of it."""
         self._is_run, self._looked_at = True, float("-inf")
         self._file_stamp: object = None
-        self._edit: Edit | None = None
+        self._edit: PlanEdit | None = None
         self._edit_of: PlanRun | None = None
         """How far it was when its file was compared."""
-        self._board: Board | None = None
+        self._board: PlanBoard | None = None
 
-    def look(self, sessions: Iterable[Session], config: Config) -> Board | None:
+    def look(self, sessions: Iterable[Session], config: Config) -> PlanBoard | None:
         """It now; None while nobody has begun it."""
         now = tuple(sessions)
         is_new = self._board is None or config is not self._config or not _same(now, self._sessions)
@@ -238,12 +238,12 @@ class _Watched:
                 text, run = start.text_of(file), self._book.run
                 self._edit = edited(self._places, text, file, self._plan, run, config)
 
-    def _made(self, problem: str) -> Board:
+    def _made(self, problem: str) -> PlanBoard:
         book, config = self._book, self._config or Config()
         if self._settled is None or self._settled[0] is not self._plan or self._settled[1] is not config:
             self._settled = (self._plan, config, settled(self._plan, config))
         plan, sessions = self._settled[2], {str(session.id): session for session in self._sessions}
-        return Board(
+        return PlanBoard(
             id=book.plan,
             plan=plan,
             run=book.run,
@@ -260,5 +260,5 @@ def _same(one: Sequence[object], other: Sequence[object]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def _place(board: Board) -> tuple[bool, float]:
+def _place(board: PlanBoard) -> tuple[bool, float]:
     return board.run.state == "ended", -(board.run.ended_at or board.run.began_at)

@@ -12,15 +12,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from kasmon.backends.family import MARK, Family
-from kasmon.backends.tmux.ending import signal_name
-from kasmon.boot import boot
-from kasmon.clean import clean_block
-from kasmon.model.plan.fact import TaskChecked, TaskChecking
-from kasmon.process import is_running, started_at
+from kasmon.backends.common.process_family import ProcessFamily
+from kasmon.backends.tmux.termination import signal_name
+from kasmon.boot_id import boot
+from kasmon.launch import RUN
+from kasmon.model.plan.events import TaskChecked, TaskChecking
+from kasmon.model.plan.plan import CHECK_LIMIT_S
+from kasmon.process_identity import is_running, started_at
+from kasmon.sanitize import clean_block
 
-LIMIT_S: Final = 600.0
-"""How long a check may take, in seconds."""
 KEPT_BYTES: Final = 16_384
 """How much of the end of what it prints is kept."""
 READS: Final = 16
@@ -36,7 +36,7 @@ async def run_check(
     folder: str,
     variables: Mapping[str, str],
     begins: Callable[[TaskChecking], Awaitable[None]],
-    limit_s: float = LIMIT_S,
+    limit_s: float = CHECK_LIMIT_S,
 ) -> TaskChecked:
     """The fact of what *command* found, run by `sh` in *folder*. All that it started is ended with it.
 
@@ -62,7 +62,7 @@ async def run_check(
             "/bin/sh",
             command,
             cwd=folder,
-            env=dict(variables) | {MARK: mark},
+            env=dict(variables) | {RUN: mark},
             stdin=asyncio.subprocess.PIPE,
             stdout=ours,
             stderr=ours,
@@ -71,7 +71,7 @@ async def run_check(
     except (OSError, ValueError) as error:
         os.close(theirs)
         reason = error.strerror or error if isinstance(error, OSError) else error
-        return found(False, None, f"it could not be started: {reason}", b"")
+        return found(False, None, f"could not be started: {reason}", b"")
     finally:
         os.close(ours)
     loop = asyncio.get_running_loop()
@@ -99,7 +99,7 @@ async def run_check(
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        await asyncio.to_thread(Family(process.pid, mark).end)
+        await asyncio.to_thread(ProcessFamily(process.pid, mark).end)
         _drain(loop, theirs, kept)
         loop.remove_reader(theirs)
         os.close(theirs)
@@ -115,7 +115,7 @@ def end_left(left: TaskChecking) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(left.pid, signal.SIGKILL)
     if left.mark:
-        Family(left.pid, left.mark).end()
+        ProcessFamily(left.pid, left.mark).end()
 
 
 def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:

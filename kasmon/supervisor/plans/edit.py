@@ -7,16 +7,17 @@ import msgspec
 
 from kasmon.config import Config
 from kasmon.errors import KasmonError
-from kasmon.model.plan.change import changes
-from kasmon.model.plan.read import look_at
-from kasmon.model.plan.run import PlanRun
-from kasmon.model.plan.spec import Plan, placed
-from kasmon.paths import Places
-from kasmon.supervisor.plans import agreement, start
-from kasmon.supervisor.plans.confinement import unable
+from kasmon.model.plan.diff import changes
+from kasmon.model.plan.parser import look_at
+from kasmon.model.plan.plan import Plan, placed
+from kasmon.model.plan.progress import PlanRun
+from kasmon.paths import Paths
+from kasmon.supervisor.plans import approval as agreement
+from kasmon.supervisor.plans import start
+from kasmon.supervisor.plans.sandboxes import unable
 
 
-class Edit(msgspec.Struct, frozen=True, kw_only=True):
+class PlanEdit(msgspec.Struct, frozen=True, kw_only=True):
     """How a plan's file differs from what runs."""
 
     digest: str
@@ -29,12 +30,12 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """What a person agrees to by taking it over."""
 
 
-def whole(places: Places, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> Edit:
+def whole(places: Paths, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> PlanEdit:
     """All of *plan*, whose *file* nobody has run yet and which has *faults*, as an edit."""
     refused = tuple(faults)
     if not refused and (why := unable(places, config, plan, file.parent)):
         refused = (why,)
-    return Edit(
+    return PlanEdit(
         digest=start.digest("" if refused else _text(file)),
         lines=tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks),
         refused=refused,
@@ -42,24 +43,24 @@ def whole(places: Places, plan: Plan, file: Path, faults: Sequence[str], config:
     )
 
 
-def edited(places: Places, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> Edit | None:
+def edited(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> PlanEdit | None:
     """How *text* differs from *plan*; None where it does not."""
     digest = start.digest(text)
     if digest == run.digest:
         return None
     new, faults = look_at(text, str(file), tuple(config.agents))
     if faults:
-        return Edit(digest=digest, refused=tuple(placed(file.name, fault) for fault in faults))
+        return PlanEdit(digest=digest, refused=tuple(placed(file.name, fault) for fault in faults))
     lines, refused = changes(plan, new, run)
     if not lines:
         return None
     folder, remarks = Path(run.folder), []
     refused = (*refused, why) if (why := unable(places, config, new, folder)) else refused
     try:
-        remarks = [f"  but {remark}" for remark in agreement.grounds(new, folder)]
+        remarks = [f"  but {remark}" for remark in agreement.grounds(new, folder, run.plan, run)]
     except KasmonError as error:
         refused = (*refused, error.message)
-    return Edit(
+    return PlanEdit(
         digest=digest, lines=lines, refused=refused, agreement=(*agreement.shown(new, config, folder), *remarks)
     )
 

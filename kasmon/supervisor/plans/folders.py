@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import KasmonError
-from kasmon.model.plan.read import MARKS, is_plan, look_at
-from kasmon.model.plan.spec import Fault, Plan
+from kasmon.model.plan.parser import MARKS, is_plan, look_at
+from kasmon.model.plan.plan import Plan, PlanFault
 from kasmon.paths import expanded
 from kasmon.supervisor.plans.start import text_of
 
@@ -16,13 +16,13 @@ MOST: Final = 500
 """So many files of one folder are looked at."""
 
 
-class Found(NamedTuple):
+class PlanFile(NamedTuple):
     """One plan file as it is now."""
 
     file: str
     plan: Plan
     """Good to be run where there are no faults, else to be shown."""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[PlanFault, ...] = ()
 
 
 class PlanFolders:
@@ -31,11 +31,11 @@ class PlanFolders:
     def __init__(self, folders: Iterable[str], agents: Sequence[str] | None = None) -> None:
         self._folders = [expanded(folder) for folder in folders]
         self._agents = agents
-        self._known: dict[str, tuple[tuple[int, int], Found | None]] = {}
+        self._known: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
 
-    def look(self) -> tuple[Found, ...]:
+    def look(self) -> tuple[PlanFile, ...]:
         """All plans, by file; those that cannot be read say so in their faults."""
-        seen: dict[str, tuple[tuple[int, int], Found | None]] = {}
+        seen: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
         for path, facts in self._files():
             before = self._known.get(str(path))
             mark = facts.st_mtime_ns, facts.st_size
@@ -53,10 +53,10 @@ class PlanFolders:
                             found.append((Path(entry.path), entry.stat()))
         return found
 
-    def _read(self, path: Path) -> Found | None:
+    def _read(self, path: Path) -> PlanFile | None:
         try:
             text = text_of(path)
         except (KasmonError, OSError) as error:
             why = error.message if isinstance(error, KasmonError) else str(error.strerror)
-            return Found(str(path), Plan(name=path.stem), (Fault(line=0, why=why.rstrip(".")),))
-        return Found(str(path), *look_at(text, path.name, self._agents)) if MARKS.search(text) else None
+            return PlanFile(str(path), Plan(name=path.stem), (PlanFault(line=0, why=why.rstrip(".")),))
+        return PlanFile(str(path), *look_at(text, path.name, self._agents)) if MARKS.search(text) else None

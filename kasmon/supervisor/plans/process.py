@@ -12,11 +12,12 @@ from typing import Final
 
 from kasmon.config import in_force
 from kasmon.errors import KasmonError, PlanNotFoundError, UsageError
-from kasmon.host import handed, own_log
-from kasmon.host.alive import HostLock
+from kasmon.host.journal import process_log
+from kasmon.host.rpc import secret_stdin
+from kasmon.host.rpc.host_lock import HostLock
 from kasmon.paths import places
-from kasmon.store.plan import PlanBook
-from kasmon.supervisor.plans.runner import Runner
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.plans.runner import PlanRunner
 
 ID: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
 
@@ -26,35 +27,39 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str]) -> int:
     """Run the plan whose id is the only argument, until it ends; 0 also if another process runs it."""
     if len(argv) != 1 or not ID.fullmatch(argv[0]):
-        sys.stderr.write("a runner needs the id of one plan.\n")
+        sys.stderr.write("a plan runner requires the id of one plan.\n")
         return UsageError.exit_code
     os.umask(0o077)
-    own_log.keep()
-    handed.take()
+    process_log.keep()
+    secret_stdin.take()
     here = places()
-    book = PlanBook(here, argv[0])
+    book = PlanLog(here, argv[0])
     if not book.folder.is_dir():
         sys.stderr.write(f"{PlanNotFoundError(argv[0])}\n")
         return PlanNotFoundError.exit_code
-    lock = HostLock(book.lock)
-    if not lock.take():
-        return 0
-    try:
-        book.more()
-        asyncio.run(_until_told(Runner(here, book, in_force(here, log.warning))))
-    except KasmonError as error:
-        log.error("%s", error)
-        return error.exit_code
-    finally:
-        lock.let_go()
-    return 0
+    while True:
+        lock = HostLock(book.lock)
+        if not lock.take():
+            return 0
+        try:
+            book.more()
+            was_ended = asyncio.run(_until_told(PlanRunner(here, book, in_force(here, log.warning))))
+        except KasmonError as error:
+            log.error("%s", error)
+            return error.exit_code
+        finally:
+            lock.let_go()
+        book.more()  # a `resume` of a stopped plan that saw our lock still held relies on us
+        if was_ended or book.run.is_stopped or book.run.state == "ended":
+            return 0
 
 
-async def _until_told(runner: Runner) -> None:
-    """Run until the plan ends, or somebody ends this process: the plan goes on with the next one."""
+async def _until_told(runner: PlanRunner) -> bool:
+    """Run until the plan ends or is stopped; True if this process was ended: the plan goes on with the next one."""
     running = asyncio.ensure_future(runner.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, running.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await running
+    return running.cancelled()

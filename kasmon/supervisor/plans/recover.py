@@ -9,29 +9,29 @@ import time
 from typing import Final, Literal, NamedTuple
 
 from kasmon.errors import KasmonError
-from kasmon.model.command import ReceiptState
+from kasmon.model.commands import ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.fact import TaskFailed
-from kasmon.model.plan.run import TaskState
+from kasmon.model.plan.events import TaskFailed
+from kasmon.model.plan.progress import TaskState
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
-from kasmon.paths import Places
-from kasmon.store.plan import PlanBook, plans
-from kasmon.supervisor import verb
-from kasmon.supervisor.look import look_once
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.store.plan_log import PlanLog, plans
+from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.see import agreed
+from kasmon.supervisor.plans.view import agreed
+from kasmon.supervisor.sessions import operations
 
 GO_ON: Final = (
-    "The machine or the program that you ran in was interrupted, and this conversation was resumed. Look at what is"
-    " there already, then go on with your task where it was left."
+    "The machine or the program that you ran in was interrupted, and this conversation was "
+    "resumed. Check what is already done, then continue your task."
 )
-NO_ID: Final = "its conversation cannot be resumed: its agent gave it no id"
+NO_ID: Final = "its conversation cannot be resumed: its agent reported no id"
 ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
-class Plight(NamedTuple):
+class InterruptedPlan(NamedTuple):
     """One thing that was lost, and what is done about it."""
 
     plan: str
@@ -43,15 +43,15 @@ class Plight(NamedTuple):
     why: str = ""
 
 
-def plights(places: Places, fleet: Fleet) -> list[Plight]:
+def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
     """What is lost of the plans that are not over; each plan's own runner comes behind its tasks.
 
     Raises:
         PlanNotFoundError, PlanFaultyError: if a plan's agreed text is gone.
     """
-    found: list[Plight] = []
+    found: list[InterruptedPlan] = []
     for id_ in plans(places):
-        book = PlanBook(places, id_)
+        book = PlanLog(places, id_)
         book.more()
         if not book.run.began_at or book.run.state == "ended":
             continue
@@ -61,38 +61,40 @@ def plights(places: Places, fleet: Fleet) -> list[Plight]:
             if at.state not in ON or session is None or session.state is not SessionState.LOST:
                 continue
             if name in tasks and tasks[name].run:
-                found.append(Plight(id_, "fail", name, at.attempt, session, "the shell that it ran in is gone"))
+                found.append(InterruptedPlan(id_, "fail", name, at.attempt, session, "its shell is gone"))
             elif not session.resume_id:
-                found.append(Plight(id_, "fail", name, at.attempt, session, NO_ID))
+                found.append(InterruptedPlan(id_, "fail", name, at.attempt, session, NO_ID))
             else:
-                found.append(Plight(id_, "resume", name, at.attempt, session, session.resume_id))
-        if not start.is_run(book):
-            found.append(Plight(id_, "run", why="nobody runs it"))
+                found.append(InterruptedPlan(id_, "resume", name, at.attempt, session, session.resume_id))
+        if not book.run.is_stopped and not start.is_run(book):
+            found.append(InterruptedPlan(id_, "run", why="it has no runner"))
     return found
 
 
-async def recover(places: Places, plight: Plight) -> str:
+async def recover(places: Paths, plight: InterruptedPlan) -> str:
     """Do what *plight* says; what became of it, in words.
 
     Raises:
         KasmonError: why it could not be done; a task whose session does not come back has failed then.
     """
-    book = PlanBook(places, plight.plan)
+    book = PlanLog(places, plight.plan)
     if plight.deed == "run":
         start.run(places, book)
-        return "goes on"
+        return "continues"
     if plight.deed == "fail" or plight.session is None:
-        book.add(TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=plight.why))
+        failed = TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=plight.why)
+        await asyncio.to_thread(book.add, failed)
         return f"has failed: {plight.why}"
     before = plight.session
     try:
-        await verb.restart(places, before)
+        await operations.restart(places, before)
         now = (await asyncio.to_thread(look_once, places)).get(before.id)
         if now is not None and was_cut(before) and not now.queue:
-            await verb.send(places, now, GO_ON, "now", "wave")
+            await operations.send(places, now, GO_ON, "now", "wave")
     except KasmonError as error:
         why = f"its session did not come back: {error.message.rstrip('.')}"
-        book.add(TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=why))
+        failed = TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=why)
+        await asyncio.to_thread(book.add, failed)
         raise
     proof = f" ({now.proof})" if now is not None and now.proof else ""
     return f"is resumed as {before.resume_id or before.id}{proof}"
@@ -100,5 +102,11 @@ async def recover(places: Places, plight: Plight) -> str:
 
 def was_cut(session: Session) -> bool:
     """Whether *session* was lost within a turn, or with a prompt on its way."""
-    going = (ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.LOST)
+    going = (
+        ReceiptState.TYPED,
+        ReceiptState.SUBMITTED,
+        ReceiptState.STARTED,
+        ReceiptState.UNSURE,
+        ReceiptState.LOST,
+    )
     return session.in_turn or any(receipt.state in going for receipt in session.receipts)

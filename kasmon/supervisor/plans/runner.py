@@ -15,24 +15,37 @@ from pathlib import Path
 from typing import Any, Final
 
 from kasmon.config import Config
-from kasmon.errors import KasmonError
+from kasmon.errors import KasmonError, ProtocolVersionError
 from kasmon.model.fleet import Fleet
-from kasmon.model.plan.fact import PlanEnded
-from kasmon.model.plan.next import Ahead, Begin, Check, Claim, End, Finish, Settle, Start, Step, ahead, takes_room
-from kasmon.model.plan.run import PlanRun, TaskRun, TaskState
-from kasmon.model.plan.spec import Plan
+from kasmon.model.plan.events import PlanEnded
+from kasmon.model.plan.plan import Plan
+from kasmon.model.plan.progress import PlanRun, TaskRun, TaskState
+from kasmon.model.plan.scheduler import (
+    BeginAttempt,
+    CheckTask,
+    ClaimTask,
+    EndTaskSession,
+    FinishPlan,
+    NextSteps,
+    SettleTask,
+    StartAttempt,
+    Step,
+    ahead,
+    takes_room,
+)
 from kasmon.model.session import Session
-from kasmon.paths import Places
-from kasmon.store.plan import PlanBook
-from kasmon.supervisor.look import look_once
+from kasmon.paths import Paths
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.plans.check import end_left
-from kasmon.supervisor.plans.context import ON, Contexts
-from kasmon.supervisor.plans.deed import Deeds
-from kasmon.supervisor.plans.place import Grounds
-from kasmon.supervisor.plans.see import agreed, settled
-from kasmon.supervisor.plans.session import Starter
-from kasmon.supervisor.radar_watch import sweeps
-from kasmon.supervisor.wait import fleets
+from kasmon.supervisor.plans.peer_context import ON, TaskContexts
+from kasmon.supervisor.plans.task_actions import TaskActions
+from kasmon.supervisor.plans.task_folder import TaskFolders
+from kasmon.supervisor.plans.task_session import TaskStarter
+from kasmon.supervisor.plans.view import agreed, settled
+from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
+from kasmon.supervisor.worktrees.collision_watch import sweeps
 
 TICK_S: Final = 0.1
 """How often the plan's log is looked at, in seconds: a person's decision is heard within this."""
@@ -51,18 +64,18 @@ take to show what was started or ended, which is not done again."""
 log = logging.getLogger(__name__)
 
 
-class Runner:
+class PlanRunner:
     """Runs the plan of *book* until it ends. The caller holds its lock."""
 
-    def __init__(self, where: Places, book: PlanBook, config: Config) -> None:
-        self.ahead = Ahead((), {})
+    def __init__(self, where: Paths, book: PlanLog, config: Config) -> None:
+        self.ahead = NextSteps((), {})
         self._where = where
         self._book = book
         self._config = config
-        self._grounds = Grounds(where, book.plan, Path(book.run.folder))
-        self._starter = Starter(where, config, book, self._grounds)
-        self._deeds = Deeds(where, book, config)
-        self._contexts = Contexts(where)
+        self._grounds = TaskFolders(where, book.plan, Path(book.run.folder))
+        self._starter = TaskStarter(where, config, book, self._grounds)
+        self._deeds = TaskActions(where, book, config, self._grounds)
+        self._contexts = TaskContexts(where)
         self._fleet = Fleet()
         """As last seen; nothing is begun before the first look, which tells what an earlier runner left."""
         self._news = asyncio.Event()
@@ -71,6 +84,7 @@ class Runner:
         """When sessions were last started and ended, in seconds of the loop's clock."""
         self._dropped: set[str] = set()
         """The sessions whose checks on other machines nobody waits for."""
+        self._too_old: ProtocolVersionError | None = None
         self._digest = ""
         self._plan = Plan(name="")
         self._told_at = -math.inf
@@ -78,16 +92,22 @@ class Runner:
         self._files: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
-        """Until the plan has ended."""
+        """Run until the plan has ended.
+
+        Raises:
+            ProtocolVersionError: if a host is of another version. No task fails by that; the next runner goes on.
+        """
         await asyncio.to_thread(self._end_left)
         self._fleet = await asyncio.to_thread(look_once, self._where)
         watching = asyncio.create_task(self._watch())
         listening = asyncio.create_task(self._listen())
         sweeping = asyncio.create_task(self._sweep())
         try:
-            while self._book.run.state != "ended":
+            while self._book.run.state != "ended" and not await self._is_stopped():
                 self._news.clear()
                 began = time.thread_time()
+                if self._too_old is not None:
+                    raise self._too_old
                 await self._step()
                 await asyncio.sleep(min(RESTS * (time.thread_time() - began), LOOK_S))
                 with contextlib.suppress(TimeoutError):
@@ -144,6 +164,8 @@ class Runner:
         sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
         self.ahead = ahead(self._plan, run, sessions, self._limit(), time.time())
         self._drop_checks()
+        if without_host(sessions.values()):
+            self._begin(("host",), self._bring_back_host)
         for step in self.ahead.steps:
             self._do(step)
         if (wait_s := self._told_at + TELL_S - time.monotonic()) > 0:
@@ -152,6 +174,13 @@ class Runner:
             return
         self._told_at = time.monotonic()
         await asyncio.to_thread(self._contexts.tell, self._plan, run, self._fleet, dict(self._files))
+
+    async def _is_stopped(self) -> bool:
+        """Whether a person stopped the plan, and nothing of it runs any more."""
+        if not self._book.run.is_stopped or self._doing or self.ahead.steps:
+            return False
+        fleet = await asyncio.to_thread(look_once, self._where)
+        return not any(session.exists for session in fleet.sessions if session.plan == self._book.run.plan)
 
     def _learn(self) -> None:
         """Read what was added to the log, and the text that was agreed to, where it is not the one that was read."""
@@ -171,30 +200,35 @@ class Runner:
 
     def _do(self, step: Step) -> None:
         match step:
-            case Begin() if any(key[:2] == ("check", step.task.id) for key in self._doing):
+            case BeginAttempt() if any(key[:2] == ("check", step.task.id) for key in self._doing):
                 pass  # the check of its last attempt is being ended
-            case Begin(task, attempt):
+            case BeginAttempt(task, attempt):
                 run, fleet = self._book.run, self._fleet
                 self._begin(("attempt", task.id), lambda: self._starter.attempt(self._plan, run, task, attempt, fleet))
-            case Start() if self._did_now(("attempt", step.task.id)):
+            case StartAttempt() if self._did_now(("attempt", step.task.id)):
                 pass  # the fleet that we saw is not the newest
-            case Start(task, attempt, session):
+            case StartAttempt(task, attempt, session):
                 run = self._book.run
-                self._begin(("attempt", task.id), lambda: self._starter.start(run, task, attempt, session))
-            case Claim():
+                self._begin(("attempt", task.id), lambda: self._starter.start(self._plan, run, task, attempt, session))
+            case ClaimTask():
                 self._begin(("claim", step.task.id), lambda: self._deeds.claim(self._plan, step))
-            case Check(task, attempt):
+            case CheckTask(task, attempt):
                 self._begin(("check", task.id, str(attempt)), lambda: self._deeds.check(self._plan, task, attempt))
-            case Settle() if ("attempt", step.task.id) not in self._doing:
+            case SettleTask() if ("attempt", step.task.id) not in self._doing:
                 self._begin(("settle", step.task.id), lambda: self._deeds.settle(step, self._fleet))
-            case End(session) if self._did_now(("end", session)):
+            case EndTaskSession(session) if self._did_now(("end", session)):
                 pass
-            case End(session):
+            case EndTaskSession(session):
                 self._begin(("end", session), lambda: self._deeds.end(session, self._fleet))
-            case Finish() if any(key[0] in ("attempt", "drop") for key in self._doing):
+            case FinishPlan() if any(key[0] in ("attempt", "drop") for key in self._doing):
                 pass  # what is being started is to be ended first
-            case Finish():
+            case FinishPlan():
                 self._begin(("finish",), lambda: self._finish(step))
+
+    async def _bring_back_host(self) -> None:
+        """Start the shared tmux host again: without it no session in a terminal ever tells how it goes on."""
+        if await bring_back(self._where):
+            log.warning("the shared tmux host was restarted after it was lost")
 
     def _drop_checks(self) -> None:
         """End the checks of attempts that a person wants done anew, or not at all."""
@@ -228,6 +262,10 @@ class Runner:
             await deed()
             if key[0] in ("attempt", "end"):
                 self._did_at[key] = asyncio.get_running_loop().time()
+        except ProtocolVersionError as error:  # a newer kasmon is in use: its runner goes on
+            log.warning("%s: %s", " ".join(key), error)
+            self._too_old = error
+            self._news.set()
         except (KasmonError, OSError) as error:
             log.warning("%s: %s", " ".join(key), error)
             await asyncio.sleep(AGAIN_S)
@@ -235,7 +273,7 @@ class Runner:
             log.exception("%s", " ".join(key))
             await asyncio.sleep(AGAIN_S)
 
-    async def _finish(self, step: Finish) -> None:
+    async def _finish(self, step: FinishPlan) -> None:
         """End the plan, unless something was started a moment ago that is to be ended first."""
         self._fleet = await asyncio.to_thread(look_once, self._where)
         run = self._book.run
@@ -247,4 +285,4 @@ class Runner:
 
 def _is_wanted(run: PlanRun, at: TaskRun) -> bool:
     """Whether the check of the task that is so far is still waited for."""
-    return at.state is TaskState.CLAIMED and not run.is_aborted
+    return at.state is TaskState.CLAIMED and not run.is_aborted and not run.is_stopped

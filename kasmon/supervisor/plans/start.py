@@ -1,41 +1,46 @@
 """A plan is agreed to: its id claimed, its text kept as it was shown, its runner started. And started again."""
 
+import contextlib
 import hashlib
-import os
+import itertools
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from kasmon.errors import PlanNotFoundError, RefusedError, UnavailableError, UsageError
-from kasmon.host.alive import lock_holder
-from kasmon.host.spawn import spawn_runner
-from kasmon.model.plan.fact import PlanBegan, PlanChanged
-from kasmon.model.plan.read import is_plan
-from kasmon.model.plan.spec import Plan
-from kasmon.paths import Places, private_folder, write_private
-from kasmon.store.plan import PlanBook, plans
-from kasmon.supervisor.worktree import proper_branch
+from kasmon.errors import GitError, PlanNotFoundError, RefusedError, UnavailableError, UsageError
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.host.rpc.spawn import spawn_runner
+from kasmon.model.plan.events import PlanBegan, PlanChanged
+from kasmon.model.plan.parser import is_plan
+from kasmon.model.plan.plan import Plan
+from kasmon.paths import Paths, private_folder, write_private
+from kasmon.store.plan_log import PlanLog, plans
+from kasmon.supervisor.worktrees.git import repository, where
+from kasmon.supervisor.worktrees.worktree import proper_branch
 
 
-def agree(places: Places, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanBook:
+def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanLog:
     """The book of a plan that a person agreed to run; nothing of it runs yet.
 
     Raises:
         UnavailableError: if it cannot be written.
+        GitError: if its folder is in a repository that git does not open.
     """
+    shared = _shared(plan, folder)
     try:
         places.make()
         private_folder(places.plans)
         id_ = _claimed(places, _id_of(plan.name))
-        book = PlanBook(places, id_)
+        book = PlanLog(places, id_)
         private_folder(book.folder / "agreed")
         own = file.name if is_plan(file.name) else f"{file.stem}.md"
-        write_private(book.folder / "agreed" / own, text.encode())
+        write_private(book.folder / "agreed" / own, text.encode(), durable=True)
         write_private(book.notes, b"")
     except OSError as error:
         raise UnavailableError(
             f"cannot write into {str(places.plans)!r}: {error.strerror or error}.",
-            hint="`kasmon doctor` looks into it.",
+            hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
     book.add(
         PlanBegan(
@@ -46,13 +51,19 @@ def agree(places: Places, plan: Plan, text: str, file: Path, folder: Path, *, he
             folder=str(folder),
             digest=digest(text),
             headless=headless,
+            repository=shared,
         )
     )
     book.more()
     return book
 
 
-def run(places: Places, book: PlanBook) -> None:
+def next_id(places: Paths, plan: Plan) -> str:
+    """The id that *plan* gets if a person agrees to it now."""
+    return next(id_ for id_ in _ids(_id_of(plan.name)) if not places.plan(id_).exists())
+
+
+def run(places: Paths, book: PlanLog) -> None:
     """Have a runner for *book*; nothing where it has one, or is over.
 
     Raises:
@@ -67,18 +78,18 @@ def run(places: Places, book: PlanBook) -> None:
         raise UnavailableError(f"cannot run plan {book.plan!r}: {error.strerror or error}.") from error
 
 
-def is_run(book: PlanBook) -> bool:
+def is_run(book: PlanLog) -> bool:
     """Whether a process runs it now."""
     return lock_holder(book.lock) is not None
 
 
-def apply_edit(book: PlanBook, text: str) -> None:
+def apply_edit(book: PlanLog, text: str) -> None:
     """Take *text*, which was read without fault and shown to a person, for the plan from now on."""
-    write_private(book.agreed, text.encode())
+    write_private(book.agreed, text.encode(), durable=True)
     book.add(PlanChanged(at=time.time(), digest=digest(text)))
 
 
-def found(places: Places, wanted: str) -> PlanBook:
+def found(places: Paths, wanted: str) -> PlanLog:
     """The plan with the id *wanted*, or the newest run of the file *wanted*.
 
     Raises:
@@ -86,13 +97,13 @@ def found(places: Places, wanted: str) -> PlanBook:
     """
     known = plans(places)
     if wanted in known:
-        book = PlanBook(places, wanted)
+        book = PlanLog(places, wanted)
         book.more()
         return book
     path = str(Path(wanted).absolute())
     books = []
     for id_ in known:
-        book = PlanBook(places, id_)
+        book = PlanLog(places, id_)
         book.more()
         if book.run.file == path:
             books.append(book)
@@ -111,23 +122,37 @@ def text_of(file: Path) -> str:
 
     Raises:
         RefusedError: if it is no text, or larger than 8 MiB.
-        PlanNotFoundError: if there is no such file.
+        PlanNotFoundError: if the file does not exist.
     """
     try:
         seen = file.stat()
         if stat.S_ISFIFO(seen.st_mode):
-            raise RefusedError(f"{str(file)!r} is a pipe: it would be gone once it was read.")
+            raise RefusedError(f"{str(file)!r} is a pipe; a plan must be a file that can be read again.")
         if seen.st_size > 8 << 20:
-            raise RefusedError(f"{str(file)!r} is larger than 8 MiB: that is no plan.")
+            raise RefusedError(f"{str(file)!r} is larger than 8 MiB, so it is not a plan.")
         return file.read_text("utf-8-sig")
     except IsADirectoryError as error:
-        raise PlanNotFoundError(str(file), "it is a folder, and a plan is a file") from error
+        raise PlanNotFoundError(str(file), "it is a folder, not a file") from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise PlanNotFoundError(str(file), "there is no such file") from error
+        raise PlanNotFoundError(str(file), "the file does not exist") from error
     except UnicodeDecodeError as error:
         raise RefusedError(f"{str(file)!r} is not UTF-8.") from error
     except OSError as error:
         raise RefusedError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from error
+
+
+def _shared(plan: Plan, folder: Path) -> str | None:
+    """The git folder that all worktrees of *folder* share; empty where it is in no repository.
+
+    Raises:
+        GitError: if git does not open it and a task may want a worktree; where none does it is None.
+    """
+    try:
+        return where(folder)[1] if repository(folder) is not None else ""
+    except GitError:
+        if any((task.worktree or plan.worktree) != "folder" for task in plan.tasks):
+            raise
+        return None
 
 
 def _id_of(name: str) -> str:
@@ -137,14 +162,16 @@ def _id_of(name: str) -> str:
         return "plan"
 
 
-def _claimed(places: Places, name: str) -> str:
+def _claimed(places: Paths, name: str) -> str:
     """An id for a plan called *name*; its folder is ours from now on."""
-    number = 1
-    while True:
-        id_ = name if number == 1 else f"{name}-{number}"
-        try:
-            os.mkdir(places.plan(id_), mode=0o700)  # noqa: PTH102  # a name that is taken is no error of `Path`
-        except FileExistsError:
-            number += 1
-        else:
-            return id_
+    for id_ in _ids(name):
+        with contextlib.suppress(FileExistsError):
+            places.plan(id_).mkdir(mode=0o700)
+            break
+    return id_
+
+
+def _ids(name: str) -> Iterator[str]:
+    """The ids that a plan called *name* may get, in the order in which they are tried."""
+    yield name
+    yield from (f"{name}-{number}" for number in itertools.count(2))

@@ -3,17 +3,29 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from kasmon.backends.claude import history
-from kasmon.backends.shape import rows, table, text
-from kasmon.supervisor.recovery.kept import Kept, kept, objects, readable
+from kasmon.backends.claude import history, tool_text
+from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.model.events import (
+    MessageWritten,
+    NoticeRaised,
+    TerminalEntry,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+)
+from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable, seconds
+
+INTERRUPTED = "[Request interrupted"
+"""How the text begins by which the transcript says that a person ended the turn."""
 
 
-def conversations(config: Path) -> Iterator[Kept]:
+def conversations(config: Path) -> Iterator[StoredConversation]:
     """Those of the config folder *config*; what cannot be read is not there."""
     return readable(config.glob("projects/*/*.jsonl"), conversation)
 
 
-def conversation(file: Path) -> Kept | None:
+def conversation(file: Path) -> StoredConversation | None:
     """The one in *file*; None where no prompt is in it.
 
     Raises:
@@ -33,3 +45,54 @@ def conversation(file: Path) -> Kept | None:
             words = (text(part, "text") for part in rows(table(entry, "message"), "content"))
             said = "\n".join(each for each in words if each) or said
     return kept(file.stem, directory, prompts, said, file.stat().st_mtime)
+
+
+def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
+    """Yield what was said and done in the conversation in *file* later than *after*, in seconds since the epoch.
+
+    Sub-agents, and texts that stand in the user's name and are nobody's prompt, are left out.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    for entry in objects(file, lambda line: b'"type":"assistant"' in line or b'"type":"user"' in line):
+        at = seconds(text(entry, "timestamp"))
+        if at <= after or any(entry.get(mark) for mark in ("isSidechain", "isMeta", "isCompactSummary")):
+            continue
+        message = table(entry, "message")
+        if entry.get("type") == "user" and (said := text(message, "content")):
+            yield from _prompt(said, at)
+        elif entry.get("type") == "user":
+            for part in rows(message, "content"):
+                yield from _given(part, at)
+        elif entry.get("type") == "assistant":
+            for part in rows(message, "content"):
+                yield from _said(part, at)
+
+
+def _prompt(said: str, at: float) -> Iterator[TerminalEntry]:
+    if said.lstrip().startswith(INTERRUPTED):
+        yield NoticeRaised(at=at, text="interrupted")
+    elif said.strip() and not said.lstrip().startswith(history.NO_PROMPT):
+        yield TurnStarted(at=at, prompt=said)
+
+
+def _given(part: Table, at: float) -> Iterator[TerminalEntry]:
+    if part.get("type") == "tool_result":
+        is_ok = part.get("is_error") is not True
+        yield ToolFinished(at=at, call=text(part, "tool_use_id"), ok=is_ok, output=tool_text.output(part))
+    elif part.get("type") == "text":
+        yield from _prompt(text(part, "text"), at)
+
+
+def _said(part: Table, at: float) -> Iterator[TerminalEntry]:
+    match part.get("type"):
+        case "text" if text(part, "text").strip():
+            yield MessageWritten(at=at, text=text(part, "text"))
+        case "thinking" if text(part, "thinking").strip():
+            yield ThoughtWritten(at=at, text=text(part, "thinking"))
+        case "tool_use":
+            asked, name = table(part, "input"), text(part, "name")
+            yield ToolStarted(
+                at=at, call=text(part, "id"), tool=name, title=tool_text.title(asked), input=tool_text.as_json(asked)
+            )

@@ -1,23 +1,40 @@
 """Codex's rollouts, `sessions/Y/M/D/rollout-<time>-<id>.jsonl` in its folder; read only (codex 0.169)."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kasmon.backends.shape import rows, table, text
-from kasmon.backends.tmux.rollout import named
-from kasmon.supervisor.recovery.kept import Kept, kept, objects, readable
+from kasmon.backends.codex.items import script
+from kasmon.backends.common.json_access import rows, table, text
+from kasmon.backends.tmux.evidence.codex_rollout import named
+from kasmon.model.events import (
+    MessageWritten,
+    NoticeRaised,
+    TerminalEntry,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+)
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable, seconds
 
 MARKS = (b'"session_meta"', b'"UserMessage"', b'"user_message"', b'"task_complete"')
 """What is in the lines that are read; the others can be long."""
 
+ITEMS = (b'"item_completed"', b'"user_message"', b'"turn_aborted"')
+"""What is in the lines that say what was said and done."""
+LONGEST_TITLE = 300
+"""In characters."""
 
-def conversations(folder: Path) -> Iterator[Kept]:
+
+def conversations(folder: Path) -> Iterator[StoredConversation]:
     """Those of codex's *folder*; what cannot be read is not there."""
     return readable(folder.glob("sessions/*/*/*/rollout-*.jsonl"), conversation)
 
 
-def conversation(file: Path) -> Kept | None:
+def conversation(file: Path) -> StoredConversation | None:
     """The one in *file*; None where that is no rollout, or nobody said anything.
 
     Raises:
@@ -46,3 +63,52 @@ def _prompt(payload: dict[str, Any]) -> str:
     if payload.get("type") != "item_completed" or item.get("type") != "UserMessage":
         return ""
     return "\n".join(text(part, "text") for part in rows(item, "content") if text(part, "text"))
+
+
+def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
+    """Yield what was said and done in the conversation in *file* later than *after*, in seconds since the epoch.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    for entry in objects(file, lambda line: any(mark in line for mark in ITEMS)):
+        at, payload = seconds(text(entry, "timestamp")), table(entry, "payload")
+        if at <= after:
+            continue
+        if prompt := _prompt(payload):
+            yield TurnStarted(at=at, prompt=prompt)
+        elif payload.get("type") == "turn_aborted":
+            yield NoticeRaised(at=at, text="interrupted")
+        elif payload.get("type") == "item_completed":
+            yield from _item(table(payload, "item"), at)
+
+
+def _item(item: dict[str, Any], at: float) -> Iterator[TerminalEntry]:
+    said = "\n".join(text(part, "text") for part in rows(item, "content") if text(part, "text"))
+    match item.get("type"):
+        case "AgentMessage" if said.strip():
+            yield MessageWritten(at=at, text=said)
+        case "Reasoning" if thought := "\n".join(_strings(item, "summary_text")):
+            yield ThoughtWritten(at=at, text=thought)
+        case "CommandExecution":
+            command = script(shlex.join(_strings(item, "command")))
+            yield from _call(item, "shell", command, text(item, "aggregated_output"), at)
+        case "FileChange":
+            changes = table(item, "changes")
+            diffs = (text(table(changes, path), "unified_diff") for path in changes)
+            yield from _call(item, "edit", ", ".join(changes), "", at, diff="\n".join(diff for diff in diffs if diff))
+        case str() as kind if kind.endswith(("ToolCall", "Search")):
+            yield from _call(item, kind, text(item, "tool") or text(item, "query"), "", at)
+
+
+def _call(
+    item: dict[str, Any], tool: str, title: str, output: str, at: float, diff: str = ""
+) -> Iterator[TerminalEntry]:
+    call, is_ok = text(item, "id"), item.get("status") in (None, "completed")
+    yield ToolStarted(at=at, call=call, tool=tool, title=clean_line(title)[:LONGEST_TITLE], input=title)
+    yield ToolFinished(at=at, call=call, ok=is_ok, output=output, diff=diff)
+
+
+def _strings(item: dict[str, Any], key: str) -> list[str]:
+    values = item.get(key)
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

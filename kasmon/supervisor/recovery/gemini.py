@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kasmon.backends.shape import rows, table, text
-from kasmon.supervisor.recovery.kept import Kept, kept, objects, readable
+from kasmon.backends.common.json_access import rows, table, text
+from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable
 
 CONTEXT = "<session_context>"
 """How the text begins that gemini itself puts in front of each conversation."""
 
 
-def conversations(folder: Path) -> Iterator[Kept]:
+def conversations(folder: Path) -> Iterator[StoredConversation]:
     """Yield those of gemini's *folder*; what cannot be read is not there."""
     try:
         projects = table(json.loads((folder / "projects.json").read_bytes()), "projects")
@@ -30,7 +30,7 @@ def conversations(folder: Path) -> Iterator[Kept]:
         )
 
 
-def conversation(file: Path, directory: str) -> Kept | None:
+def conversation(file: Path, directory: str) -> StoredConversation | None:
     """The one in *file*, of the project in *directory*; None where nobody said anything in it.
 
     Raises:

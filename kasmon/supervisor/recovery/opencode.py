@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from kasmon.backends.shape import text
-from kasmon.store.index import connect
-from kasmon.supervisor.recovery.kept import Kept, kept
+from kasmon.backends.common.json_access import text
+from kasmon.store.fleet_cache import connect
+from kasmon.supervisor.recovery.conversation import StoredConversation, kept
 
 SESSIONS = "SELECT id, directory, time_updated FROM session WHERE parent_id IS NULL"
 SAID = (
@@ -17,7 +17,7 @@ SAID = (
 )
 
 
-def conversations(folder: Path) -> Iterator[Kept]:
+def conversations(folder: Path) -> Iterator[StoredConversation]:
     """Yield those of opencode's data *folder*; a database that cannot be read, or is made otherwise, has none."""
     file = folder / "opencode.db"
     if not file.is_file():

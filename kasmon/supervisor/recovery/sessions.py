@@ -4,29 +4,79 @@ A program that keeps no conversation, a shell say, is not started again: what it
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from kasmon.config.address import machine_of
-from kasmon.errors import LaunchError, RefusedError
-from kasmon.host.book import wanted
-from kasmon.model.command import Launch, Mode, ReceiptState
+from kasmon.config.agent_address import machine_of
+from kasmon.errors import LaunchError, LogMissingError, RefusedError
+from kasmon.host.journal.session_log import wanted
+from kasmon.model.commands import Launch, Mode, ReceiptId, ReceiptState
+from kasmon.model.events import Event, MessageWritten, ReceiptMoved, TurnStarted
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
-from kasmon.paths import Places, write_private
-from kasmon.supervisor import verb
-from kasmon.supervisor.look import look_once
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, write_private
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.recovery import stores
-from kasmon.supervisor.recovery.finding import Finding, found
-from kasmon.supervisor.recovery.kept import Kept
-from kasmon.supervisor.recovery.knowing import known
+from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation
+from kasmon.supervisor.recovery.matching import RecoveryMatch, found
+from kasmon.supervisor.sessions import operations
 
-STARTS_ANEW = "`kasmon restart` starts it anew"
+ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED)
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+def known(places: Paths, session: Session) -> LoggedConversation:
+    """What the log of *session* says; without a log, what it is. Blocks."""
+    try:
+        events = [event for event, _ in EventLog(places.log(session.id)).read()]
+    except LogMissingError:
+        events = []
+    return told(session, events)
+
+
+def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
+    """What *events*, the facts of *session*, say of its conversation."""
+    by_turn: list[str] = []
+    by_receipt: dict[ReceiptId, str] = {}
+    typed: list[str] = []
+    said: list[str] = []
+    is_whole = True
+    for event in events:
+        match event:
+            case TurnStarted(by="agent"):
+                pass
+            case TurnStarted(prompt=prompt):
+                by_turn.append(prompt)
+            case ReceiptMoved(receipt=receipt, prompt=prompt):
+                if prompt:
+                    by_receipt[receipt.id] = prompt
+                if receipt.state in ARRIVED and receipt.id in by_receipt:
+                    typed.append(by_receipt.pop(receipt.id))
+            case MessageWritten(within="", text=text) if text.strip():
+                said.append(text)
+            case _:
+                pass
+    if not by_turn:  # a terminal: people type into it too, and nobody hears that
+        is_whole = False
+    return LoggedConversation(
+        directory=session.workdir,
+        id=session.resume_id or "",
+        since=session.created_at,
+        prompts=tuple(text for text in by_turn or typed if text.strip()),
+        is_whole=is_whole,
+        said=tuple(said[-2:]),
+    )
+
+
+UNCERTAIN = (ReceiptState.TYPED, ReceiptState.UNSURE, ReceiptState.LOST)
+"""Receipts of prompts of which it is not known whether they arrived."""
+STARTS_ANEW = "`kasmon restart` starts it again"
+
+
+class LostSession(msgspec.Struct, frozen=True, kw_only=True):
     """One lost session, and what is to be done about it."""
 
     session: Session
@@ -35,23 +85,26 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """By what its conversation is known; what is not known; or why it is left."""
     resume: str = ""
     """The agent's own id of the conversation that it goes on with."""
-    candidates: tuple[Kept, ...] = ()
+    candidates: tuple[StoredConversation, ...] = ()
     lost: tuple[str, ...] = ()
     """What does not come back, in words."""
 
 
-def cases(places: Places, fleet: Fleet) -> list[Case]:
-    """What is to be done about each lost session of *fleet* that belongs to no plan, oldest first. Blocks."""
-    lost = [
+def cases(places: Paths, fleet: Fleet) -> list[LostSession]:
+    """What is to be done about each session of *fleet* that is lost or was handed over, oldest first. Blocks.
+
+    Sessions of plans are left out.
+    """
+    gone = [
         each
         for each in fleet.sessions
-        if each.state is SessionState.LOST and not each.plan and each.mode is not Mode.INTERPRETER
+        if (each.state is SessionState.LOST or each.handed_over) and not each.plan and each.mode is not Mode.INTERPRETER
     ]
     taken = {each.resume_id for each in fleet.sessions if each.resume_id}
-    return [_case(places, each, taken - {each.resume_id}) for each in sorted(lost, key=lambda each: each.created_at)]
+    return [_case(places, each, taken - {each.resume_id}) for each in sorted(gone, key=lambda each: each.created_at)]
 
 
-def chosen(case: Case, conversation: str) -> Case:
+def chosen(case: LostSession, conversation: str) -> LostSession:
     """*case*, where a person said which conversation it is.
 
     Raises:
@@ -61,12 +114,12 @@ def chosen(case: Case, conversation: str) -> Case:
     if kept is None:
         ids = ", ".join(each.id for each in case.candidates) or "none"
         raise RefusedError(
-            f"{conversation!r} is no conversation that {case.session.name!r} can have.", hint=f"There are: {ids}."
+            f"{conversation!r} does not match session {case.session.name!r}.", hint=f"Matching conversations: {ids}."
         )
     return msgspec.structs.replace(case, deed="resume", resume=kept.id, why="chosen by you")
 
 
-async def bring_back(places: Places, case: Case) -> str:
+async def bring_back(places: Paths, case: LostSession) -> str:
     """Start the session of *case* with its conversation; what is known of that, in words.
 
     Raises:
@@ -76,57 +129,61 @@ async def bring_back(places: Places, case: Case) -> str:
     if before.resume_id != case.resume:
         await asyncio.to_thread(_remember, places, before, case.resume)
         before = msgspec.structs.replace(before, resume_id=case.resume)
-    await verb.restart(places, before)
+    await operations.restart(places, before)
     now = (await asyncio.to_thread(look_once, places)).get(before.id)
     proof = f"; {now.proof}" if now is not None and now.proof else ""
-    return f"goes on with its conversation {case.resume}, {case.why}{proof}"
+    return f"resumed conversation {case.resume}, {case.why}{proof}"
 
 
-def _case(places: Places, session: Session, taken: set[str]) -> Case:
+def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
     lost = tuple(_lost(session))
     if session.adopted:
-        return Case(session=session, deed="leave", why="it is of your own tmux: kasmon starts nothing there", lost=lost)
+        return LostSession(
+            session=session, deed="leave", why="it is in your own tmux: kasmon starts nothing there", lost=lost
+        )
     if machine_of(session.agent):
-        why = f"it may live on its machine: `kasmon restart {session.id}` connects again"
-        return Case(session=session, deed="leave", why=why)
+        why = f"it may still run on its machine: `kasmon restart {session.id}` reconnects"
+        return LostSession(session=session, deed="leave", why=why)
     try:
         finding = _finding(places, session, wanted(places, session.id), taken)
     except (LaunchError, OSError) as error:
         told = error.message if isinstance(error, LaunchError) else error.strerror
-        why = f"what it was cannot be read: {told}"
-        return Case(session=session, deed="leave", why=why, lost=lost)
+        why = f"its log cannot be read: {told}"
+        return LostSession(session=session, deed="leave", why=why, lost=lost)
     match finding:
-        case Finding(kind="proven", kept=Kept(id=id_), why=why):
-            return Case(session=session, deed="resume", why=why, resume=id_, lost=lost)
-        case Finding(kind="proven", why=why):
-            return Case(session=session, deed="resume", why=why, resume=session.resume_id or "", lost=lost)
-        case Finding(kind="ask", why=why, candidates=candidates):
-            return Case(session=session, deed="ask", why=why, candidates=candidates, lost=lost)
-    return Case(session=session, deed="leave", why=f"{finding.why}; {STARTS_ANEW}", lost=("its conversation", *lost))
+        case RecoveryMatch(kind="proven", kept=StoredConversation(id=id_), why=why):
+            return LostSession(session=session, deed="resume", why=why, resume=id_, lost=lost)
+        case RecoveryMatch(kind="proven", why=why):
+            return LostSession(session=session, deed="resume", why=why, resume=session.resume_id or "", lost=lost)
+        case RecoveryMatch(kind="ask", why=why, candidates=candidates):
+            return LostSession(session=session, deed="ask", why=why, candidates=candidates, lost=lost)
+    return LostSession(
+        session=session, deed="leave", why=f"{finding.why}; {STARTS_ANEW}", lost=("its conversation", *lost)
+    )
 
 
-def _finding(places: Places, session: Session, launch: Launch, taken: set[str]) -> Finding:
+def _finding(places: Paths, session: Session, launch: Launch, taken: set[str]) -> RecoveryMatch:
     there = stores.conversations(places, launch)
     if there is not None:
         return found(known(places, session), there, taken)
     if session.resume_id and launch.mode is not Mode.TMUX:  # its backend proves it, before the first prompt
-        return Finding(kind="proven", why="known by its id")
-    return Finding(kind="none", why="its program keeps no conversation that kasmon knows of")
+        return RecoveryMatch(kind="proven", why="matched by its id")
+    return RecoveryMatch(kind="none", why="kasmon knows of no conversation that its program stores")
 
 
 def _lost(session: Session) -> list[str]:
     """What of *session* does not come back with its conversation."""
     lost = []
     if session.in_turn or any(receipt.state is ReceiptState.STARTED for receipt in session.receipts):
-        lost.append("what the turn that was cut had not said yet")
+        lost.append("the rest of the interrupted turn")
     if session.mode is Mode.TMUX:
-        lost.append("what stood on its screen and above it")
-    if uncertain := sum(receipt.state in (ReceiptState.TYPED, ReceiptState.LOST) for receipt in session.receipts):
-        lost.append(f"{uncertain} prompt{'s' * (uncertain > 1)} of which nobody knows whether it arrived")
+        lost.append("its screen and scrollback")
+    if uncertain := sum(receipt.state in UNCERTAIN for receipt in session.receipts):
+        lost.append(f"{uncertain} prompt{'s' * (uncertain > 1)} with unknown delivery")
     return lost
 
 
-def _remember(places: Places, session: Session, conversation: str) -> None:
+def _remember(places: Paths, session: Session, conversation: str) -> None:
     """Write down which conversation *session* goes on with, so that its next start opens that."""
     launch = msgspec.structs.replace(wanted(places, session.id), resume=conversation)
     write_private(places.launch(session.id), msgspec.json.encode(launch))

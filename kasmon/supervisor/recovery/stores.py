@@ -5,31 +5,31 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kasmon.backends.surroundings import given, inherited, own_prefixes, program_of
-from kasmon.model.command import Launch
-from kasmon.paths import Places
-from kasmon.supervisor.move import home_of
+from kasmon.backends.common.environment import given, inherited, own_prefixes, program_of
+from kasmon.model.commands import Launch
+from kasmon.paths import Paths
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
-from kasmon.supervisor.recovery.kept import Kept
+from kasmon.supervisor.recovery.conversation import StoredConversation
+from kasmon.supervisor.sessions.move import home_of
 
 
-def _claude(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+def _claude(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
     return claude.conversations(Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude"))
 
 
-def _codex(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+def _codex(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
     return codex.conversations(Path(variables.get("CODEX_HOME") or home / ".codex"))
 
 
-def _gemini(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+def _gemini(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
     return gemini.conversations(home / ".gemini")
 
 
-def _opencode(variables: Mapping[str, str], home: Path) -> Iterator[Kept]:
+def _opencode(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
     return opencode.conversations(Path(variables.get("XDG_DATA_HOME") or home / ".local/share") / "opencode")
 
 
-STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path], Iterator[Kept]]]] = {
+STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path], Iterator[StoredConversation]]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
@@ -38,7 +38,7 @@ STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path], Iterator[Kept]]]]
 """Program -> its conversations, by its variables and its home."""
 
 
-def conversations(places: Places, launch: Launch) -> list[Kept] | None:
+def conversations(places: Paths, launch: Launch) -> list[StoredConversation] | None:
     """All that the agent of *launch* keeps; None where nobody knows how it keeps them. Blocks."""
     read = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
     if read is None:

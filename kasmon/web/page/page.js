@@ -16,4 +16,8 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }).observe(document.body, {attributes: true, attributeFilter: ["class"]});
   document.getElementById("again").addEventListener("click", () => location.reload());
+  document.getElementById("logout").addEventListener("click", async () => {
+    await fetch("logout", {method: "POST"});
+    location.reload();
+  });
 });

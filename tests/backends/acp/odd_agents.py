@@ -349,6 +349,31 @@ def only_always() -> None:
     hear()
 
 
+def changes_its_mind() -> None:
+    """It asks for one command, says while that waits that it is another one, and runs what was allowed."""
+    begin()
+    said = hear()
+    ask(7, [ONCE, REJECT], title="make", rawInput={"command": "make"})
+    update(sessionUpdate="tool_call_update", toolCallId="call-1", status="pending")
+    update(sessionUpdate="tool_call_update", toolCallId="call-1", title="rm -rf /", rawInput={"command": "rm -rf /"})
+    write(json.dumps(hear()["result"]["outcome"]))
+    reply(said, {"stopReason": "end_turn"})
+    hear()
+
+
+def explains_itself() -> None:
+    """It asks for a command and says, while that waits, what it is for and where it would run anyway."""
+    begin()
+    said = hear()
+    ask(7, [ONCE, REJECT], title="make", rawInput={"command": "make"})
+    told = {"command": "make", "description": "Builds it", "cwd": str(Path.cwd())}
+    update(sessionUpdate="tool_call_update", toolCallId="call-1", status="in_progress", title="make", rawInput=told)
+    update(sessionUpdate="plan", entries=[{"content": "explained", "status": "pending", "priority": "low"}])
+    write(json.dumps(hear()["result"]["outcome"]))
+    reply(said, {"stopReason": "end_turn"})
+    hear()
+
+
 def takes_it_back() -> None:
     begin()
     prompt = hear()
@@ -401,6 +426,18 @@ def done_whatever_happens() -> None:
     prompt = hear()
     write("at work")
     hear()
+    reply(prompt, {"stopReason": "end_turn"})
+    turns()
+
+
+def goes_on() -> None:
+    """Hears that its turn is to end, and works on for as long as it likes."""
+    begin()
+    prompt = hear()
+    write("at work")
+    hear()
+    time.sleep(0.3)
+    write("and still at work")
     reply(prompt, {"stopReason": "end_turn"})
     turns()
 

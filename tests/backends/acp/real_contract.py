@@ -15,15 +15,15 @@ import pytest
 from kasmon.backends.acp import backend
 from kasmon.backends.base import Chunk
 from kasmon.errors import LaunchError, SessionEndedError
-from kasmon.model.command import Configure, Interrupt, Launch, Stop
-from kasmon.model.event import (
+from kasmon.model.commands import Configure, Interrupt, Launch, Stop
+from kasmon.model.events import (
     Event,
-    MessageSaid,
+    MessageWritten,
     RequestOpened,
     RequestWithdrawn,
     SessionEnded,
     SessionStarted,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     TurnEnded,
 )
@@ -96,8 +96,8 @@ class RealContract(Contract):
         async with self.talk(agent) as talk:
             await talk.turn("go %% think hm %% say at work %% bash echo one >made.txt %% say done", Decision.ALLOW)
             assert "one\n" == (agent.workdir / "made.txt").read_text()
-            assert "hm" in talk.only(ThoughtSaid)[0].text
-            assert ["at work", "done"] == [said.text for said in talk.only(MessageSaid)]
+            assert "hm" in talk.only(ThoughtWritten)[0].text
+            assert ["at work", "done"] == [said.text for said in talk.only(MessageWritten)]
             assert [True] == [tool.ok for tool in talk.only(ToolFinished)]
 
             await talk.turn("go %% write new.txt|a\\nb\\n %% say written", Decision.ALLOW)
@@ -142,7 +142,7 @@ class RealContract(Contract):
 
             assert ["interrupted"] * 3 == [ended.reason for ended in talk.only(TurnEnded)]
             await talk.turn("go %% say still here")
-            assert "still here" == talk.only(MessageSaid)[-1].text
+            assert "still here" == talk.only(MessageWritten)[-1].text
             assert not (agent.workdir / "no.txt").exists()
 
     async def test_an_error_of_its_provider_ends_the_turn_and_not_the_agent(self, agent: RealAgent) -> None:
@@ -173,18 +173,18 @@ class RealContract(Contract):
                 started = again.heard.facts[0]
                 assert isinstance(started, SessionStarted)
                 assert (name, generation) == (started.resume_id, started.generation)
-                assert started.proof.startswith("the same id, and its own history holds our last prompt")
-                assert [] == again.only(MessageSaid)
+                assert started.proof.startswith("same id, and its own history contains our last prompt")
+                assert [] == again.only(MessageWritten)
 
                 prompt = f"number {generation} %% say here again"
                 await again.turn(prompt)
-                assert ["here again"] == [said.text for said in again.only(MessageSaid)]
+                assert ["here again"] == [said.text for said in again.only(MessageWritten)]
                 assert {"zero %% say remember me", prompt} <= set(stub.turns[-1]["users"])
 
     async def test_a_conversation_that_it_does_not_know_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         unknown = "ses_0000000000000000000000000"
-        with pytest.raises(LaunchError, match=f"did not go on with the conversation '{unknown}'"):
+        with pytest.raises(LaunchError, match=f"did not resume the conversation '{unknown}'"):
             await backend.open(await started(agent, resume=unknown))
 
     async def test_a_model_that_it_does_not_have_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:

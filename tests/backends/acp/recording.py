@@ -16,14 +16,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from kasmon.backends.acp import asking, backend, turn
-from kasmon.backends.acp.known import named
-from kasmon.backends.acp.pipe import Asked, Pipe
+from kasmon.backends.acp import backend, permission_requests, turns
+from kasmon.backends.acp.known_agents import named
 from kasmon.backends.acp.settings import offered
-from kasmon.backends.acp.translation import Translation
+from kasmon.backends.acp.translator import AcpTranslator
+from kasmon.backends.acp.transport import AcpTransport, IncomingCall
 from kasmon.backends.base import Chunk
-from kasmon.model.command import Answer, Interrupt, Prompt, Stop
-from kasmon.model.event import Event, RequestOpened, TurnEnded, TurnStarted
+from kasmon.model.commands import Answer, Interrupt, Prompt, Stop
+from kasmon.model.events import Event, RequestOpened, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision, RequestId, SessionId
 from tests.agents.real import FLAGS, RealAgent, agent_binary, pinned_version, settled
 from tests.modelstub import ModelStub
@@ -51,9 +51,9 @@ class Reading:
 
     def __init__(self, name: str) -> None:
         self._lines = (LINES / f"{name}.jsonl").read_text().splitlines()
-        self.translation = Translation("/project")
+        self.translation = AcpTranslator("/project")
         self._calls: dict[Any, str] = {}
-        self._asked: dict[Any, asking.Ask] = {}
+        self._asked: dict[Any, permission_requests.AcpPermission] = {}
 
     def facts(self) -> Iterator[Event | Chunk]:
         for line in self._lines:
@@ -84,12 +84,12 @@ class Reading:
         elif method is None:
             yield from self._answered(self._calls[message["id"]], message)
 
-    def _ask(self, message: dict[str, Any]) -> asking.Ask:
-        request = asking.understood(message["params"])
+    def _ask(self, message: dict[str, Any]) -> permission_requests.AcpPermission:
+        request = permission_requests.understood(message["params"])
         tools = self.translation.tools
         tool = tools.asked(request.tool_call)
         number, session = RequestId(f"r{message['id']}"), SessionId("recorded")
-        return asking.ask(request, tool, tools, number=number, session=session, workdir="/project")
+        return permission_requests.ask(request, tool, tools, number=number, session=session, workdir="/project")
 
     def _answered(self, method: str, message: dict[str, Any]) -> Iterator[Event | Chunk]:
         result = message.get("result", {})
@@ -102,10 +102,10 @@ class Reading:
             yield from self.translation.now_set(offered(result), AT)
         elif method == "session/prompt":
             yield from self.translation.ends(AT, result)
-            yield turn.ended(result, AT) or TurnEnded(at=AT, reason="error")
+            yield turns.ended(result, AT) or TurnEnded(at=AT, reason="error")
 
 
-class RecordingPipe(Pipe):
+class RecordingPipe(AcpTransport):
     """A pipe that writes down all that passes."""
 
     kept: list[str] = []  # noqa: RUF012 - one recording a process
@@ -114,7 +114,7 @@ class RecordingPipe(Pipe):
         message = await super().receive()
         if message is not None:
             params = message.get("params")
-            plain = {**message, "params": params.params} if isinstance(params, Asked) else message
+            plain = {**message, "params": params.params} if isinstance(params, IncomingCall) else message
             self.kept.append(json.dumps({"to": "kasmon", "message": plain}))
         return message
 
@@ -152,7 +152,7 @@ def main(name: str) -> None:
         folder.mkdir(mode=0o700)
         os.environ[variable] = str(folder)
     (root / "work").mkdir()
-    vars(import_module("kasmon.backends.acp.agent"))["Pipe"] = RecordingPipe
+    vars(import_module("kasmon.backends.acp.agent"))["AcpTransport"] = RecordingPipe
     asyncio.run(record(name, root))
     text = "\n".join(RecordingPipe.kept) + "\n"
     for folder, instead in ((root / "work", "/project"), (root / "home", "/home/me"), (root, "/tmp/scratch")):

@@ -14,11 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kasmon.model.actor import Actor
-from kasmon.model.command import Answer, Launch, Mode, Prompt
-from kasmon.model.event import (
+from kasmon.model.commands import Answer, Launch, Mode, Prompt
+from kasmon.model.events import (
     Event,
-    MessageSaid,
+    MessageWritten,
     PlanUpdated,
     RequestOpened,
     SessionEnded,
@@ -28,7 +27,8 @@ from kasmon.model.event import (
     UsageReported,
 )
 from kasmon.model.permission import Decision, SessionId
-from kasmon.model.player import Pause, Spoken
+from kasmon.scripted_agent.agent import Actor
+from kasmon.scripted_agent.player import ScriptPause, SpokenText
 
 OPTIONS = {
     Decision.ALLOW: {"optionId": "once", "name": "Allow once", "kind": "allow_once"},
@@ -68,9 +68,9 @@ class ScriptedAcp:
                 case None:
                     self.stirred.clear()
                     await self.stirred.wait()
-                case Pause(seconds=seconds):
+                case ScriptPause(seconds=seconds):
                     await asyncio.sleep(seconds)
-                case Spoken(text=text, thinking=thinking):
+                case SpokenText(text=text, thinking=thinking):
                     self.has_spoken = True
                     self.speak(text, thinking)
                 case event:
@@ -103,7 +103,7 @@ class ScriptedAcp:
 
     def tell(self, event: Event) -> None:
         match event:
-            case MessageSaid():
+            case MessageWritten():
                 if not self.has_spoken:
                     self.speak(event.text, False)
                 self.message += 1

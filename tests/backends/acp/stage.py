@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kasmon.backends.acp import backend
-from kasmon.backends.surroundings import encoded
-from kasmon.model.command import Launch, Mode
-from kasmon.model.event import Event, MessageSaid, TurnEnded
+from kasmon.backends.common.environment import encoded
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import Event, MessageWritten, TurnEnded
 from kasmon.model.permission import SessionId
 from kasmon.paths import places, write_private
 from tests.backends.backend_contract import LIMIT_S, Contract, Heard
@@ -64,7 +64,7 @@ async def messages(heard: Heard, count: int = 1) -> list[str]:
     """What the agent said, when it has said *count* messages."""
 
     def said() -> list[str]:
-        return [fact.text for fact in heard.facts if isinstance(fact, MessageSaid)]
+        return [fact.text for fact in heard.facts if isinstance(fact, MessageWritten)]
 
     return await auntil(lambda: said() if len(said()) >= count else None, LIMIT_S, f"{count} messages")
 

@@ -9,10 +9,10 @@ import pytest
 from kasmon.backends import load
 from kasmon.backends.acp import backend
 from kasmon.errors import SessionBusyError
-from kasmon.model.command import Launch
-from kasmon.model.event import MessageSaid, PlanUpdated, SessionStarted, ToolFinished, ToolStarted, TurnEnded
-from kasmon.model.permission import AskKind, Decision
-from kasmon.model.state import SessionState
+from kasmon.model.commands import Launch
+from kasmon.model.events import MessageWritten, PlanUpdated, SessionStarted, ToolFinished, ToolStarted, TurnEnded
+from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.session_state import SessionState
 from tests.backends.backend_contract import (
     AskingContract,
     BackendContract,
@@ -48,16 +48,16 @@ class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingCo
                 await heard.prompt("say I am next")
 
             await heard.until(SessionState.ASKING)
-            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageSaid)]
+            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageWritten)]
 
     async def test_a_question_with_choices_is_answered_with_one_of_them(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("question Which colour?|red|blue\nsay after")
             request = await heard.until_asked()
-            assert (AskKind.QUESTION, ("red", "blue", "Reject")) == (request.kind, request.options)
+            assert (RequestKind.QUESTION, ("red", "blue", "Reject")) == (request.kind, request.options)
             await heard.answer(request, Decision.CHOOSE, labels=("blue",))
 
-            await heard.until_said(MessageSaid)
+            await heard.until_said(MessageWritten)
 
     async def test_cancelling_a_request_ends_the_turn(self) -> None:
         async with self.opened() as heard:
@@ -65,7 +65,7 @@ class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingCo
             await heard.answer(await heard.until_asked(), Decision.CANCEL)
             await heard.until(SessionState.IDLE)
 
-            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageSaid)]
+            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageWritten)]
 
     async def test_a_turn_is_told_in_order(self) -> None:
         async with self.opened() as heard:
@@ -73,8 +73,9 @@ class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingCo
             await heard.until_said(TurnEnded)
 
             kinds = [type(fact).__name__ for fact in heard.facts]
-            expected = "TurnStarted ThoughtSaid MessageSaid ToolStarted ToolFinished PlanUpdated MessageSaid TurnEnded"
-            assert expected.split() == [kind for kind in kinds if kind in expected]
+            turn = "TurnStarted ThoughtWritten MessageWritten ToolStarted ToolFinished PlanUpdated MessageWritten"
+            expected = [*turn.split(), "TurnEnded"]
+            assert expected == [kind for kind in kinds if kind in expected]
             tool, plan = await heard.until_said(ToolFinished), await heard.until_said(PlanUpdated)
             assert isinstance(tool, ToolFinished)
             assert isinstance(plan, PlanUpdated)
@@ -84,11 +85,11 @@ class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingCo
         async with self.opened() as heard:
             name = heard.session.resume_id
             await heard.prompt("say hello")
-            await heard.until_said(MessageSaid)
+            await heard.until_said(MessageWritten)
         launch = msgspec.structs.replace(self.launch(2, name), remembers="say hello")
         async with self.opened(launch) as again:
             started = again.facts[0]
 
             assert isinstance(started, SessionStarted)
-            assert "the same id, and its own history holds our last prompt" == started.proof
-            assert [] == [fact for fact in again.facts if isinstance(fact, MessageSaid)]
+            assert "same id, and its own history contains our last prompt" == started.proof
+            assert [] == [fact for fact in again.facts if isinstance(fact, MessageWritten)]

@@ -9,13 +9,20 @@ import psutil
 import pytest
 
 from kasmon.backends.base import Chunk
-from kasmon.errors import RefusedError, RequestClosedError, SessionBusyError, SessionEndedError, UnableError
-from kasmon.model.command import Configure, Interrupt, Stop
-from kasmon.model.event import (
-    ForeignSeen,
+from kasmon.errors import (
+    RefusedError,
+    RequestClosedError,
+    SessionBusyError,
+    SessionEndedError,
+    StaleRequestError,
+    UnableError,
+)
+from kasmon.model.commands import Configure, Interrupt, Stop
+from kasmon.model.events import (
     LimitReached,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
+    PlanUpdated,
     RequestOpened,
     RequestWithdrawn,
     SessionEnded,
@@ -23,9 +30,10 @@ from kasmon.model.event import (
     ToolFinished,
     ToolStarted,
     TurnEnded,
+    UnknownMessageSeen,
 )
-from kasmon.model.permission import AskKind, Decision
-from kasmon.model.state import SessionState
+from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.session_state import SessionState
 from tests.backends.acp.stage import Stage, give, messages, only
 from tests.backends.backend_contract import LIMIT_S
 from tests.waiting import auntil, until
@@ -44,7 +52,9 @@ async def test_lines_that_are_no_messages_are_kept_once_and_skipped(stage: Stage
 
     assert ["still here"] == await messages(heard)
     assert ["warning"] == [notice.level for notice in only(heard, NoticeRaised)]
-    assert [("a line that is no message", "a banner")] == [(seen.what, seen.raw) for seen in only(heard, ForeignSeen)]
+    assert [("a line that is not a message", "a banner")] == [
+        (seen.what, seen.raw) for seen in only(heard, UnknownMessageSeen)
+    ]
 
 
 async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: Stage) -> None:
@@ -59,7 +69,7 @@ async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: Stage) -> Non
 async def test_a_message_of_ten_megabytes_comes_whole(stage: Stage) -> None:
     heard = await stage.turn("wordy")
 
-    assert 10_000_000 == len(only(heard, MessageSaid)[0].text)
+    assert 10_000_000 == len(only(heard, MessageWritten)[0].text)
 
 
 async def test_a_flood_comes_whole_and_in_order(stage: Stage) -> None:
@@ -79,8 +89,8 @@ async def test_what_nobody_knows_is_kept_once_and_answered(stage: Stage) -> None
         "session/update agent_message_chunk",
         "session/update of another session",
         "stopReason",
-    ] == [seen.what for seen in only(heard, ForeignSeen)]
-    assert '"shape": "cube"' in only(heard, ForeignSeen)[0].raw
+    ] == [seen.what for seen in only(heard, UnknownMessageSeen)]
+    assert '"shape": "cube"' in only(heard, UnknownMessageSeen)[0].raw
     assert "done" == only(heard, TurnEnded)[0].reason
 
 
@@ -89,7 +99,7 @@ async def test_files_and_terminals_are_the_agent_s_own(stage: Stage) -> None:
     heard = await stage.turn("writes_by_us")
 
     assert ["[-32601, -32601, -32601]"] == await messages(heard)
-    assert [] == only(heard, ForeignSeen)
+    assert [] == only(heard, UnknownMessageSeen)
     assert [] == list(stage.workdir.iterdir())
 
 
@@ -126,9 +136,9 @@ async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("takes_it_back", "the agent took it back"),
-        ("takes_a_form_back", "the agent took it back"),
-        ("does_not_wait", "the agent went on without an answer"),
+        ("takes_it_back", "the agent withdrew it"),
+        ("takes_a_form_back", "the agent withdrew it"),
+        ("does_not_wait", "the agent continued without an answer"),
         ("ends_its_turn", "the turn ended"),
     ],
 )
@@ -141,6 +151,33 @@ async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str
         assert [why] * len(opened) == [fact.why for fact in withdrawn]
         with pytest.raises(RequestClosedError):
             await heard.answer(opened[0].request, Decision.ALLOW)
+
+
+async def test_what_is_said_of_a_call_while_its_question_waits_makes_a_new_request_and_voids_the_old_one(
+    stage: Stage,
+) -> None:
+    async with stage.agent("changes_its_mind") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: len(only(heard, RequestOpened)) == 2, LIMIT_S, "the second request")
+        before, after = (fact.request for fact in only(heard, RequestOpened))
+
+        assert ("make", "rm -rf /") == (before.input["command"], after.input["command"])
+        assert after.shown.startswith("rm -rf /")
+        with pytest.raises(StaleRequestError):
+            await heard.answer(before, Decision.ALLOW)
+        await heard.answer(after, Decision.ALLOW)
+        assert ['{"outcome": "selected", "optionId": "once"}'] == await messages(heard)
+        assert ["rm -rf /"] == [started.title for started in only(heard, ToolStarted)]
+
+
+async def test_a_command_that_is_only_explained_while_its_question_waits_keeps_its_request(stage: Stage) -> None:
+    async with stage.agent("explains_itself") as heard:
+        await heard.prompt("go")
+        await heard.until_said(PlanUpdated)
+        [opened] = only(heard, RequestOpened)
+        await heard.answer(opened.request, Decision.ALLOW)
+
+        assert ['{"outcome": "selected", "optionId": "once"}'] == await messages(heard)
 
 
 async def test_an_interrupt_comes_first_and_then_an_answer_to_whatever_is_asked(stage: Stage) -> None:
@@ -163,7 +200,7 @@ async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: Stage) -> 
         notice = await heard.until_said(NoticeRaised)
 
         assert isinstance(notice, NoticeRaised)
-        assert "was not told why" in notice.text
+        assert "The reason was not sent" in notice.text
 
 
 # What it wants to know
@@ -178,7 +215,7 @@ async def test_a_form_is_filled_in_question_by_question(stage: Stage) -> None:
         await heard.answer(colour, Decision.CHOOSE, labels=("blue",))
 
         assert ['{"action": "accept", "content": {"colour": "blue", "n": 3}}'] == await messages(heard)
-        assert (AskKind.QUESTION, "Which colour?", ("red", "blue", "(leave out)")) == (
+        assert (RequestKind.QUESTION, "Which colour?", ("red", "blue", "(leave out)")) == (
             colour.kind,
             colour.shown,
             colour.options,
@@ -202,15 +239,15 @@ async def test_an_address_is_a_person_s_to_open(stage: Stage) -> None:
         await heard.answer(request, Decision.ALLOW)
 
         assert ['{"action": "accept", "content": {}}'] == await messages(heard)
-        assert (AskKind.AUTH, {"url": "https://example.org/sign-in"}) == (request.kind, request.input)
-        assert [] == only(heard, ForeignSeen)
+        assert (RequestKind.AUTH, {"url": "https://example.org/sign-in"}) == (request.kind, request.input)
+        assert [] == only(heard, UnknownMessageSeen)
 
 
 async def test_what_cannot_be_shown_is_refused_and_kept_once(stage: Stage) -> None:
     heard = await stage.turn("mumbles")
 
     assert ["-32602"] == await messages(heard)
-    assert ["elicitation/create"] == [seen.what for seen in only(heard, ForeignSeen)]
+    assert ["elicitation/create"] == [seen.what for seen in only(heard, UnknownMessageSeen)]
 
 
 async def test_before_anybody_listens_nobody_is_asked(stage: Stage) -> None:
@@ -288,6 +325,19 @@ async def test_a_turn_that_was_cancelled_is_interrupted_whatever_the_agent_calls
         assert ["interrupted", "done"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
+async def test_a_turn_that_went_on_in_spite_of_an_interrupt_is_not_interrupted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kasmon.backends.acp.agent.CANCEL_S", 0.1)
+    async with stage.agent("goes_on") as heard:
+        await heard.prompt("go")
+        await auntil(lambda: [said for said in heard.all if isinstance(said, Chunk)], LIMIT_S)
+        await heard.agent.send(Interrupt())
+        await heard.until_said(TurnEnded)
+
+        assert ["done"] == [ended.reason for ended in only(heard, TurnEnded)]
+
+
 async def test_a_turn_that_was_over_before_it_could_be_cancelled_is_done(stage: Stage) -> None:
     async with stage.agent("done_before") as heard:
         await heard.prompt("go")
@@ -311,7 +361,7 @@ async def test_a_limit_is_one(stage: Stage) -> None:
 async def test_a_turn_without_room_has_failed(stage: Stage) -> None:
     heard = await stage.turn("out_of_words")
 
-    assert ("error", "The model's context or its answer is full.") == (
+    assert ("error", "The model's context or output limit is reached.") == (
         only(heard, TurnEnded)[0].reason,
         only(heard, TurnEnded)[0].error,
     )
@@ -339,8 +389,8 @@ async def test_a_model_is_changed_while_it_runs(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
-        (Configure(permission_mode="plan"), "did not take the mode 'plan': Internal error: not in this folder"),
-        (Configure(model="small", permission_mode="yolo"), "has no permission mode 'yolo'. It has: ask, plan."),
+        (Configure(permission_mode="plan"), "did not accept the mode 'plan': Internal error: not in this folder"),
+        (Configure(model="small", permission_mode="yolo"), "has no permission mode 'yolo'. Available: ask, plan."),
     ],
 )
 async def test_a_setting_that_it_does_not_take_changes_nothing(wish: Configure, why: str, stage: Stage) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from acp import RequestError
 
-from kasmon.backends.acp import failing, gemini, turn
-from kasmon.backends.acp.known import PROVIDERS, STRANGER, Habit, known, named
-from kasmon.backends.acp.pipe import Asked, understood
-from kasmon.backends.acp.unified import unified
+from kasmon.backends.acp import errors, gemini_quirks, turns
+from kasmon.backends.acp.content import unified
+from kasmon.backends.acp.known_agents import PROVIDERS, STRANGER, Quirk, known, named
+from kasmon.backends.acp.transport import IncomingCall, understood
 from kasmon.errors import LaunchError
-from kasmon.model.event import LimitReached, TurnEnded
+from kasmon.model.events import LimitReached, TurnEnded
 
 # Diffs
 
@@ -94,24 +94,24 @@ def test_large_texts_take_no_time_to_speak_of() -> None:
     ],
 )
 def test_an_error_says_what_is_in_it(error: RequestError, words: str) -> None:
-    assert words == failing.words(error, ())
+    assert words == errors.words(error, ())
 
 
 def test_an_error_hides_secrets_and_is_short() -> None:
-    said = failing.words(RequestError(1, f"the key my-own-secret is wrong {'x' * 9999}"), ["my-own-secret"])
+    said = errors.words(RequestError(1, f"the key my-own-secret is wrong {'x' * 9999}"), ["my-own-secret"])
 
     assert "my-own-secret" not in said
     assert len(said) < 2100
 
 
 def test_too_many_requests_are_a_limit() -> None:
-    limit, ended = turn.failed(RequestError(429, "slow down"), (), "", 1.0)
+    limit, ended = turns.failed(RequestError(429, "slow down"), (), "", 1.0)
 
     assert (LimitReached, TurnEnded) == (type(limit), type(ended))
 
 
 def test_a_missing_log_in_says_how_to_log_in() -> None:
-    (ended,) = turn.failed(RequestError(-32000, "Authentication required"), (), "Run `x login`.", 1.0)
+    (ended,) = turns.failed(RequestError(-32000, "Authentication required"), (), "Run `x login`.", 1.0)
 
     assert isinstance(ended, TurnEnded)
     assert "Authentication required Run `x login`." == ended.error
@@ -119,7 +119,7 @@ def test_a_missing_log_in_says_how_to_log_in() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"stopReason": "bliss"}, {"stopReason": ["end_turn"]}])
 def test_an_end_that_nobody_knows_is_none(answer: dict[str, Any]) -> None:
-    assert turn.ended(answer, 1.0) is None
+    assert turns.ended(answer, 1.0) is None
 
 
 # Messages
@@ -139,7 +139,9 @@ def test_what_is_no_message_is_none(line: bytes) -> None:
 
 
 def test_a_request_carries_its_id_and_a_notice_none() -> None:
-    assert {"id": "q", "method": "m", "params": Asked("q", [1])} == understood(b'{"id":"q","method":"m","params":[1]}')
+    assert {"id": "q", "method": "m", "params": IncomingCall("q", [1])} == understood(
+        b'{"id":"q","method":"m","params":[1]}'
+    )
     assert {"method": "m"} == understood(b'{"id":null,"method":"m"}')
 
 
@@ -221,12 +223,12 @@ def test_a_conversation_of_this_minute_gets_another_name_before_it_is_loaded(tmp
     (folder / its).write_text("what was said")
 
     for conversation in ("fedcba98-1111", "../*"):
-        gemini.leave_minute(conversation, {"HOME": str(tmp_path)}, now)
-    gemini.leave_minute(ID, {"HOME": str(tmp_path)}, now + 60)
-    gemini.leave_minute(ID, {}, now)
+        gemini_quirks.leave_minute(conversation, {"HOME": str(tmp_path)}, now)
+    gemini_quirks.leave_minute(ID, {"HOME": str(tmp_path)}, now + 60)
+    gemini_quirks.leave_minute(ID, {}, now)
     assert (folder / its).exists()
 
-    gemini.leave_minute(ID, {"HOME": str(tmp_path)}, now)
+    gemini_quirks.leave_minute(ID, {"HOME": str(tmp_path)}, now)
     renamed = f"session-{earlier}-0123abcd.jsonl"
     assert "what was said" == (folder / renamed).read_text()
     assert {renamed, other, another} == {file.name for file in folder.iterdir()}
@@ -236,11 +238,11 @@ def test_a_conversation_of_this_minute_that_has_to_keep_its_name_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_795_312_743.0
-    monkeypatch.setattr(gemini, "BACK", 1)
+    monkeypatch.setattr(gemini_quirks, "BACK", 1)
     chat(tmp_path, f"session-{time.strftime('%Y-%m-%dT%H-%M', time.gmtime(now))}-0123abcd.jsonl")
 
     with pytest.raises(LaunchError, match="Try again in 57 s"):
-        gemini.leave_minute(ID, {"HOME": str(tmp_path)}, now)
+        gemini_quirks.leave_minute(ID, {"HOME": str(tmp_path)}, now)
 
 
 BEGINNING: list[dict[str, Any]] = [
@@ -261,7 +263,7 @@ def test_an_empty_twin_is_taken_away_from_beside_its_conversation(tmp_path: Path
     """gemini would delete both when it starts the next time."""
     old = records(tmp_path, "session-2026-11-01T00-00-0123abcd.jsonl", *BEGINNING, *BEGINNING, SAID)
     twin = records(tmp_path, "session-2026-11-02T00-00-0123abcd.jsonl", *BEGINNING, *BEGINNING)
-    gemini.remove_twins(ID, {"HOME": str(tmp_path)})
+    gemini_quirks.remove_twins(ID, {"HOME": str(tmp_path)})
 
     assert (True, False) == (old.exists(), twin.exists())
 
@@ -281,18 +283,18 @@ def test_an_empty_twin_is_taken_away_from_beside_its_conversation(tmp_path: Path
 def test_what_may_hold_anything_stays(lines: tuple[Any, ...], tmp_path: Path) -> None:
     records(tmp_path, "session-2026-11-01T00-00-0123abcd.jsonl", *BEGINNING, SAID)
     other = records(tmp_path, "session-2026-11-02T00-00-0123abcd.jsonl", *lines)
-    gemini.remove_twins(ID, {"HOME": str(tmp_path)})
+    gemini_quirks.remove_twins(ID, {"HOME": str(tmp_path)})
 
     assert other.exists()
 
 
 def test_an_empty_conversation_without_a_twin_stays(tmp_path: Path) -> None:
     alone = records(tmp_path, "session-2026-11-02T00-00-0123abcd.jsonl", *BEGINNING)
-    gemini.remove_twins(ID, {"HOME": str(tmp_path)})
+    gemini_quirks.remove_twins(ID, {"HOME": str(tmp_path)})
 
     assert alone.exists()
 
 
 def test_only_gemini_has_that_habit() -> None:
-    assert Habit.TWIN_FILES in known(("gemini",)).habits
-    assert Habit.TWIN_FILES not in known(("opencode",)).habits
+    assert Quirk.TWIN_FILES in known(("gemini",)).habits
+    assert Quirk.TWIN_FILES not in known(("opencode",)).habits

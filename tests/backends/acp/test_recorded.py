@@ -2,17 +2,17 @@
 
 import pytest
 
-from kasmon.model.event import (
+from kasmon.model.events import (
     Event,
-    ForeignSeen,
-    MessageSaid,
+    MessageWritten,
     RequestOpened,
     SettingsChanged,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    UnknownMessageSeen,
     UsageReported,
 )
 from kasmon.model.permission import Decision, Request
@@ -28,7 +28,7 @@ def brief(event: Event) -> str:
     match event:
         case TurnStarted():
             return f"> {event.prompt.split()[0]}"
-        case MessageSaid() | ThoughtSaid():
+        case MessageWritten() | ThoughtWritten():
             return event.text.replace("\n", " ")
         case RequestOpened():
             return f"? {event.request.tool}: {event.request.title}"
@@ -82,7 +82,7 @@ def test_gemini_tells_its_session_in_order() -> None:
 
 @pytest.mark.parametrize("recording", [OPENCODE, GEMINI])
 def test_nothing_of_it_is_foreign(recording: str) -> None:
-    assert [] == [event for event in heard_again(recording) if isinstance(event, ForeignSeen)]
+    assert [] == [event for event in heard_again(recording) if isinstance(event, UnknownMessageSeen)]
 
 
 @pytest.mark.parametrize("recording", [OPENCODE, GEMINI])

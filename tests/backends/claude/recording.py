@@ -11,33 +11,35 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kasmon.backends.base import Chunk
-from kasmon.backends.claude.line import NoMessage
-from kasmon.backends.claude.settings import Settings
-from kasmon.backends.claude.translator import Translator
-from kasmon.backends.claude.usage import Usage
-from kasmon.model.command import Launch, Mode, Prompt, Used
-from kasmon.model.event import Event
-from kasmon.model.fold.fact import apply
+from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.claude.stdout_line import UnparsedLine
+from kasmon.backends.claude.translator import ClaudeTranslator
+from kasmon.backends.claude.usage import ClaudeUsage
+from kasmon.model.commands import ConversationUsage, Launch, Mode, Prompt
+from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
+from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
 
 FOLDER = Path(__file__).parent / "recorded"
-NOTHING = Used()
+NOTHING = ConversationUsage()
 Fact = TypeVar("Fact", bound=Event)
 
 
 class Played:
     """What the translator made of messages so far, and the session that it adds up to."""
 
-    def __init__(self, conversation: str = "", used: Used = NOTHING, carried: Used = NOTHING) -> None:
-        settings = Settings(conversation, may_bypass=False)
-        self.translator = Translator(SessionId("s"), settings, Usage(used, carried))
+    def __init__(
+        self, conversation: str = "", used: ConversationUsage = NOTHING, carried: ConversationUsage = NOTHING
+    ) -> None:
+        settings = ClaudeSettings(conversation, may_bypass=False)
+        self.translator = ClaudeTranslator(SessionId("s"), settings, ClaudeUsage(used, carried))
         self.all: list[Event | Chunk] = []
         self.session: Session = created(
             Launch(session=SessionId("s"), name="s", agent="claude", mode=Mode.SDK, backend="claude"), 0.0
         )
 
-    def hear(self, message: dict[str, Any] | NoMessage, before: str | None = None) -> "Played":
+    def hear(self, message: dict[str, Any] | UnparsedLine, before: str | None = None) -> "Played":
         for said in self.translator.heard(message, time.time(), before):
             self.all.append(said)
             if not isinstance(said, Chunk):

@@ -18,14 +18,13 @@ import pytest
 from kasmon.backends import load, names
 from kasmon.backends.base import Chunk
 from kasmon.backends.claude import backend
-from kasmon.backends.outbox import FULL
+from kasmon.backends.common.event_queue import FULL
 from kasmon.errors import ExtraMissingError, LaunchError, RefusedError
-from kasmon.model.command import Configure, Interrupt, Launch, Mode, Prompt, Stop
-from kasmon.model.event import (
-    ForeignSeen,
+from kasmon.model.commands import Configure, Interrupt, Launch, Mode, Prompt, Stop
+from kasmon.model.events import (
     LimitLifted,
     LimitReached,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
     RequestWithdrawn,
     SessionEnded,
@@ -33,9 +32,10 @@ from kasmon.model.event import (
     SettingsChanged,
     ToolStarted,
     TurnEnded,
+    UnknownMessageSeen,
 )
 from kasmon.model.permission import Decision, SessionId
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.backends.backend_contract import (
     LIMIT_S,
     AskingContract,
@@ -109,7 +109,7 @@ class TestWishes(Opening):
 
             assert isinstance(ended, TurnEnded)
             assert "interrupted" == ended.reason
-            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageSaid)]
+            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageWritten)]
 
     async def test_a_denied_question_withdraws_the_others_of_its_call(self) -> None:
         async with self.opened_with() as heard:
@@ -203,7 +203,7 @@ class TestOpening(Opening):
     ) -> None:
         transcript(tmp_path, "first", "the last prompt")
         async with self.opened_with(generation=2, resume=BEFORE, remembers="the last prompt") as heard:
-            assert "its transcript ends with the prompt that was given last" in heard.session.proof
+            assert "its transcript ends with the last prompt" in heard.session.proof
             assert not [fact for fact in heard.facts if isinstance(fact, NoticeRaised)]
 
     async def test_a_conversation_without_the_last_prompt_is_doubted_aloud(self, tmp_path: Path) -> None:
@@ -212,25 +212,25 @@ class TestOpening(Opening):
             notice = await heard.until_said(NoticeRaised)
 
             assert isinstance(notice, NoticeRaised)
-            assert "does not hold the prompt" in notice.text
+            assert "does not contain the last prompt" in notice.text
             assert "transcript" not in heard.session.proof
 
     async def test_an_agent_that_chatters_first_is_heard_all_the_same(self) -> None:
         async with self.opened_with("chatters") as heard:
             assert isinstance(heard.facts[0], SessionStarted)
-            assert ["no message"] == [fact.what for fact in heard.facts if isinstance(fact, ForeignSeen)]
+            assert ["no message"] == [fact.what for fact in heard.facts if isinstance(fact, UnknownMessageSeen)]
 
     @pytest.mark.parametrize(
         ("misdeed", "more", "words"),
         [
-            ("silent", {"handshake_s": 0.5}, r"did not introduce itself within 0.5 s"),
+            ("silent", {"handshake_s": 0.5}, r"did not initialise within 0.5 s"),
             (
                 "dies",
                 {},
-                r"exit code 1\): error: unknown option '--nonsense'.*the profile's flags.*kasmon was tried with",
+                r"exit code 1\): error: unknown option '--nonsense'.*the profile's flags.*kasmon was tested with",
             ),
-            ("forgot", {"resume": BEFORE, "remembers": "x"}, r"No conversation found.*begin a new session"),
-            ("elsewhere", {"resume": BEFORE, "remembers": "x"}, r"'another' and not '0b7c1f2e"),
+            ("forgot", {"resume": BEFORE, "remembers": "x"}, r"No conversation found.*start a new session"),
+            ("elsewhere", {"resume": BEFORE, "remembers": "x"}, r"'another' instead of '0b7c1f2e"),
             ("old", {}, r"claude 1.0.99 is too old.*2.0.0"),
             ("nobody", {}, r"no login and no key.*/login"),
         ],
@@ -285,9 +285,9 @@ class TestServers(Opening):
         async with self.opened_with() as heard:
             await heard.prompt(f"elicit {json.dumps(FORM)}")
             await heard.answer(await heard.until_asked(), Decision.CHOOSE, labels=("blue",))
-            said = await heard.until_said(MessageSaid)
+            said = await heard.until_said(MessageWritten)
 
-            assert isinstance(said, MessageSaid)
+            assert isinstance(said, MessageWritten)
             assert {"action": "accept", "content": {"colour": "blue"}} == json.loads(said.text)
 
     async def test_cancelled_it_ends_the_turn(self) -> None:
@@ -312,9 +312,9 @@ class TestServers(Opening):
     async def test_one_that_nobody_can_be_shown_is_refused_and_the_agent_goes_on(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt(f"elicit {json.dumps(FORM | {'mode': 'telepathy'})}")
-            said = await heard.until_said(MessageSaid)
+            said = await heard.until_said(MessageWritten)
 
-            assert isinstance(said, MessageSaid)
+            assert isinstance(said, MessageWritten)
             assert {"error": "kasmon cannot show this"} == json.loads(said.text)
 
 
@@ -322,9 +322,9 @@ class TestBadInput(Opening):
     async def test_lines_that_are_no_messages_do_not_end_it(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt('raw hello\nraw {"type": "assist\nraw {"type": "news"}\nsay I go on')
-            await heard.until_said(MessageSaid)
+            await heard.until_said(MessageWritten)
 
-            kinds = [fact.what for fact in heard.facts if isinstance(fact, ForeignSeen)]
+            kinds = [fact.what for fact in heard.facts if isinstance(fact, UnknownMessageSeen)]
             assert ["no message", "news"] == kinds
             assert 1 == sum(isinstance(fact, NoticeRaised) for fact in heard.facts)
 
@@ -361,8 +361,8 @@ class TestBadInput(Opening):
 
             assert isinstance(ended, SessionEnded)
             assert 3 == ended.exit_code
-            assert ["before"] == [fact.text for fact in before if isinstance(fact, MessageSaid)]
-            assert ["no message"] == [fact.what for fact in before if isinstance(fact, ForeignSeen)]
+            assert ["before"] == [fact.text for fact in before if isinstance(fact, MessageWritten)]
+            assert ["no message"] == [fact.what for fact in before if isinstance(fact, UnknownMessageSeen)]
 
     async def test_a_flood_waits_until_somebody_reads(self) -> None:
         agent = await backend.open(launch())

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.backends.claude.file import LONGEST_BYTES, held
-from kasmon.backends.claude.history import Memory, carried, conversation_of, memory, prompts, transcript
-from kasmon.model.command import Used
+from kasmon.backends.claude.agent import LONGEST_BYTES, held
+from kasmon.backends.claude.history import PromptPresence, carried, conversation_of, memory, prompts, transcript
+from kasmon.model.commands import ConversationUsage
 
 CONVERSATION = "0b7c1f2e-0000-4000-8000-000000000001"
 
@@ -31,19 +31,19 @@ RESULT = [{"type": "tool_result", "content": "done"}]
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
-        ([user("one"), user("two")], Memory.ENDS_WITH_IT),
-        ([user("two"), {"type": "assistant"}, user(RESULT)], Memory.ENDS_WITH_IT),
-        ([user([{"type": "text", "text": "two"}])], Memory.ENDS_WITH_IT),
-        ([user("two"), user("[Request interrupted by user]"), user("<command-name>/x")], Memory.ENDS_WITH_IT),
-        ([user("two"), user("meta", isMeta=True), user("summary", isCompactSummary=True)], Memory.ENDS_WITH_IT),
-        ([user("two"), user("three")], Memory.HOLDS_IT),
-        ([user("two"), WAITED], Memory.HOLDS_IT),
-        ([user("one")], Memory.WITHOUT_IT),
-        ([user("two", isSidechain=True)], Memory.WITHOUT_IT),
-        ([], Memory.WITHOUT_IT),
+        ([user("one"), user("two")], PromptPresence.ENDS_WITH_IT),
+        ([user("two"), {"type": "assistant"}, user(RESULT)], PromptPresence.ENDS_WITH_IT),
+        ([user([{"type": "text", "text": "two"}])], PromptPresence.ENDS_WITH_IT),
+        ([user("two"), user("[Request interrupted by user]"), user("<command-name>/x")], PromptPresence.ENDS_WITH_IT),
+        ([user("two"), user("meta", isMeta=True), user("summary", isCompactSummary=True)], PromptPresence.ENDS_WITH_IT),
+        ([user("two"), user("three")], PromptPresence.HOLDS_IT),
+        ([user("two"), WAITED], PromptPresence.HOLDS_IT),
+        ([user("one")], PromptPresence.WITHOUT_IT),
+        ([user("two", isSidechain=True)], PromptPresence.WITHOUT_IT),
+        ([], PromptPresence.WITHOUT_IT),
     ],
 )
-def test_the_last_prompt_tells(tmp_path: Path, entries: list[object], expected: Memory) -> None:
+def test_the_last_prompt_tells(tmp_path: Path, entries: list[object], expected: PromptPresence) -> None:
     written(tmp_path, *entries)
 
     assert expected is memory(tmp_path, CONVERSATION, "two")
@@ -60,7 +60,7 @@ def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
     with file.open("ab") as end:
         end.write(b'{"type":"user", half\n"enqueue"\n\xff"type":"user"\n')
 
-    assert Memory.ENDS_WITH_IT is memory(tmp_path, CONVERSATION, "one")
+    assert PromptPresence.ENDS_WITH_IT is memory(tmp_path, CONVERSATION, "one")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "*", "0b7c1f2e-0000-4000-8000-00000000000?"])
@@ -68,7 +68,7 @@ def test_a_conversation_without_a_transcript_is_none(tmp_path: Path, name: str) 
     written(tmp_path, user("one"))
 
     assert transcript(tmp_path, name) is None
-    assert Memory.NO_TRANSCRIPT is memory(tmp_path, name, "one")
+    assert PromptPresence.NO_TRANSCRIPT is memory(tmp_path, name, "one")
 
 
 def figures(cost: float, read: int, conversation: str = CONVERSATION) -> dict[str, object]:
@@ -79,16 +79,16 @@ def figures(cost: float, read: int, conversation: str = CONVERSATION) -> dict[st
 def test_the_figures_that_a_process_goes_on_from_are_the_last_that_one_kept(tmp_path: Path) -> None:
     written(tmp_path, figures(0.1, 10), user("one"), figures(0.2, 20), user("two"), figures(9.0, 90, "another"))
 
-    assert Used(input=26, output=7, cost_usd=0.2) == carried(tmp_path, CONVERSATION)
+    assert ConversationUsage(input=26, output=7, cost_usd=0.2) == carried(tmp_path, CONVERSATION)
 
 
 def test_where_none_were_kept_it_begins_anew(tmp_path: Path) -> None:
-    assert Used() == carried(tmp_path, CONVERSATION)
+    assert ConversationUsage() == carried(tmp_path, CONVERSATION)
     file = written(tmp_path, user("one"))
     with file.open("ab") as end:
         end.write(b'{"type":"cost-state", half\n')
 
-    assert Used() == carried(tmp_path, CONVERSATION)
+    assert ConversationUsage() == carried(tmp_path, CONVERSATION)
 
 
 def test_the_conversation_of_a_process_is_what_it_notes_of_itself(tmp_path: Path) -> None:

@@ -4,32 +4,32 @@ import json
 
 import pytest
 
-from kasmon.backends.claude.line import RAW_CHARACTERS, NoMessage, read
-from kasmon.backends.claude.settings import Settings
+from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.claude.stdout_line import RAW_CHARACTERS, UnparsedLine, read
 from kasmon.backends.claude.translator import KINDS
-from kasmon.model.command import Prompt, Used
-from kasmon.model.event import (
-    ForeignSeen,
+from kasmon.model.commands import ConversationUsage, Prompt
+from kasmon.model.events import (
     LimitLifted,
     LimitReached,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
     PlanItem,
     PlanUpdated,
     RequestOpened,
     RequestWithdrawn,
     SettingsChanged,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    UnknownMessageSeen,
     UsageReported,
     decode,
     encode,
 )
-from kasmon.model.permission import AskKind
-from kasmon.model.state import SessionState
+from kasmon.model.permission import RequestKind
+from kasmon.model.session_state import SessionState
 from tests.backends.claude.recording import FOLDER, Played, recorded, said
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.jsonl"))
@@ -37,7 +37,7 @@ NAMES = sorted(file.stem for file in FOLDER.glob("*.jsonl"))
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_that_the_agent_said_is_foreign(name: str) -> None:
-    assert [] == Played().play(name).of(ForeignSeen)
+    assert [] == Played().play(name).of(UnknownMessageSeen)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,8 +65,8 @@ def test_a_turn_is_told_from_its_prompt_to_its_end() -> None:
         started.by,
     )
     assert ("done", "") == (ended.reason, ended.error)
-    assert ["hello there friend", "done"] == [fact.text for fact in played.of(MessageSaid)]
-    assert ["hmm let me"] == [fact.text for fact in played.of(ThoughtSaid)]
+    assert ["hello there friend", "done"] == [fact.text for fact in played.of(MessageWritten)]
+    assert ["hmm let me"] == [fact.text for fact in played.of(ThoughtWritten)]
 
 
 @pytest.mark.parametrize("missing", ["command_lifecycle", "session_state_changed"])
@@ -128,8 +128,8 @@ def test_prompts_that_waited_for_a_text_are_taken_into_one_turn() -> None:
 def test_a_prompt_goes_into_the_running_turn_at_its_next_tool() -> None:
     played = Played().play("steered")
 
-    turns = [kind for kind in played.kinds if kind.startswith(("Turn", "ToolFinished", "MessageSaid"))]
-    assert ["TurnStarted", "ToolFinished", "TurnStarted", "MessageSaid", "TurnEnded"] == turns
+    turns = [kind for kind in played.kinds if kind.startswith(("Turn", "ToolFinished", "MessageWritten"))]
+    assert ["TurnStarted", "ToolFinished", "TurnStarted", "MessageWritten", "TurnEnded"] == turns
     assert "four %% say fourth one" == played.of(TurnStarted)[-1].prompt
 
 
@@ -137,7 +137,7 @@ def test_an_interrupted_turn_keeps_what_it_had_said() -> None:
     played = Played().play("interrupted_text")
 
     assert ["interrupted"] == [fact.reason for fact in played.of(TurnEnded)]
-    assert ["aa0 aa1 aa2 aa3 "] == [fact.text for fact in played.of(MessageSaid)]
+    assert ["aa0 aa1 aa2 aa3 "] == [fact.text for fact in played.of(MessageWritten)]
 
 
 def test_an_interrupt_withdraws_what_was_asked() -> None:
@@ -154,7 +154,9 @@ def test_what_a_sub_agent_does_stands_within_the_call_that_started_it() -> None:
     (agent,) = [fact for fact in played.of(ToolStarted) if fact.tool == "Agent"]
     inner = [fact for fact in played.of(ToolStarted) if fact.tool == "Bash"]
     assert [agent.call] == [fact.within for fact in inner]
-    assert ["inner hello", "inner done"] == [fact.text for fact in played.of(MessageSaid) if fact.within == agent.call]
+    assert ["inner hello", "inner done"] == [
+        fact.text for fact in played.of(MessageWritten) if fact.within == agent.call
+    ]
     assert "inner" not in played.written()
 
 
@@ -162,7 +164,9 @@ def test_the_turn_lasts_as_long_as_its_sub_agents() -> None:
     """Its result comes before they are done; only then the agent says that it is idle."""
     played = Played().play("subagent")
 
-    done = next(n for n, fact in enumerate(played.facts) if isinstance(fact, MessageSaid) and fact.text == "inner done")
+    done = next(
+        n for n, fact in enumerate(played.facts) if isinstance(fact, MessageWritten) and fact.text == "inner done"
+    )
     first_end = next(n for n, fact in enumerate(played.facts) if isinstance(fact, TurnEnded))
     assert done < first_end
 
@@ -181,7 +185,7 @@ def test_an_error_is_an_error_though_the_agent_calls_it_success() -> None:
     (ended,) = played.of(TurnEnded)
     assert "error" == ended.reason
     assert ended.error.startswith("API Error: 529")
-    assert [] == played.of(MessageSaid)
+    assert [] == played.of(MessageWritten)
 
 
 def test_a_request_that_is_tried_again_is_a_notice_and_the_agent_works_on() -> None:
@@ -194,7 +198,7 @@ def test_a_request_that_is_tried_again_is_a_notice_and_the_agent_works_on() -> N
 
     assert SessionState.WORKING is played.session.state
     (notice,) = played.of(NoticeRaised)
-    assert ("warning", "The provider answered 529 (overloaded); trying again in 0.5 s, 1 of 1.") == (
+    assert ("warning", "The provider returned 529 (overloaded); trying again in 0.5 s, 1 of 1.") == (
         notice.level,
         notice.text,
     )
@@ -245,7 +249,7 @@ def test_an_answer_of_the_provider_lifts_a_limit_of_unknown_length() -> None:
 
 @pytest.mark.parametrize("may_bypass", [True, False])
 def test_a_mode_that_asks_nothing_is_offered_only_where_the_user_allowed_it(may_bypass: bool) -> None:
-    offered = Settings("", may_bypass=may_bypass).offered(said("turn", "control_response"), "", 0.0)
+    offered = ClaudeSettings("", may_bypass=may_bypass).offered(said("turn", "control_response"), "", 0.0)
 
     assert may_bypass == ("bypassPermissions" in offered.permission_modes)
 
@@ -274,7 +278,7 @@ def test_a_changed_file_is_told_as_a_diff() -> None:
 def test_the_commands_of_the_agent_itself_say_what_they_print() -> None:
     played = Played().play("commands")
 
-    assert any(fact.text.startswith("Estimated cost:") for fact in played.of(MessageSaid))
+    assert any(fact.text.startswith("Estimated cost:") for fact in played.of(MessageWritten))
     assert ["The conversation was compacted: 1.5k → 2.6k tokens.", "Compacted"] == [
         fact.text for fact in played.of(NoticeRaised)
     ]
@@ -297,16 +301,21 @@ def test_a_cleared_conversation_goes_on_under_another_id_and_its_costs_stay() ->
 @pytest.mark.parametrize(
     ("carried", "before"),
     [
-        (Used(), Used(input=4000, output=100, cost_usd=0.5)),
-        (Used(input=2000, output=50, cost_usd=0.2), Used(input=2000, output=50, cost_usd=0.3)),
-        (Used(input=4000, output=100, cost_usd=0.5), Used()),
+        (ConversationUsage(), ConversationUsage(input=4000, output=100, cost_usd=0.5)),
+        (
+            ConversationUsage(input=2000, output=50, cost_usd=0.2),
+            ConversationUsage(input=2000, output=50, cost_usd=0.3),
+        ),
+        (ConversationUsage(input=4000, output=100, cost_usd=0.5), ConversationUsage()),
     ],
     ids=["anew", "from a process before the last one", "from the last one"],
 )
-def test_a_process_that_goes_on_adds_to_what_the_session_had_used(carried: Used, before: Used) -> None:
+def test_a_process_that_goes_on_adds_to_what_the_session_had_used(
+    carried: ConversationUsage, before: ConversationUsage
+) -> None:
     """The agent's own figures begin wherever the last of its processes ended that ended cleanly."""
     alone = Played().play("turn").of(UsageReported)
-    played = Played(used=Used(input=4000, output=100, cost_usd=0.5), carried=carried).play("turn")
+    played = Played(used=ConversationUsage(input=4000, output=100, cost_usd=0.5), carried=carried).play("turn")
 
     resumed = played.of(UsageReported)
     assert [4000 + report.input for report in alone[:-1]] == [report.input for report in resumed[:-1]]
@@ -334,7 +343,7 @@ def test_the_plan_is_asked_for_as_markdown() -> None:
             break
 
     request = played.session.asks[-1]
-    assert AskKind.PLAN is request.kind
+    assert RequestKind.PLAN is request.kind
     assert request.shown.startswith("# The plan\n\n1. do a")
 
 
@@ -364,16 +373,16 @@ def test_a_line_that_is_no_message_is_kept_and_told_once(line: bytes) -> None:
     played = Played()
     for _ in range(3):
         message = read(line)
-        assert isinstance(message, NoMessage)
+        assert isinstance(message, UnparsedLine)
         played.hear(message)
     played.play("turn")
 
     (foreign,), (notice,) = (
-        played.of(ForeignSeen),
+        played.of(UnknownMessageSeen),
         [fact for fact in played.of(NoticeRaised) if fact.level == "warning"],
     )
     assert foreign.raw == line.decode("utf-8", "replace")[:RAW_CHARACTERS]
-    assert "no message" in notice.text
+    assert "not a protocol message" in notice.text
     assert 1 == len(played.of(TurnEnded))
 
 
@@ -399,7 +408,7 @@ def test_what_is_not_known_is_kept_once_for_each_kind(message: dict[str, object]
     for _ in range(3):
         played.hear(dict(message))
 
-    (foreign,) = played.of(ForeignSeen)
+    (foreign,) = played.of(UnknownMessageSeen)
     assert what == foreign.what
     assert "{" in foreign.raw
 
@@ -409,7 +418,7 @@ def test_a_flood_of_unknown_kinds_is_cut() -> None:
     for number in range(2 * KINDS):
         played.hear({"type": f"{number}{'x' * 10_000}"})
 
-    told = [fact.what for fact in played.of(ForeignSeen)]
+    told = [fact.what for fact in played.of(UnknownMessageSeen)]
     assert (KINDS + 1, "something else") == (len(told), told[-1])
     assert max(map(len, told)) <= 200
 
@@ -419,7 +428,7 @@ def test_a_request_that_kasmon_cannot_show_is_told() -> None:
 
     (notice,) = played.of(NoticeRaised)
     assert "'elicitation'" in notice.text
-    assert ["control_request/elicitation"] == [fact.what for fact in played.of(ForeignSeen)]
+    assert ["control_request/elicitation"] == [fact.what for fact in played.of(UnknownMessageSeen)]
 
 
 @pytest.mark.parametrize("name", ["turn", "edits", "subagent", "questions", "limits"])

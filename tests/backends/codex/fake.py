@@ -8,24 +8,24 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kasmon.model.actor import Actor
-from kasmon.model.command import Answer, Launch, Mode, Prompt
-from kasmon.model.event import (
-    MessageSaid,
+from kasmon.model.commands import Answer, Launch, Mode, Prompt
+from kasmon.model.events import (
+    MessageWritten,
     PlanUpdated,
     RequestOpened,
     RequestWithdrawn,
     SessionEnded,
-    ThoughtSaid,
+    ThoughtWritten,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnStarted,
     UsageReported,
 )
-from kasmon.model.permission import AskKind, Decision, Request, SessionId
-from kasmon.model.player import Move, Spoken
-from kasmon.model.script import is_script
+from kasmon.model.permission import Decision, Request, RequestKind, SessionId
+from kasmon.scripted_agent.agent import Actor
+from kasmon.scripted_agent.player import Move, SpokenText
+from kasmon.scripted_agent.script import is_script
 from tests.backends.codex.odd import THREAD, notify, say
 
 Params = dict[str, Any]
@@ -93,7 +93,7 @@ class Codex:
         request, item = self.open.pop(call)
         notify("serverRequest/resolved", requestId=call)
         result = result or {}
-        if request.kind is AskKind.QUESTION:
+        if request.kind is RequestKind.QUESTION:
             labels = [label for answer in result.get("answers", {}).values() for label in answer["answers"]]
             decision = Decision.CHOOSE if labels else Decision.DENY
         else:
@@ -121,13 +121,13 @@ class Codex:
                 notify("thread/status/changed", status={"type": "idle"})
                 error = {"message": move.error} if status == "failed" else None
                 notify("turn/completed", turn={"id": f"turn-{self.turns}", "status": status, "error": error})
-            case Spoken(thinking=True):
+            case SpokenText(thinking=True):
                 notify("item/reasoning/summaryTextDelta", itemId="r", delta=move.text)
-            case Spoken():
+            case SpokenText():
                 notify("item/agentMessage/delta", itemId="m", delta=move.text)
-            case MessageSaid():
+            case MessageWritten():
                 notify("item/completed", item={"type": "agentMessage", "id": "m", "text": move.text})
-            case ThoughtSaid():
+            case ThoughtWritten():
                 notify("item/completed", item={"type": "reasoning", "id": "r", "summary": [move.text]})
             case RequestOpened():
                 self.ask(move.request)
@@ -150,7 +150,7 @@ class Codex:
         call, item = self.calls, f"item-{self.calls}"
         self.calls += 1
         self.open[call] = (request, item)
-        if request.kind is AskKind.QUESTION:
+        if request.kind is RequestKind.QUESTION:
             options = [{"label": label, "description": ""} for label in request.options]
             question = {"id": "q", "header": "", "question": request.shown, "options": options}
             say(id=call, method="item/tool/requestUserInput", params={"threadId": THREAD, "questions": [question]})

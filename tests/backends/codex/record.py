@@ -1,7 +1,7 @@
 """Record what codex says: run by hand with `python -P -m tests.backends.codex.record`, when codex has a new version.
 
 The real codex talks to the model stub, and each line of both sides goes to `recorded/NAME.jsonl`: `codex` or `kasmon`
-and the message, without what belongs to this machine. tests/backends/codex/test_talk.py reads them.
+and the message, without what belongs to this machine. tests/backends/codex/test_translator.py reads them.
 """
 
 import asyncio

@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kasmon.backends.codex.ask import Labels
-from kasmon.backends.codex.talk import Said, Talk
-from kasmon.model.command import Answer, Launch, Mode, Prompt, Used
+from kasmon.backends.codex.request import Labels
+from kasmon.backends.codex.translator import CodexTranslator, Said
+from kasmon.model.commands import Answer, ConversationUsage, Launch, Mode, Prompt
 from kasmon.model.permission import Decision, Request, SessionId
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -25,14 +25,14 @@ def launch(**more: Any) -> Launch:
     return Launch(session=SessionId("abcdefgh"), **(fields | more))
 
 
-NOTHING = Used()
+NOTHING = ConversationUsage()
 
 
 class Replay:
     """A translator, and all that it said."""
 
-    def __init__(self, used: Used = NOTHING) -> None:
-        self.talk = Talk(msgspec.structs.replace(launch(), used=used))
+    def __init__(self, used: ConversationUsage = NOTHING) -> None:
+        self.talk = CodexTranslator(msgspec.structs.replace(launch(), used=used))
         self.said: list[Said] = []
         self.answers: list[dict[str, Any]] = []
         """What codex is told for each of its calls, by the translator."""

@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.backends import load, names
 from kasmon.backends.codex import CodexBackend, backend
-from kasmon.model.command import Launch
+from kasmon.model.commands import Launch
 from tests.backends.backend_contract import (
     AskingContract,
     BackendContract,

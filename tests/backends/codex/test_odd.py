@@ -15,20 +15,20 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.codex import backend
 from kasmon.backends.codex.agent import BACKLOG, CodexAgent
 from kasmon.errors import AgentNotFoundError, LaunchError, RefusedError, SessionEndedError
-from kasmon.model.command import Configure, Interrupt, Launch, Prompt
-from kasmon.model.event import (
-    ForeignSeen,
+from kasmon.model.commands import Configure, Interrupt, Launch, Prompt
+from kasmon.model.events import (
     LimitLifted,
-    MessageSaid,
+    MessageWritten,
     NoticeRaised,
     RequestOpened,
     SessionEnded,
     SessionStarted,
     TurnEnded,
     TurnStarted,
+    UnknownMessageSeen,
 )
 from kasmon.model.permission import Decision
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 from tests.backends.backend_contract import LIMIT_S, Heard
 from tests.backends.codex.odd import ODD, program
 from tests.backends.codex.replay import launch
@@ -111,7 +111,7 @@ class TestOpening:
     async def test_one_that_has_no_app_server_is_told_from_one_with_a_wrong_setting(self, odd: Open) -> None:
         code = "os.write(2, b\"error: unrecognized subcommand 'app-server'\"); os._exit(2)"
 
-        assert "kasmon needs a codex that has `codex app-server`; '/" in await not_opened(odd(code))
+        assert "kasmon requires a codex with `codex app-server`. The program was '/" in await not_opened(odd(code))
 
     async def test_a_setting_that_it_does_not_know_is_no_matter_of_its_version(self, odd: Open) -> None:
         why = await not_opened(odd("serve(thread__start=refuse('Invalid request: unknown variant `x`'))"))
@@ -130,7 +130,7 @@ class TestOpening:
         [
             ("serve(initialize=refuse('not that way'))", "does not speak kasmon's protocol: not that way"),
             ("serve(thread__start=refuse('unknown variant'))", "cannot start a conversation: unknown variant"),
-            ("serve(thread__start=lambda _: {})", "did not say which conversation"),
+            ("serve(thread__start=lambda _: {})", "did not report which conversation"),
             ("serve(account__read=lambda _: {'account': None, 'requiresOpenaiAuth': True})", "codex is not logged in"),
         ],
     )
@@ -148,13 +148,13 @@ class TestOpening:
         said = await not_opened(odd("serve(thread__resume=lambda _: OPENED)", resume="mine", remembers="x"))
 
         assert "opened the conversation '01a20000" in said
-        assert "in place of 'mine'" in said
+        assert "instead of 'mine'" in said
 
     async def test_a_conversation_without_a_readable_history_is_known_by_its_id_alone(self, odd: Open) -> None:
         code = "serve(thread__turns__list=refuse('no'))"
         async with opened(odd(code, resume="mine", remembers="x", generation=2)) as heard:
-            assert ("mine", "codex gave it the same id") == (heard.session.resume_id, heard.session.proof)
-            assert "does not show our last prompt" in of(heard, NoticeRaised)[0].text
+            assert ("mine", "codex reported the same id") == (heard.session.resume_id, heard.session.proof)
+            assert "does not contain our last prompt" in of(heard, NoticeRaised)[0].text
 
     async def test_a_prompt_that_the_log_cut_is_recognised(self, odd: Open) -> None:
         """The log keeps the beginning of a long one."""
@@ -177,7 +177,7 @@ serve(thread__turns__list=lambda _: {"data": [{"items": [item]}]})
     async def test_no_program_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(AgentNotFoundError, match="'codex' is not on PATH"):
             await backend.open(launch(argv=("codex",), workdir=str(tmp_path)))
-        with pytest.raises(LaunchError, match="no program is given"):
+        with pytest.raises(LaunchError, match="its profile has no program"):
             await backend.open(launch())
 
     async def test_no_folder_is_named(self, odd: Open) -> None:
@@ -233,7 +233,7 @@ os._exit(1)
         async with opened(odd(code)) as heard:
             facts = await heard.until_over()
 
-        assert 2 == len(of(heard, ForeignSeen))
+        assert 2 == len(of(heard, UnknownMessageSeen))
         assert SECRET not in repr(facts)
 
     async def test_nothing_stays_of_one_secret_that_begins_as_another_does(
@@ -247,8 +247,8 @@ print("key", os.environ["CODEX_API_KEY"], flush=True)
 serve()
 """
         async with opened(odd(code)) as heard:
-            await heard.until_said(ForeignSeen)
-            [seen] = of(heard, ForeignSeen)
+            await heard.until_said(UnknownMessageSeen)
+            [seen] = of(heard, UnknownMessageSeen)
 
         assert SECRET[14:] not in seen.raw
 
@@ -264,10 +264,14 @@ notify("item/completed", item={"type": "agentMessage", "id": "m", "text": "still
 serve()
 """
         async with opened(odd(code)) as heard:
-            await heard.until_said(MessageSaid)
+            await heard.until_said(MessageWritten)
 
-            assert ["Codex printed a line that is no message."] == [notice.text for notice in of(heard, NoticeRaised)]
-            assert [("a line that is no message", "Hello!")] == [(f.what, f.raw) for f in of(heard, ForeignSeen)]
+            assert [("Codex printed a line that is not a message.")] == [
+                notice.text for notice in of(heard, NoticeRaised)
+            ]
+            assert [("a line that is not a message", "Hello!")] == [
+                (f.what, f.raw) for f in of(heard, UnknownMessageSeen)
+            ]
 
     async def test_a_long_line_is_read_whole_and_one_that_is_too_long_is_passed_over(self, odd: Open) -> None:
         code = """
@@ -280,9 +284,9 @@ notify("item/completed", item={"type": "agentMessage", "id": "m", "text": "after
 serve()
 """
         async with opened(odd(code)) as heard:
-            await auntil(lambda: len(of(heard, MessageSaid)) == 2, LIMIT_S)
+            await auntil(lambda: len(of(heard, MessageWritten)) == 2, LIMIT_S)
 
-            assert [10_000_000, 5] == [len(said.text) for said in of(heard, MessageSaid)]
+            assert [10_000_000, 5] == [len(said.text) for said in of(heard, MessageWritten)]
             assert 1 == len(of(heard, NoticeRaised))
 
     async def test_half_a_line_at_its_end_harms_nobody(self, odd: Open) -> None:
@@ -356,11 +360,11 @@ notify("item/completed", item={{"type": "agentMessage", "id": "m", "text": "afte
 serve()
 """
         async with opened(odd(code)) as heard:
-            await heard.until_said(MessageSaid)
+            await heard.until_said(MessageWritten)
             answer = json.loads((tmp_path / "answer").read_text())
 
             assert ("c1", -32601) == (answer["id"], answer["error"]["code"])
-            assert [method] == [foreign.what for foreign in of(heard, ForeignSeen)]
+            assert [method] == [foreign.what for foreign in of(heard, UnknownMessageSeen)]
             assert [] == of(heard, RequestOpened)
 
     async def test_the_time_is_told(self, odd: Open, tmp_path: Path) -> None:
@@ -372,7 +376,7 @@ notify("item/completed", item={{"type": "agentMessage", "id": "m", "text": "afte
 serve()
 """
         async with opened(odd(code)) as heard:
-            await heard.until_said(MessageSaid)
+            await heard.until_said(MessageWritten)
             answer = json.loads((tmp_path / "answer").read_text())
 
             assert abs(answer["result"]["currentTimeAt"] - time.time()) < 60
@@ -395,7 +399,9 @@ serve()
             await heard.until_said(TurnEnded)
 
             assert {"id": 0, "result": {"decision": "decline"}} == json.loads((tmp_path / "answer").read_text())
-            assert ["Codex was told no, but could not be told why."] == [n.text for n in of(heard, NoticeRaised)]
+            assert [("The request was denied; codex could not receive the reason.")] == [
+                n.text for n in of(heard, NoticeRaised)
+            ]
 
 
 class TestWishes:
@@ -404,7 +410,9 @@ class TestWishes:
         async with opened(odd(code)) as heard:
             await heard.prompt("review")
             await heard.until(SessionState.WORKING)
-            with pytest.raises(RefusedError, match="did not take the prompt into its running turn: cannot steer a rev"):
+            with pytest.raises(
+                RefusedError, match="did not accept the prompt into its running turn: cannot steer a rev"
+            ):
                 await heard.prompt("hurry")
 
     async def test_one_that_comes_as_the_turn_ends_begins_the_next(self, odd: Open) -> None:
@@ -428,7 +436,7 @@ notify("turn/started", turn={"id": "t2"}); serve()
         """The next turn is another's."""
         code = "serve(until='turn/start', turn__start=refuse('it is too long.')); begin_turn(); serve()"
         async with opened(odd(code)) as heard:
-            with pytest.raises(RefusedError, match=r"^codex did not take the prompt: it is too long\.$"):
+            with pytest.raises(RefusedError, match=r"^codex did not accept the prompt: it is too long\.$"):
                 await heard.prompt("one")
             await heard.until_said(TurnStarted)
 
@@ -530,4 +538,4 @@ os.kill(os.getpid(), 9)
         async with opened(odd(code)) as heard:
             facts = await heard.until_over()
 
-            assert ["MessageSaid", "SessionEnded"] == [type(fact).__name__ for fact in facts[-2:]]
+            assert ["MessageWritten", "SessionEnded"] == [type(fact).__name__ for fact in facts[-2:]]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.backends.codex import diff, item
-from kasmon.backends.codex.ask import Setting
-from kasmon.backends.codex.asks import ELICITATION, READERS, Asks, Outcome
-from kasmon.backends.codex.flags import wanted
+from kasmon.backends.codex import diff, items
+from kasmon.backends.codex.cli_flags import wanted
 from kasmon.backends.codex.notices import failure
-from kasmon.backends.codex.program import found
-from kasmon.backends.codex.settings import Settings, change, planned, settings
+from kasmon.backends.codex.program_path import found
+from kasmon.backends.codex.request import CodexRequestContext
+from kasmon.backends.codex.request_registry import ELICITATION, READERS, CodexAnswerOutcome, CodexRequests
+from kasmon.backends.codex.settings import CodexSettings, change, planned, settings
 from kasmon.errors import (
     AgentNotFoundError,
     LaunchError,
@@ -24,8 +24,8 @@ from kasmon.errors import (
     UnableError,
     UsageError,
 )
-from kasmon.model.command import Answer
-from kasmon.model.permission import AskKind, Decision, Request, SessionId
+from kasmon.model.commands import Answer
+from kasmon.model.permission import Decision, Request, RequestKind, SessionId
 
 HERE = "/work/project"
 
@@ -89,7 +89,7 @@ class TestFlags:
         assert "secret" not in str(caught.value)
 
     def test_one_without_its_value_is_refused(self) -> None:
-        with pytest.raises(LaunchError, match="'--model' needs a value"):
+        with pytest.raises(LaunchError, match="'--model' requires a value"):
             wanted(("--model",))
 
 
@@ -178,12 +178,12 @@ class TestCommand:
         ],
     )
     def test_only_a_shells_own_wrapping_is_taken_off(self, command: str, script: str) -> None:
-        assert script == item.script(command)
+        assert script == items.script(command)
 
 
 class TestSettings:
-    ASKING = Settings(model="m", policy="untrusted", effort="high")
-    PLANNING = Settings(model="m", policy="untrusted", is_planning=True)
+    ASKING = CodexSettings(model="m", policy="untrusted", effort="high")
+    PLANNING = CodexSettings(model="m", policy="untrusted", is_planning=True)
 
     def test_they_are_read_from_a_response_and_from_an_update(self) -> None:
         response = {"model": "m", "approvalPolicy": "untrusted", "reasoningEffort": "high"}
@@ -217,7 +217,7 @@ class TestSettings:
         assert ("plan", "n") == (mode["mode"], mode["settings"]["model"])
 
     def test_a_mode_of_another_agent_is_refused(self) -> None:
-        with pytest.raises(RefusedError, match="It has plan, untrusted, on-request, never"):
+        with pytest.raises(RefusedError, match="Available: plan, untrusted, on-request, never"):
             change(self.ASKING, None, "acceptEdits")
 
 
@@ -229,13 +229,13 @@ class Asking:
     """Calls of codex, and answers to them."""
 
     def __init__(self) -> None:
-        self.asks = Asks()
+        self.asks = CodexRequests()
 
     def opened(self, call: int, method: str, params: dict[str, Any], *changes: dict[str, Any]) -> tuple[Request, ...]:
-        setting = Setting(session=SessionId("s"), id=f"1.{call}", workdir=HERE, now=1.0, changes=changes)
+        setting = CodexRequestContext(session=SessionId("s"), id=f"1.{call}", workdir=HERE, now=1.0, changes=changes)
         return self.asks.opened(call, method, {"threadId": "t", "itemId": "i", **params}, setting)
 
-    def answer(self, request: Request, decision: Decision, **more: Any) -> Outcome:
+    def answer(self, request: Request, decision: Decision, **more: Any) -> CodexAnswerOutcome:
         return self.asks.take(Answer(request=request.id, digest=request.digest, decision=decision, **more))
 
 
@@ -348,7 +348,7 @@ class TestShown:
         """A rule for the command must not allow it."""
         (request,) = asking.opened(1, COMMAND, {"command": "y", "kind": "writeStdin"})
 
-        assert ({"command": "y", "kind": "writeStdin"}, "y\ntypes into a command that runs") == (
+        assert ({"command": "y", "kind": "writeStdin"}, "y\ntypes into a running command") == (
             request.input,
             request.shown,
         )
@@ -362,7 +362,7 @@ class TestShown:
     def test_a_change_that_codex_did_not_show_says_so(self, asking: Asking) -> None:
         (request,) = asking.opened(1, FILES, {"reason": "r"})
 
-        assert ("change files that codex did not name", False) == (request.title, request.is_diff)
+        assert ("change files (codex did not list them)", False) == (request.title, request.is_diff)
 
     @pytest.mark.parametrize(
         ("change", "params"),
@@ -392,7 +392,7 @@ class TestShown:
         params = {"mode": "url", "serverName": "demo", "message": "Sign in", "url": "https://login.example/x"}
         (request,) = asking.opened(1, ELICITATION, params)
 
-        assert (AskKind.AUTH, "Sign in\n\nhttps://login.example/x") == (request.kind, request.shown)
+        assert (RequestKind.AUTH, "Sign in\n\nhttps://login.example/x") == (request.kind, request.shown)
         accepted = asking.answer(request, Decision.ALLOW).result
         assert {"action": "accept", "content": None, "_meta": None} == accepted
 
@@ -438,19 +438,14 @@ class TestForms:
         assert {"sure": False} == asking.answer(sure, Decision.CHOOSE, labels=("no",)).result["content"]
 
     def test_a_word_that_is_no_number_is_refused_at_once(self, asking: Asking, fields: tuple[Request, ...]) -> None:
-        with pytest.raises(UsageError, match="'number' wants a number, and 'two' is none"):
+        with pytest.raises(UsageError, match="'number' requires a number, and 'two' is not one"):
             asking.answer(fields[1], Decision.CHOOSE, labels=("two",))
 
         assert fields == asking.asks.waiting()
 
     def test_no_choice_is_no_answer(self, asking: Asking, fields: tuple[Request, ...]) -> None:
-        with pytest.raises(UsageError, match="needs a choice"):
+        with pytest.raises(UsageError, match="requires a choice"):
             asking.answer(fields[0], Decision.CHOOSE)
-
-    def test_ones_own_words_may_come_as_the_reason(self, asking: Asking, fields: tuple[Request, ...]) -> None:
-        asking.answer(fields[1], Decision.CHOOSE, reason="7")
-
-        assert fields[1] not in asking.asks.waiting()
 
     def test_denying_one_withdraws_those_that_still_wait(self, asking: Asking, fields: tuple[Request, ...]) -> None:
         asking.answer(fields[0], Decision.CHOOSE, labels=("Red",))

@@ -4,10 +4,9 @@ from typing import Any
 
 import msgspec
 
-from kasmon.model.command import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.draft import Draft, settled
-from kasmon.model.plan.fact import (
+from kasmon.model.plan.events import (
     Deed,
     PlanBegan,
     PlanFact,
@@ -16,15 +15,26 @@ from kasmon.model.plan.fact import (
     TaskChecked,
     TaskChecking,
     TaskClaimed,
+    TaskDone,
+    TaskFailed,
 )
-from kasmon.model.plan.fact import TaskDone as Done
-from kasmon.model.plan.fact import TaskFailed as Failed
-from kasmon.model.plan.next import Ahead, ahead
-from kasmon.model.plan.read import look_at
-from kasmon.model.plan.run import PlanRun, apply
-from kasmon.model.plan.spec import Plan, Task
+from kasmon.model.plan.parser import look_at
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.progress import PlanRun, apply
+from kasmon.model.plan.scheduler import (
+    BeginAttempt,
+    CheckTask,
+    ClaimTask,
+    EndTaskSession,
+    FinishPlan,
+    NextSteps,
+    SettleTask,
+    StartAttempt,
+    ahead,
+)
+from kasmon.model.plan.validation import PlanDraft, settled
 from kasmon.model.session import Session
-from kasmon.model.state import SessionState
+from kasmon.model.session_state import SessionState
 
 NOW = 1_000.0
 
@@ -36,7 +46,7 @@ def task(id_: str, number: int = 0, **more: Any) -> Task:
 def plan(*tasks: Task, **more: Any) -> Plan:
     """A plan of *tasks*, numbered in their order, that holds together."""
     numbered = tuple(msgspec.structs.replace(one, number=n, line=n) for n, one in enumerate(tasks, 1))
-    made, faults = settled(Draft(Plan(**{"name": "tidy", "tasks": numbered, **more})))
+    made, faults = settled(PlanDraft(Plan(**{"name": "tidy", "tasks": numbered, **more})))
     assert not faults
     return made.settled(agent="scripted", limit=8, advance=False, believe=False)
 
@@ -72,11 +82,11 @@ def checking(id_: str, attempt: int = 1, **more: Any) -> TaskChecking:
 
 
 def done(id_: str, attempt: int = 1) -> tuple[PlanFact, ...]:
-    return began(id_, attempt), claimed(id_, attempt), Done(at=30, task=id_, attempt=attempt, why="did it")
+    return began(id_, attempt), claimed(id_, attempt), TaskDone(at=30, task=id_, attempt=attempt, why="did it")
 
 
 def failed(id_: str, attempt: int = 1, why: str = "it broke") -> tuple[PlanFact, ...]:
-    return began(id_, attempt), Failed(at=30, task=id_, attempt=attempt, why=why)
+    return began(id_, attempt), TaskFailed(at=30, task=id_, attempt=attempt, why=why)
 
 
 def steered(deed: Deed, id_: str = "", agent: str = "") -> PlanSteered:
@@ -93,7 +103,7 @@ def receipt(state: ReceiptState, at: float = 11.0, **more: Any) -> Receipt:
     return Receipt(id=ReceiptId("s-r1"), session=SessionId("s"), state=state, at=at, **more)
 
 
-FINISHED = receipt(ReceiptState.FINISHED)
+FINISHED = receipt(ReceiptState.FINISHED, carried_by="text")
 
 
 def turned(id_: str, **more: Any) -> Session:
@@ -101,29 +111,30 @@ def turned(id_: str, **more: Any) -> Session:
     return session(id_, SessionState.IDLE, FINISHED, **{"turn_ended": "done", "last_line": "did it", **more})
 
 
-def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW) -> Ahead:
+def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW) -> NextSteps:
     return ahead(of, at, {str(one.id): one for one in sessions}, limit, now)
 
 
-def words(found: Ahead) -> list[str]:
+def words(found: NextSteps) -> list[str]:
     """The steps of *found*, each in short."""
     return [_word(step) for step in found.steps]
 
 
 def _word(step: Any) -> str:
-    kind = type(step).__name__.lower()
-    match kind:
-        case "begin":
+    match step:
+        case BeginAttempt():
             return f"begin {step.task.id} {step.attempt}"
-        case "start":
+        case StartAttempt():
             return f"start {step.task.id} in {step.session}"
-        case "claim":
+        case ClaimTask():
             return f"claim {step.task.id}: {step.word.by or 'failed'}, {step.word.text}"
-        case "settle":
+        case SettleTask():
             return f"{'done' if step.done else 'failed'} {step.task.id}: {step.why}"
-        case "end":
+        case EndTaskSession():
             return f"end {step.session}"
-        case "finish":
+        case FinishPlan():
             return f"finish {step.outcome}{f', {step.why}' if step.why else ''}"
+        case CheckTask():
+            return f"check {step.task.id}"
         case _:
-            return f"{kind} {step.task.id}"
+            raise AssertionError(step)

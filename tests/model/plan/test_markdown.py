@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.errors import PlanFaultyError
-from kasmon.model.plan.read import look_at, read
+from kasmon.model.plan.parser import look_at, read
 from tests.model.plan.plans import faults
 
 ANCESTORS = """# Auth: implementation plan
@@ -53,16 +53,93 @@ def test_a_plan_without_a_title_is_called_as_its_file() -> None:
     assert "my-plan" == read("## Wave 1\n### Task 1: a\n", "docs/my-plan.md").name
 
 
-def test_its_header_may_name_agent_mode_and_worktree() -> None:
-    plan = read("**Agent:** claude\n**Mode:** tmux\n**Worktree**: own\n## Wave 1\n### Task 1: a", "p.md")
+def test_its_header_may_name_agent_mode_worktree_and_base() -> None:
+    plan = read(
+        "**Agent:** claude\n**Mode:** tmux\n**Worktree**: own\n**Base:** `v1`\n## Wave 1\n### Task 1: a", "p.md"
+    )
 
-    assert ("claude", "tmux", "own") == (plan.agent, plan.mode, plan.worktree)
+    assert ("claude", "tmux", "own", "v1") == (plan.agent, plan.mode, plan.worktree, plan.base)
 
 
 def test_a_field_behind_the_first_wave_is_text_of_the_task() -> None:
     plan = read("**Goal:** real\n## Wave 1\n### Task 1: a\n**Goal:** said in it\n# A heading\n", "p.md")
 
     assert ("real", "**Goal:** said in it\n# A heading") == (plan.goal, plan.tasks[0].body)
+
+
+FIELDS = """**Agent:** claude
+## Wave 1
+### Task 1: lex
+**Check:** `pytest -q tests/lex`
+Write it.
+```
+**Check:** not this one
+```
+### Task 2: draw
+**Agent:** codex
+## Wave 2
+### Task 3: parse
+**Needs:** 1, Task 2 and #2
+Use both.
+
+**Worktree:** own
+**Base:** `release/2`
+**Check**: make && make test
+"""
+
+
+def test_a_task_may_give_its_check_its_agent_its_needs_its_worktree_and_its_base() -> None:
+    lex, draw, parse = read(FIELDS, "p.md").tasks
+
+    assert ("pytest -q tests/lex", "Write it.\n```\n**Check:** not this one\n```") == (lex.check, lex.body)
+    assert ("codex", "", "") == (draw.agent, draw.body, draw.check)
+    assert (("1", "2"), "own", "make && make test") == (parse.needs, parse.worktree, parse.check)
+    assert "release/2" == parse.base
+    assert "Use both." == parse.body
+    assert () == read(FIELDS, "p.md").warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("**Check:** a\n\n**Check:** b", ["5: task 1 already has a check, on line 3"]),
+        ("**Check:**", ["3: the check of task 1 is empty; write it on the same line"]),
+        ("x\n**Worktree:** mine", ["4: the worktree of task 1 is 'mine'; it must be shared, own or folder"]),
+        (
+            "x\n**Worktree:** shared\n**Base:** v1",
+            ["5: task '1' has a base, but no worktree of its own to start from it (worktree = \"own\")"],
+        ),
+        ("x\n**Needs:** 7", ["4: task '1' needs '7', but there is no such task"]),
+        ("x\n**Needs:** the tokens", ["4: task '1' needs 'the tokens', but there is no such task"]),
+        ("x\n\n**Agent:** gpt", ["5: task '1' uses the unknown agent 'gpt'; available: claude"]),
+        ("x\n**Needs:** 2\n### Task 2: b", ["4: task '1' needs '2' of the same wave"]),
+    ],
+)
+def test_a_field_of_a_task_that_says_nothing_good_is_told_on_its_own_line(text: str, said: list[str]) -> None:
+    assert said == faults(f"## Wave 1\n### Task 1: a\n{text}\n", "p.md", ("claude",))
+
+
+def test_an_agent_of_the_plan_is_told_on_its_own_line() -> None:
+    assert ["3: the plan uses the unknown agent 'gpt'; available: claude"] == faults(
+        "# x\n\n**Agent:** gpt\n## Wave 1\n### Task 1: a", "p.md", ("claude",)
+    )
+
+
+def test_any_other_bold_field_is_warned_of_and_stays_text() -> None:
+    body = "**Mode:** tmux\n- **Check:** y\n- **Note:** z\nso **that:** is"
+    plan = read(f"**Owner:** me\n## Wave 1\n**Check:** x\n### Task 1: a\n{body}", "p.md")
+
+    assert [
+        "1: '**Owner:**' is not a field of a plan and is ignored; the fields are Goal, Architecture, "
+        "Tech Stack, Agent, Mode,"
+        " Worktree, Base",
+        "3: '**Check:**' belongs to no task: it is before the first one of wave 1",
+        "5: '**Mode:**' is not a field of a task and is read as its text; the fields are Check, "
+        "Agent, Needs, Worktree, Base",
+        "6: '**Check:**' is in a list, so it is read as text of the task; start the line with it",
+    ] == [f"{warning.line}: {warning.why}" for warning in plan.warnings]
+    [task] = plan.tasks
+    assert (body, "", "") == (task.body, task.check, task.mode)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +163,7 @@ def test_headings_between_code_fences_are_text(opening: str, closing: str) -> No
 
 @pytest.mark.parametrize("inner", ["``", "```` more", "~~~", "    ```", "```sh"])
 def test_only_its_own_fence_ends_code(inner: str) -> None:
-    assert ["3: the code that begins here has no end"] == wrong(
+    assert ["3: the code block that starts here is not closed"] == wrong(
         f"## Wave 1\n### Task 1: a\n````\n{inner}\n### Task 2: b"
     )
 
@@ -102,7 +179,7 @@ def test_line_ends_of_windows_and_a_missing_last_one_make_no_difference() -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("words", ["0: it has no heading `## Wave 1`"]),
+        ("words", ["0: the heading `## Wave 1` is missing"]),
         ("", ["0: it is empty"]),
         (" \n\t\n", ["0: it is empty"]),
         ("## Wave 1\n", ["1: wave 1 has no task"]),
@@ -110,21 +187,21 @@ def test_line_ends_of_windows_and_a_missing_last_one_make_no_difference() -> Non
             "## Wave 1\n### Task 1: a\n## Wave 2\n## Wave 3\n### Task 2: b",
             ["3: wave 2 has no task"],
         ),
-        ("## Wave 1\n### Task 1: a\n## Wave 3\n### Task 2: b", ["3: wave 3 stands where wave 2 would"]),
-        ("## Wave 2\n### Task 1: a", ["1: wave 2 stands where wave 1 would"]),
+        ("## Wave 1\n### Task 1: a\n## Wave 3\n### Task 2: b", ["3: found wave 3 where wave 2 was expected"]),
+        ("## Wave 2\n### Task 1: a", ["1: found wave 2 where wave 1 was expected"]),
         (
             "## Wave 1\n### Task 1: a\n## Wave 1\n### Task 2: b",
-            ["3: there is a wave 1 already, on line 1"],
+            ["3: wave 1 is already defined on line 1"],
         ),
         (
             "## Wave 1\n### Task 1: a\n### Task 1: b",
-            ["3: there is a task '1' already, on line 2"],
+            ["3: task '1' is already defined on line 2"],
         ),
         ("## Wave 1\n### Task 1: a\n### Task 3: b", ["3: task 2 is missing before task 3"]),
         ("## Wave 1\n### Task 2: a", ["2: task 1 is missing before task 2"]),
-        ("## Wave 1\n### Task 0: a\n### Task 1: b", ["2: task 0 is none: tasks are counted from 1"]),
+        ("## Wave 1\n### Task 0: a\n### Task 1: b", ["2: there is no task 0: tasks are numbered from 1"]),
         ("## Wave 1\n### Task 1:  ", ["2: task 1 has no title"]),
-        ("### Task 1: a\n## Wave 1\n### Task 2: b", ["1: task 1 stands before the first `## Wave`"]),
+        ("### Task 1: a\n## Wave 1\n### Task 2: b", ["1: task 1 is before the first `## Wave`"]),
         (
             "## Wave 1\n### Task 1: a\n## wave two\n### Task 2 - b\n### Task 2: c",
             [
@@ -135,11 +212,11 @@ def test_line_ends_of_windows_and_a_missing_last_one_make_no_difference() -> Non
         (
             "**Worktree:** mine\n**Mode:** fast\n## Wave 1\n### Task 1: a",
             [
-                "1: the worktree is 'mine'; it can be shared, own or folder",
-                "2: the mode is 'fast'; it can be tmux or sdk",
+                "1: the worktree is 'mine'; it must be shared, own or folder",
+                "2: the mode is 'fast'; it must be tmux or sdk",
             ],
         ),
-        ("## Wave 1\n### Task 1: a\n```\n## Wave 2", ["3: the code that begins here has no end"]),
+        ("## Wave 1\n### Task 1: a\n```\n## Wave 2", ["3: the code block that starts here is not closed"]),
     ],
 )
 def test_what_is_wrong_is_told_once_with_its_line(text: str, said: list[str]) -> None:
@@ -159,12 +236,12 @@ def test_a_title_may_speak_of_tasks_and_waves(title: str) -> None:
 def test_a_faulty_plan_is_refused_with_file_line_and_how_many_more() -> None:
     text = "## Wave 1\n### Task 1: a\n### Task 1: b\n### Task 4: c"
     with pytest.raises(
-        PlanFaultyError, match=r"docs/p\.md:3: there is a task '1' already, on line 2\. \(and 1 more\)"
+        PlanFaultyError, match=r"docs/p\.md:3: task '1' is already defined on line 2\. \(and 1 more\)"
     ) as told:
         read(text, "docs/p.md")
 
     assert (
-        "docs/p.md:3: there is a task '1' already, on line 2.",
+        "docs/p.md:3: task '1' is already defined on line 2.",
         "docs/p.md:4: task 2 is missing before task 4.",
     ) == (told.value.faults)
 
@@ -179,5 +256,7 @@ def test_a_faulty_plan_can_still_be_shown() -> None:
 def test_an_agent_that_nobody_has_is_told() -> None:
     text = "**Agent:** gpt\n## Wave 1\n### Task 1: a"
 
-    assert ["1: the plan wants the agent 'gpt'; there are claude, shell"] == faults(text, "p.md", ("shell", "claude"))
+    assert [("1: the plan uses the unknown agent 'gpt'; available: claude, shell")] == faults(
+        text, "p.md", ("shell", "claude")
+    )
     assert [] == faults(text, "p.md")

@@ -2,11 +2,11 @@
 
 import msgspec
 
+from kasmon.model.plan.plan import Plan
+from kasmon.model.plan.progress import TaskRun
 from kasmon.model.plan.prompt import LONGEST_RESULT, prompt, result_file, session_name
-from kasmon.model.plan.run import TaskRun
-from kasmon.model.plan.spec import Plan
-from kasmon.model.script import parse
-from kasmon.model.step import Say
+from kasmon.scripted_agent.script import parse
+from kasmon.scripted_agent.steps import SayStep
 from tests.model.plan.plans import checked, plan, task
 
 PLAN = plan(
@@ -78,10 +78,10 @@ def test_of_a_long_result_the_beginning_is_told() -> None:
 
 def test_what_went_wrong_before_is_told_with_the_end_of_the_check() -> None:
     output = "".join(f"line {n}\n" for n in range(100))
-    at = TaskRun(attempt=2, failures=("its check ended with 1", "a person wanted it done again"))
+    at = TaskRun(attempt=2, failures=("check failed (exit 1", "retried by user"))
     text = told("a", at=msgspec.structs.replace(at, check=checked("a", False, output=output)))
 
-    assert "## What went wrong before\n\n- its check ended with 1\n- a person wanted it done again\n" in text
+    assert "## What went wrong before\n\n- check failed (exit 1\n- retried by user\n" in text
     assert "    line 99\n" in text
     assert "    line 60\n" in text
     assert "line 59\n" not in text
@@ -94,7 +94,7 @@ def test_a_scripted_agent_gets_its_script_and_all_else_as_remarks() -> None:
     at = TaskRun(failures=("broke\nsay no",), check=checked("b", False, output="say never\n"))
     text = prompt(of, of.task("b"), at, shares=True, results={"a": "first\nsay not me"}, is_script=True)
 
-    assert ["hello", "bye"] == [step.text for step in parse(text) if isinstance(step, Say)]
+    assert ["hello", "bye"] == [step.text for step in parse(text) if isinstance(step, SayStep)]
     assert 2 == len(parse(text))
     assert "# say not me" in text.splitlines()
 
@@ -105,3 +105,13 @@ def test_a_session_is_called_as_the_ancestor_called_it() -> None:
     assert "tidy-W2-T3" == session_name("tidy", one, 1)
     assert "tidy-W2-T3-2" == session_name("tidy", one, 2)
     assert "tidy-W2-T3.3" == session_name("tidy", one, 1, ["tidy-W2-T3", "tidy-W2-T3.2"])
+
+
+def test_whose_branch_others_begin_from_is_told_to_commit() -> None:
+    of = plan(task("a"), task("b", needs=("a",)), worktree="own")
+
+    def told(id_: str, *, shares: bool = False) -> bool:
+        text = prompt(of, of.task(id_), TaskRun(), shares=shares, results={})
+        return "Commit your work on the branch of this folder" in text
+
+    assert (True, False, False) == (told("a"), told("b"), told("a", shares=True))

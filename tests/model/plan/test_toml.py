@@ -1,8 +1,12 @@
 """Plans in TOML."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from kasmon.model.plan.read import read
+from kasmon.model.plan.parser import look_at, read
+from kasmon.model.plan.toml import PLAN_KEYS, TASK_KEYS
 from tests.model.plan.plans import faults
 
 FULL = '''name = "tidy"
@@ -126,37 +130,50 @@ def test_a_time_limit_that_is_none_is_told(written: str) -> None:
     [
         ("", ["0: it is empty"]),
         ('name = "x"', ["0: it has no task"]),
-        ("name = ", ["1: it is no TOML: Invalid value"]),
-        ('name = "x"\n[[task]]\nrun = "a', ["3: it is no TOML: Unterminated string"]),
+        ("name = ", ["1: it is not valid TOML: Invalid value"]),
+        ('name = "x"\n[[task]]\nrun = "a', ["3: it is not valid TOML: Unterminated string"]),
         ("a = " + "[" * 5000, ["0: it cannot be read as TOML: maximum recursion depth exceeded"]),
-        ("task = 5", ["1: task of the plan is 5; it is a list"]),
-        ("task = [5]", ["1: task 1 is no table"]),
+        ("task = 5", ["1: task of the plan is 5; it must be a list"]),
+        ("task = [5]", ["1: task 1 is not a table"]),
         (tasks("prompt = ''"), ["1: task '1' has neither a prompt nor a command to run"]),
-        (tasks("prompt = 'a'\nrun = 'b'"), ["1: task '1' has both a prompt and a command to run"]),
-        (tasks("run = 'a'\nneed = ['b']"), ["3: task '1' has no 'need'; there are id, title, prompt, run, wave"]),
-        ("naem = 'x'\n" + tasks("run = 'a'"), ["1: the plan has no 'naem'; there are name, goal"]),
-        (tasks("run = 'a'\n\nneeds = ['b']"), ["1: task '1' needs 'b', and there is no such task"]),
-        (tasks("run = 'a'\ninherits = 'b'"), ["1: task '1' inherits 'b', and there is no such task"]),
-        (tasks("run = 'a'\nneeds = [true]"), ["3: needs of task '1' holds True, which is no name"]),
-        (tasks("run = 'a'\nneeds = 'b'"), ["3: needs of task '1' is 'b'; it is a list"]),
-        (tasks("run = 'a'\nneeds = ['1']"), ["1: task '1' waits for itself: '1' -> '1'"]),
+        (tasks("prompt = 'a'\nrun = 'b'"), ["3: task '1' has both a prompt and a command to run"]),
+        (
+            tasks("run = 'a'\nneed = ['b']"),
+            ["3: task '1' has no key 'need'; the keys are id, title, prompt, run, wave"],
+        ),
+        ("naem = 'x'\n" + tasks("run = 'a'"), ["1: the plan has no key 'naem'; the keys are name, goal"]),
+        (tasks("run = 'a'\n\nneeds = ['b']"), ["4: task '1' needs 'b', but there is no such task"]),
+        (tasks("run = 'a'\ninherits = 'b'"), ["3: task '1' inherits 'b', but there is no such task"]),
+        (tasks("run = 'a'\nneeds = [true]"), ["3: needs of task '1' holds True, which is not a name"]),
+        (tasks("run = 'a'\nneeds = 'b'"), ["3: needs of task '1' is 'b'; it must be a list"]),
+        (tasks("run = 'a'\nneeds = ['1']"), ["3: task '1' waits for itself: '1' -> '1'"]),
         (
             tasks("id='a'\nrun='a'\nneeds=['c']", "id='b'\nrun='b'\nneeds=['a']", "id='c'\nrun='c'\ninherits='b'"),
-            ["1: task 'a' waits for itself: 'a' -> 'c' -> 'b' -> 'a'"],
+            ["4: task 'a' waits for itself: 'a' -> 'c' -> 'b' -> 'a'"],
         ),
-        (tasks("id='a'\nrun='a'", "id='a'\nrun='b'"), ["4: there is a task 'a' already, on line 1"]),
-        (tasks("id='1'\nrun='a'", "id=1\nrun='b'"), ["4: there is a task '1' already, on line 1"]),
-        (tasks("id=1.5\nrun='a'"), ["2: the id 1.5 is neither a word nor a number"]),
-        (tasks("wave=1\nrun='a'", "run='b'"), ["4: task '2' gives no wave, and others do"]),
-        (tasks("wave=1\nrun='a'", "wave=3\nrun='b'"), ["4: wave 2 has no task, and there is a wave 3"]),
-        (tasks("wave=2\nrun='a'", "wave=1\nrun='b'\nneeds=['1']"), ["4: task '2' needs '1' of wave 2, which is later"]),
-        (tasks("wave=1\nrun='a'", "wave=1\nrun='b'\nneeds=['1']"), ["4: task '2' needs '1' of the same wave"]),
-        (tasks("wave=0\nrun='a'"), ["2: wave of task '1' is 0; it begins at 1"]),
-        (tasks("run='a'\nretries=-1"), ["3: retries of task '1' is -1; it begins at 0"]),
-        (tasks("run='a'\nretries=true"), ["3: retries of task '1' is True; it is a whole number"]),
-        (tasks("run='a'", head="limit = 0\n"), ["1: the limit is 0; it begins at 1"]),
-        (tasks("run='a'\nworktree='mine'"), ["3: worktree of task '1' is 'mine'; it is shared or own or folder"]),
-        (tasks("run='a'\nsandbox='box'"), ["3: sandbox of task '1' is 'box'; it is jail or microvm or gvisor or e2b"]),
+        (tasks("id='a'\nrun='a'", "id='a'\nrun='b'"), ["5: task 'a' is already defined on line 2"]),
+        (tasks("id='1'\nrun='a'", "id=1\nrun='b'"), ["5: task '1' is already defined on line 2"]),
+        (tasks("id=1.5\nrun='a'"), ["2: the id 1.5 is neither a string nor a number"]),
+        (tasks("wave=1\nrun='a'", "run='b'"), ["4: task '2' has no wave, but other tasks have one"]),
+        (tasks("wave=1\nrun='a'", "wave=3\nrun='b'"), ["5: wave 2 has no task, but there is a wave 3"]),
+        (tasks("wave=2\nrun='a'", "wave=1\nrun='b'\nneeds=['1']"), ["7: task '2' needs '1' of wave 2, which is later"]),
+        (tasks("wave=1\nrun='a'", "wave=1\nrun='b'\nneeds=['1']"), ["7: task '2' needs '1' of the same wave"]),
+        (tasks("wave=0\nrun='a'"), ["2: wave of task '1' is 0; the minimum is 1"]),
+        (tasks("run='a'\nretries=-1"), ["3: retries of task '1' is -1; the minimum is 0"]),
+        (tasks("run='a'\nretries=true"), ["3: retries of task '1' is True; it must be a whole number"]),
+        (
+            tasks("run='a'\n\ncheck_time_limit='soon'"),
+            ["4: the time limit of the check of task '1' is 'soon'; use a form like"],
+        ),
+        ("\ntask = [\n  {run = 'a', x = 1},\n]", ["2: task '1' has no key 'x'"]),
+        (
+            tasks("run='a'", "run='b'") + "[task.x]\nrun = 1\n[other]",
+            ["5: task '2' has no key 'x'", "7: the plan has no key 'o"],
+        ),
+        (tasks("run='a'\n x.y = 1"), ["3: task '1' has no key 'x'"]),
+        (tasks("run='a'", head="limit = 0\n"), ["1: the limit is 0; the minimum is 1"]),
+        (tasks("run='a'\nworktree='mine'"), ["3: worktree of task '1' is 'mine'; it must be shared or own or folder"]),
+        (tasks("run='a'\nsandbox='box'"), ["3: sandbox of task '1' is 'box'; it must be jail or microvm or e2b"]),
         (tasks("run='a'\nagent='claude@x'\nhost='y'"), ["4: task '1' names two hosts: 'claude@x' and 'y'"]),
     ],
 )
@@ -170,13 +187,27 @@ def test_what_is_wrong_is_told_with_its_line(text: str, said: list[str]) -> None
 def test_an_agent_that_nobody_has_is_told_whatever_host_it_runs_on() -> None:
     text = tasks("prompt='a'\nagent='gpt@box'", "prompt='b'\nagent='claude@box'")
 
-    assert ["1: task '1' wants the agent 'gpt'; there are claude"] == faults(text, agents=("claude",))
+    assert ["3: task '1' uses the unknown agent 'gpt'; available: claude"] == faults(text, agents=("claude",))
+
+
+def test_an_agent_of_the_plan_is_told_on_its_own_line() -> None:
+    text = tasks("run='a'", head="goal = 'x'\nagent = 'gpt'\n")
+
+    assert ["2: the plan uses the unknown agent 'gpt'; available: claude"] == faults(text, agents=("claude",))
+
+
+def test_a_check_has_a_time_limit_of_its_own() -> None:
+    [own, usual] = read(
+        tasks("run='a'\ntime_limit='9s'\ncheck='b'\ncheck_time_limit='2h'", "run='c'\ntime_limit='9s'"), "p.toml"
+    ).tasks
+
+    assert (7200, 9, 600) == (own.check_limit_s, own.time_limit_s, usual.check_limit_s)
 
 
 def test_odd_line_ends_do_not_move_the_lines() -> None:
     text = "# \x85 \u2028 \x0c\n".replace("\x0c", "") + tasks("run='a'", "needs = ['x']\nrun='b'")
 
-    assert ["4: task '2' needs 'x', and there is no such task"] == faults(text)
+    assert ["5: task '2' needs 'x', but there is no such task"] == faults(text)
 
 
 def test_a_need_that_is_named_twice_is_one() -> None:
@@ -186,7 +217,7 @@ def test_a_need_that_is_named_twice_is_one() -> None:
 def test_keys_are_found_behind_text_that_looks_like_some() -> None:
     text = tasks("prompt = '''\nretries = 3\n[[task]]\n'''\ncheck = \"echo '''\"\nretries = -2")
 
-    assert ["7: retries of task '1' is -2; it begins at 0"] == faults(text)
+    assert ["7: retries of task '1' is -2; the minimum is 0"] == faults(text)
 
 
 ELSEWHERE = """done_by = "said"
@@ -212,17 +243,39 @@ worktree = "own"
 
 def test_what_there_is_on_no_other_machine_is_a_fault_that_says_so() -> None:
     assert [
-        "5: task 'there' runs on 'box': nothing is inherited from or to another machine; `needs` waits for it",
-        "10: task 'back' is to go on from task 'there', which runs on 'box': nothing is inherited from or to another"
-        " machine; `needs` waits for it",
-        "14: task 'tree' runs on 'box', in the home folder there: it gets no worktree",
-        "14: task 'tree' runs on 'box', where no agent can say that it is done (done_by)",
+        "9: task 'there' runs on 'box': `inherits` does not work across machines; use `needs`",
+        "13: task 'back' should continue from task 'there', which runs on 'box': `inherits` does not "
+        "work across machines; use `needs`",
+        "17: task 'tree' runs on 'box', where an agent cannot report that it is done (done_by)",
+        "18: task 'tree' runs on 'box', in the home folder there, so it can have no worktree",
     ] == faults(ELSEWHERE)
 
 
 def test_a_plan_whose_agent_is_elsewhere_has_its_tasks_there_and_its_commands_here() -> None:
     text = 'agent = "claude@box"\n' + tasks('id = "a"\nprompt = "x"', 'id = "b"\nrun = "x"\ninherits = "a"')
 
-    assert ["5: task 'b' is to go on from task 'a', which runs on 'box'"] == [
-        fault.partition(": nothing")[0] for fault in faults(text)
-    ]
+    assert [
+        "8: task 'b' should continue from task 'a', which runs on 'box': "
+        "`inherits` does not work across machines; use `needs`"
+    ] == faults(text)
+
+
+def test_a_base_is_of_the_plan_or_of_a_task_with_a_worktree_of_its_own() -> None:
+    own = 'worktree = "own"\nbase = "develop"\n[[task]]\nprompt = "x"\nbase = "v1"\n'
+    found, faults = look_at(own, "tidy.toml")
+
+    assert ((), "develop", "v1") == (faults, found.base, found.tasks[0].base)
+    for wrong in (own.replace('"own"', '"shared"'), own.replace('worktree = "own"\n', "")):
+        assert ["has a base, but no worktree of its own" in fault.why for fault in look_at(wrong, "t.toml")[1]] == [
+            True
+        ]
+
+
+def test_every_key_is_documented_and_no_other() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
+    of_plan, of_task = (
+        re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
+        for part in text.split("## Markdown")[0].split("Keys of a `[[task]]`")
+    )
+
+    assert (list(PLAN_KEYS), list(TASK_KEYS)) == (of_plan, of_task)

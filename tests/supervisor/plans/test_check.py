@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from kasmon.errors import UnavailableError
-from kasmon.model.plan.fact import TaskChecked, TaskChecking
-from kasmon.process import started_at
+from kasmon.model.plan.events import TaskChecked, TaskChecking
+from kasmon.process_identity import started_at
 from kasmon.supervisor.plans.check import KEPT_BYTES, end_left, run_check
-from kasmon.supervisor.plans.session import variables
+from kasmon.supervisor.plans.task_session import variables
 from tests.model.plan.plans import task
 from tests.waiting import auntil
 
@@ -108,13 +108,13 @@ async def test_what_a_check_that_hangs_started_is_ended_with_it(tmp_path: Path) 
 async def test_a_folder_that_is_gone_is_a_failed_check(tmp_path: Path) -> None:
     found = await check("true", tmp_path / "gone")
 
-    assert (False, "it could not be started: No such file or directory") == (found.ok, found.why)
+    assert (False, "could not be started: No such file or directory") == (found.ok, found.why)
 
 
 async def test_a_command_that_no_shell_can_be_given_is_a_failed_check(tmp_path: Path) -> None:
     found = await check("tr\0ue", tmp_path)
 
-    assert (False, "it could not be started: embedded null byte") == (found.ok, found.why)
+    assert (False, "could not be started: embedded null byte") == (found.ok, found.why)
 
 
 async def test_it_knows_whose_check_it_is(tmp_path: Path) -> None:

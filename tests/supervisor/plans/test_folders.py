@@ -48,7 +48,7 @@ def test_a_faulty_plan_says_what_is_wrong(tmp_path: Path) -> None:
 
     faulty, broken = PlanFolders([str(tmp_path)]).look()
 
-    assert ["wave 2 stands where wave 1 would"] == [fault.why for fault in faulty.faults]
+    assert ["found wave 2 where wave 1 was expected"] == [fault.why for fault in faulty.faults]
     assert "is not UTF-8" in broken.faults[0].why
 
 

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import resource
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +18,26 @@ import pytest
 from kasmon.config import Config
 from kasmon.config.schema import Plans
 from kasmon.errors import KasmonError
-from kasmon.host.spawn import spawn_runner
-from kasmon.model.command import Mode
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.host.rpc.spawn import spawn_runner
+from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.fact import Deed, PlanSteered, TaskBegan, decode
+from kasmon.model.plan.events import Deed, PlanSteered, TaskBegan, decode
+from kasmon.model.plan.parser import read
+from kasmon.model.plan.plan import Plan
+from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.prompt import session_name
-from kasmon.model.plan.read import read
-from kasmon.model.plan.run import PlanRun, TaskState
-from kasmon.model.plan.spec import Plan
-from kasmon.model.state import SessionState
-from kasmon.process import is_running
-from kasmon.store.plan import PlanBook
-from kasmon.supervisor.create import NewSession, prepare
-from kasmon.supervisor.look import look_once
+from kasmon.model.session_state import SessionState
+from kasmon.process_identity import is_running
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.context import Peer, context_of
-from kasmon.supervisor.plans.deed import Deeds
-from kasmon.supervisor.plans.runner import Runner
-from kasmon.supervisor.plans.session import Starter
+from kasmon.supervisor.plans.peer_context import TaskPeer, context_of
+from kasmon.supervisor.plans.runner import PlanRunner
+from kasmon.supervisor.plans.task_actions import TaskActions
+from kasmon.supervisor.plans.task_session import TaskStarter
+from kasmon.supervisor.sessions.create import NewSession, prepare
 from tests.supervisor.house import House
 from tests.supervisor.repo import Repo
 from tests.waiting import auntil, until
@@ -46,13 +49,13 @@ CONFIG = Config(default_agent="scripted", plans=Plans(max_load=0, believe=True))
 class Site:
     """A plan that somebody agreed to in a house of its own."""
 
-    def __init__(self, house: House, text: str = TEXT) -> None:
+    def __init__(self, house: House, text: str = TEXT, *, headless: bool = False) -> None:
         self.house, self.places = house, house.places
         self.folder = house.folder / "work"
         self.folder.mkdir(exist_ok=True)
         self.plan: Plan = read(text, "tidy.toml")
         file = self.folder / "tidy.toml"
-        self.book: PlanBook = start.agree(self.places, self.plan, text, file, self.folder, headless=False)
+        self.book: PlanLog = start.agree(self.places, self.plan, text, file, self.folder, headless=headless)
 
     def session(self, id_: str = "a") -> str:
         """A session that was made for the first attempt of *id_*, and not started."""
@@ -79,7 +82,7 @@ class Site:
     @asynccontextmanager
     async def runs(self, config: Config = CONFIG) -> AsyncIterator[Callable[[], PlanRun]]:
         """A runner in this process; how far it came."""
-        runner = Runner(self.places, self.book, config)
+        runner = PlanRunner(self.places, self.book, config)
         running = asyncio.create_task(runner.run())
         try:
             yield lambda: self.book.run
@@ -90,7 +93,7 @@ class Site:
     async def run(self) -> PlanRun:
         """Until it has ended."""
         async with asyncio.timeout(30):
-            await Runner(self.places, self.book, CONFIG).run()
+            await PlanRunner(self.places, self.book, CONFIG).run()
         return self.book.run
 
 
@@ -142,7 +145,7 @@ async def test_an_attempt_that_never_got_a_session_has_failed(site: Site) -> Non
     async with site.runs() as now:
         await auntil(lambda: now().of("a").state is TaskState.FAILED)
 
-    assert ("its session could not be made",) == now().of("a").failures
+    assert ("its session could not be created",) == now().of("a").failures
 
 
 async def test_what_cannot_begin_has_failed_with_the_reason_and_a_person_decides(homeless: Site) -> None:
@@ -151,7 +154,7 @@ async def test_what_cannot_begin_has_failed_with_the_reason_and_a_person_decides
         await off(homeless.book.steer, "skip", "a")
         await auntil(lambda: now().state == "ended")
 
-    assert "is in no git repository" in now().of("a").failures[0]
+    assert "is not in a git repository" in now().of("a").failures[0]
     assert ("done", "1 skipped") == (now().outcome, now().why)
 
 
@@ -167,7 +170,7 @@ async def test_a_decision_is_heard_while_an_agent_works(hanging: Site) -> None:
 async def test_a_plan_whose_agreed_text_is_gone_is_no_endless_wait(site: Site) -> None:
     await off(lambda: site.book.agreed.unlink())
 
-    with pytest.raises(KasmonError, match="no plan is called 'tidy'"):
+    with pytest.raises(KasmonError, match="there is no plan 'tidy'"):
         await site.run()
 
 
@@ -252,7 +255,7 @@ async def test_what_is_started_and_ended_is_so_once_while_the_fleet_does_not_sho
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    for kind, name in ((Starter, "start"), (Deeds, "end")):
+    for kind, name in ((TaskStarter, "start"), (TaskActions, "end")):
         original = getattr(kind, name)
 
         async def counted(*arguments: Any, name: str = name, original: Any = original) -> None:
@@ -306,7 +309,7 @@ async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files
         await off((Path(own.workdir) / "new.py").write_text, "x = 1\n")
         await off(repo.commit, "done.py", "y = 1\n", Path(own.workdir))
 
-        def peer() -> Peer | None:
+        def peer() -> TaskPeer | None:
             known = context_of(site.places, SessionId(now().of("b").session))
             seen = next((one for one in known.peer_sessions if one.task == 1), None) if known else None
             return seen if seen is not None and seen.files == ("done.py", "new.py") else None
@@ -331,3 +334,36 @@ async def test_a_claim_with_nothing_changed_says_so_in_a_shared_worktree_too(hou
         await off(site.book.steer, "retry", "a")
         await auntil(lambda: now().of("a").attempt == 2 and now().of("a").state is TaskState.CLAIMED)
         assert now().of("a").changed == 0  # that was before it began
+
+
+IN_TERMINAL = """advance = "auto"
+worktree = "folder"
+[[task]]
+id = "a"
+run = "touch began; until test -e go; do sleep 0.05; done"
+check = "test -e go"
+"""
+
+
+def kill_tmux_host(site: Site) -> int:
+    """End the shared tmux host as a crash would; its pid."""
+    pid = lock_holder(site.places.tmux_host_lock)
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: lock_holder(site.places.tmux_host_lock) != pid)
+    return pid
+
+
+@pytest.mark.parametrize("headless", [False, True])
+async def test_a_tmux_host_that_was_killed_is_brought_back_by_the_runner_alone(house: House, headless: bool) -> None:
+    """No dashboard is open, nor does anybody send a command."""
+    site = await off(partial(Site, house, IN_TERMINAL, headless=headless))
+    async with site.runs() as now:
+        await auntil((site.folder / "began").exists)
+        before = await off(kill_tmux_host, site)
+        await auntil(lambda: lock_holder(site.places.tmux_host_lock) not in (None, before))
+        await off((site.folder / "go").touch)
+        await auntil(lambda: now().state == "ended", 40.0)
+
+    assert ("done", "its check passed") == (now().outcome, now().of("a").why)
+    assert 1 == now().of("a").attempt

@@ -5,26 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.errors import PlanNotFoundError, RefusedError, UnavailableError
-from kasmon.model.plan.read import read
+from kasmon.errors import GitError, PlanNotFoundError, RefusedError, UnavailableError
+from kasmon.model.plan.parser import read
 from kasmon.paths import places
-from kasmon.store.plan import PlanBook, plans
+from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.process import ID
+from tests.supervisor.repo import Repo
 
 TEXT = "## Wave 1\n### Task 1: a\n"
 
 
-def agreed(name: str = "tidy.md", text: str = TEXT) -> PlanBook:
+def agreed(name: str = "tidy.md", text: str = TEXT) -> PlanLog:
     plan = read(text, name)
-    return start.agree(places(), plan, text, Path("/p") / name, Path("/p"), headless=True)
+    return start.agree(places(), plan, text, Path("/p") / name, Path("/"), headless=True)
 
 
 def test_what_was_agreed_to_is_kept_as_it_was_shown() -> None:
     book = agreed("My plan.md")
 
     assert ("my-plan", "My plan.md", TEXT) == (book.plan, book.agreed.name, book.agreed.read_text())
-    assert ("My plan", "/p/My plan.md", "/p", True, start.digest(TEXT)) == (
+    assert ("My plan", "/p/My plan.md", "/", True, start.digest(TEXT)) == (
         book.run.name, book.run.file, book.run.folder, book.run.headless, book.run.digest,
     )  # fmt: skip
     assert read(TEXT, "My plan.md") == read(book.agreed.read_text(), book.agreed.name)
@@ -71,7 +72,7 @@ def test_each_run_has_an_id_of_its_own_and_the_file_means_the_newest() -> None:
 def test_a_plan_that_nobody_ran_is_not_found(wanted: str) -> None:
     agreed()
 
-    with pytest.raises(PlanNotFoundError, match="no plan is called"):
+    with pytest.raises(PlanNotFoundError, match="there is no plan"):
         start.found(places(), wanted)
 
 
@@ -122,3 +123,29 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_nobody_runs_a_plan_that_was_only_agreed_to() -> None:
     assert not start.is_run(agreed())
+
+
+@pytest.mark.parametrize(("kind", "is_repository"), [("folder", True), ("shared", True), ("shared", False)])
+def test_in_which_repository_a_plan_runs_is_noted_when_it_is_agreed_to(
+    tmp_path: Path, kind: str, is_repository: bool
+) -> None:
+    if is_repository:
+        Repo(tmp_path)
+    text = f'worktree = "{kind}"\n[[task]]\nid = "a"\nprompt = "x"\n'
+    (inside := tmp_path / "docs").mkdir()
+
+    book = start.agree(places(), read(text, "p.toml"), text, inside / "p.toml", inside, headless=False)
+
+    assert (str(tmp_path / ".git") if is_repository else "") == book.run.repository
+
+
+def test_a_repository_that_git_does_not_open_stops_only_plans_that_want_its_worktrees(tmp_path: Path) -> None:
+    Repo(tmp_path).git("config", "core.repositoryFormatVersion", "99")
+    texts = {kind: f'worktree = "{kind}"\n[[task]]\nid = "a"\nprompt = "x"\n' for kind in ("own", "folder")}
+
+    with pytest.raises(GitError):
+        start.agree(places(), read(texts["own"], "p.toml"), texts["own"], tmp_path, tmp_path, headless=False)
+    assert [] == plans(places())
+
+    book = start.agree(places(), read(texts["folder"], "p.toml"), texts["folder"], tmp_path, tmp_path, headless=False)
+    assert book.run.repository is None

@@ -8,8 +8,8 @@ from textual.app import App, ComposeResult
 from textual.widgets import Static
 
 from kasmon.errors import KasmonError
-from kasmon.tui.attach import attached
-from kasmon.tui.driver import TapDriver
+from kasmon.tui.terminal.attach import attached
+from kasmon.tui.textual_ext.driver import TapDriver
 
 SHELL = ("sh", "-c", "echo it is yours; read line")
 

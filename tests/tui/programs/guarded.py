@@ -9,16 +9,16 @@ import sys
 import threading
 from pathlib import Path
 
-from kasmon.tui import guard
+from kasmon.tui.process import terminal_guard
 
 
 def dashboard() -> int:
-    from kasmon.host.wire import Modes
+    from kasmon.host.rpc.frames import TerminalModes
     from tests.tui.programs.tapped import Tapped
 
     with Path(sys.argv[1]).open("a") as notes:
         notes.write(f'["pids", [{os.getppid()}, {os.getpid()}]]\n["home", "{os.environ["HOME"]}"]\n')
-    app = Tapped(Path(sys.argv[1]), Modes())
+    app = Tapped(Path(sys.argv[1]), TerminalModes())
     how, code = sys.argv[2], int(sys.argv[3])
     atexit.register(threading.Event().wait)  # what a library may do: Python's own end would never come
     if how == "leave":
@@ -35,4 +35,4 @@ if __name__ == "__main__":
     )
     variables = {"HOME": os.environ["HOME"] + "/other"} if again else {}
     anew, asleep = "copied" not in sys.argv[4], "asleep" in sys.argv[4]
-    sys.exit(guard.run_guarded(dashboard, anew=anew, again=again, variables=variables, asleep=asleep))
+    sys.exit(terminal_guard.run_guarded(dashboard, anew=anew, again=again, variables=variables, asleep=asleep))

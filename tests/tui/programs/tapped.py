@@ -15,13 +15,13 @@ from textual.app import App, ComposeResult
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from kasmon.host.wire import Cursor, Focus, Keys, Modes, Paste, Rows, Scroll
+from kasmon.host.rpc.frames import Cursor, Focus, Paste, Scroll, SendKeys, TerminalModes, TerminalRows
 from kasmon.model.permission import SessionId
-from kasmon.tui import hygiene
-from kasmon.tui.driver import TapDriver
-from kasmon.tui.focus import FocusView
-from kasmon.tui.hygiene import keep_clean
-from kasmon.tui.link import TerminalWish
+from kasmon.tui.process import shutdown
+from kasmon.tui.process.shutdown import keep_clean
+from kasmon.tui.terminal.link import TerminalWish
+from kasmon.tui.terminal.view import FocusView
+from kasmon.tui.textual_ext.driver import TapDriver
 
 SESSION = SessionId("abcdefgh")
 
@@ -37,7 +37,7 @@ class Notes:
 
     def tell(self, wish: TerminalWish) -> None:
         match wish:
-            case Keys():
+            case SendKeys():
                 self.note("keys", wish.data.hex())
             case Paste():
                 self.note("paste", wish.text)
@@ -65,10 +65,12 @@ class Dialog(ModalScreen[None]):
 class Tapped(App[None]):
     CSS = "#side { height: 3; }"
 
+    deaf = False
+    """Nobody reads its terminal."""
     sticks = False
     """Its loop stands still once USR1 comes."""
 
-    def __init__(self, notes: Path, modes: Modes, history: int = 0, is_kept_clean: bool = True) -> None:
+    def __init__(self, notes: Path, modes: TerminalModes, history: int = 0, is_kept_clean: bool = True) -> None:
         super().__init__(driver_class=TapDriver)
         self.notes, self.modes, self.history, self.is_kept_clean = Notes(notes), modes, history, is_kept_clean
 
@@ -84,7 +86,7 @@ class Tapped(App[None]):
         signal.signal(signal.SIGUSR2, lambda *_: call(self._stop_in_the_middle))
         view = self.query_one(FocusView)
         view.show(
-            Rows(
+            TerminalRows(
                 session=SESSION,
                 columns=80,
                 height=20,
@@ -99,6 +101,9 @@ class Tapped(App[None]):
 
     def _enter(self) -> None:
         self.query_one(FocusView).enter()
+        if self.deaf:
+            assert self._driver is not None
+            self._driver.disable_input()
         self.call_after_refresh(lambda: self.notes.note("live", None))
 
     def _ask(self) -> None:
@@ -136,9 +141,10 @@ class Tapped(App[None]):
 if __name__ == "__main__":
     asked = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     tapped = Tapped(
-        Path(sys.argv[1]), Modes(**asked.get("modes", {})), asked.get("history", 0), asked.get("clean", True)
+        Path(sys.argv[1]), TerminalModes(**asked.get("modes", {})), asked.get("history", 0), asked.get("clean", True)
     )
+    tapped.deaf = asked.get("deaf", False)
     tapped.sticks = asked.get("sticks", False)
-    hygiene.LAST_RESORT_S = asked.get("last_resort_s", 5.0)  # type: ignore[misc]  # the test waits for it
+    shutdown.LAST_RESORT_S = asked.get("last_resort_s", 5.0)  # type: ignore[misc]  # the test waits for it
     tapped.run()
     sys.exit(tapped.return_code)

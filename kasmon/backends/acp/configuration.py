@@ -1,0 +1,64 @@
+"""Another model or mode while the agent runs: all that is wanted is checked first, then set one after the other."""
+
+import time
+from collections.abc import Sequence
+
+from acp import RequestError
+
+from kasmon.backends.acp import errors
+from kasmon.backends.acp.connection import AcpClient
+from kasmon.backends.acp.session_start import few
+from kasmon.backends.acp.settings import Setting, SettingOption, of_answer, to_set
+from kasmon.backends.acp.translator import AcpTranslator
+from kasmon.errors import RefusedError, SessionEndedError, UnableError
+from kasmon.model.commands import Configure
+from kasmon.model.events import Event
+
+
+class ConfigurationChange:
+    """One wish to change how the agent of *translation* goes on."""
+
+    def __init__(self, peer: AcpClient, translation: AcpTranslator, secrets: Sequence[str]) -> None:
+        self._peer = peer
+        self._translation = translation
+        self._secrets = secrets
+
+    def wanted(self, wish: Configure) -> list[tuple[Setting, str]]:
+        """What *wish* asks for, each of which the agent offers.
+
+        Raises:
+            UnableError: if it does not offer one of them.
+        """
+        settings: list[tuple[Setting, str | None]] = [("model", wish.model), ("mode", wish.permission_mode)]
+        wanted = [(setting, value) for setting, value in settings if value is not None]
+        for setting, value in wanted:
+            self._offer(setting, value)
+        return wanted
+
+    async def set(self, setting: Setting, value: str) -> list[Event]:
+        """Have the agent take *value*; what that changes.
+
+        Raises:
+            RefusedError: if it does not.
+            SessionEndedError: if it is gone.
+        """
+        translation = self._translation
+        method, params = to_set(setting, self._offer(setting, value), value, translation.session or "")
+        try:
+            answer = await self._peer.call(method, params)
+        except RequestError as error:
+            said = errors.words(error, self._secrets)
+            raise RefusedError(f"the agent did not accept the {setting} {value!r}: {said}") from error
+        except ConnectionError as error:
+            raise SessionEndedError(translation.session or "") from error
+        now = of_answer(answer, translation.settings.chosen(setting, value))
+        return translation.now_set(now, time.time())
+
+    def _offer(self, setting: Setting, value: str) -> SettingOption:
+        """What the agent offers for *setting*: *value* is part of it."""
+        offer, what = self._translation.settings.offer(setting), "model" if setting == "model" else "permission mode"
+        if offer is None:
+            raise UnableError(f"this agent does not support setting its {what}.")
+        if value not in offer.values:
+            raise UnableError(f"this agent has no {what} {value!r}.", hint=f"Available: {few(offer.values)}.")
+        return offer

@@ -1,0 +1,193 @@
+"""The permissions that an agent waits for: opened, answered once, or withdrawn when it no longer waits.
+
+What else it wants to know is in `forms`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from acp import RequestError
+from acp.schema import RequestPermissionRequest
+from pydantic import ValidationError
+
+from kasmon.backends.acp import permission_requests
+from kasmon.backends.acp.content import diff_of, edits
+from kasmon.backends.acp.elicitation import ElicitationForms
+from kasmon.backends.acp.tool_calls import AcpToolCall
+from kasmon.backends.acp.translator import AcpTranslator
+from kasmon.backends.acp.transport import IncomingCall
+from kasmon.backends.base import Chunk
+from kasmon.errors import RequestClosedError, StaleRequestError, UnableError, UsageError
+from kasmon.model.commands import Answer, Launch
+from kasmon.model.events import Event, NoticeRaised, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import Decision, RequestId
+
+INVALID_PARAMS: Final = -32602
+UNREADABLE: Final = "The agent sent a permission request that kasmon cannot read; kasmon declined it."
+NOT_TOLD: Final = "The reason was not sent: the agent's protocol has no field for it. Send it as a prompt."
+
+
+class OpenPermission:
+    """One permission that the agent waits for; made within the SDK's task that is to answer."""
+
+    def __init__(
+        self,
+        asked: RequestPermissionRequest,
+        tool: AcpToolCall,
+        ask: permission_requests.AcpPermission,
+        number: int | str,
+    ) -> None:
+        self.asked = asked
+        """The agent's question, as it came."""
+        self.tool = tool
+        self.ask = ask
+        """As it stands now: the agent may say more of the call while it waits."""
+        self.number = number
+        """The agent's own id of it."""
+        self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.current_task()
+
+    async def told(self) -> None:
+        """Return when the agent has its answer.
+
+        Raises:
+            SessionEndedError: if it does not read any more.
+        """
+        assert self._task is not None
+        await asyncio.wait([self._task])
+        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+            raise error
+
+
+class OpenRequests:
+    """All that one agent waits for."""
+
+    def __init__(
+        self, launch: Launch, translation: AcpTranslator, say: Callable[[Iterable[Event | Chunk]], None]
+    ) -> None:
+        self.is_closed = False
+        """The turn is being ended: whatever the agent asks meanwhile is denied."""
+        self.forms = ElicitationForms(launch, translation, say)
+        self._launch = launch
+        self._translation = translation
+        self._say = say
+        self._waiting: dict[RequestId, OpenPermission] = {}
+        self._counted = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self.forms)
+
+    async def asked(self, asked: IncomingCall, at: float) -> dict[str, Any]:
+        """The answer to *asked*, when there is one.
+
+        Raises:
+            RequestError: if it cannot be read; nothing is allowed then.
+        """
+        try:
+            understood = permission_requests.understood(asked.params)
+        except ValidationError as error:
+            self._say(self._translation.foreign.seen("session/request_permission", asked.params, at))
+            self._say([NoticeRaised(at=at, text=UNREADABLE, level="error")])
+            raise RequestError(INVALID_PARAMS, "kasmon cannot read this request") from error
+        if self.is_closed:
+            return permission_requests.CANCELLED
+        self._counted += 1
+        tools = self._translation.tools
+        tool = tools.asked(understood.tool_call)
+        ask = self._ask(understood, tool, RequestId(f"acp-{self._launch.generation}-{self._counted}"))
+        waiting = self._waiting[ask.request.id] = OpenPermission(understood, tool, ask, asked.id)
+        self._say([*self._translation.speech.ended(at), RequestOpened(at=at, request=ask.request)])
+        return await waiting.outcome
+
+    def follow(self, at: float) -> None:
+        """Ask anew where the agent has said something else of a call since: its old request is void then.
+
+        Where it only added words for the same command, the request stands as it is.
+        """
+        for waiting in self._waiting.values():
+            if waiting.outcome.done() or waiting.tool.is_finished:
+                continue
+            before = waiting.ask.request
+            ask = self._ask(waiting.asked, waiting.tool, before.id)
+            if permission_requests.only_explains(ask.request, before, waiting.tool, self._launch.workdir):
+                continue
+            if ask.request.digest != before.digest:
+                waiting.ask = ask
+                waiting.tool.asked_diff = diff_of(edits(waiting.tool.contents), self._launch.workdir)
+                self._say([RequestOpened(at=at, request=ask.request)])
+
+    def _ask(
+        self, asked: RequestPermissionRequest, tool: AcpToolCall, number: RequestId
+    ) -> permission_requests.AcpPermission:
+        """What a person is asked as *number*, by all that is known of *tool*."""
+        ask = permission_requests.ask(
+            asked,
+            tool,
+            self._translation.tools,
+            number=number,
+            session=self._launch.session,
+            workdir=self._launch.workdir,
+        )
+        tool.asked_input = ask.request.input
+        return ask
+
+    def take(self, answer: Answer) -> OpenPermission:
+        """What *answer* answers; nobody else can answer it from now on.
+
+        Raises:
+            RequestClosedError, StaleRequestError: if the agent does not wait for that.
+            UnableError, UsageError: if there is no such answer.
+        """
+        waiting = self._waiting.get(answer.request)
+        if waiting is None:
+            raise RequestClosedError(answer.request, "the agent no longer waits for it")
+        request = waiting.ask.request
+        if answer.digest != request.digest:
+            raise StaleRequestError(request.id)
+        if answer.decision not in request.choices:
+            raise UnableError(f"this agent cannot be told {answer.decision!s} here.")
+        if answer.decision is Decision.CHOOSE and (not answer.labels or answer.labels[0] not in request.options):
+            raise UsageError(
+                f"request {request.id!r} has no such choice.", hint=(f"Its choices: {list(request.options)}.")
+            )
+        return self._waiting.pop(request.id)
+
+    async def tell(self, waiting: OpenPermission, answer: Answer) -> None:
+        """Give the agent *answer* to what it waits for; returns when it has it.
+
+        Raises:
+            SessionEndedError: if it does not read any more.
+        """
+        if not waiting.outcome.done():
+            waiting.outcome.set_result(waiting.ask.outcome(answer))
+        await waiting.told()
+        at = time.time()
+        self._say(self._translation.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
+        if answer.decision is not Decision.CHOOSE and answer.reason:
+            self._say([NoticeRaised(at=at, text=NOT_TOLD)])
+
+    def withdraw(self, why: str, at: float) -> None:
+        """The agent is not to wait for any of them any more."""
+        self.forms.withdraw(why, at)
+        self._withdraw(list(self._waiting.values()), why, at)
+
+    def withdraw_what_is_over(self, at: float) -> None:
+        """The agent waits for none whose call is over."""
+        over = [each for each in self._waiting.values() if self._translation.tools.has_ended(each.ask.call)]
+        self._withdraw(over, "the agent continued without an answer", at)
+
+    def take_back(self, number: object, at: float) -> None:
+        """The agent takes back what it asked as *number*."""
+        self.forms.take_back(number, at)
+        taken = [waiting for waiting in self._waiting.values() if waiting.number == number]
+        self._withdraw(taken, "the agent withdrew it", at)
+
+    def _withdraw(self, waiting: Iterable[OpenPermission], why: str, at: float) -> None:
+        for each in waiting:
+            del self._waiting[each.ask.request.id]
+            if not each.outcome.done():  # the connection's end has cancelled it
+                each.outcome.set_result(permission_requests.CANCELLED)
+            self._say(self._translation.tools.answered(each.ask.call, False, at))
+            self._say([RequestWithdrawn(at=at, request=each.ask.request.id, why=why)])

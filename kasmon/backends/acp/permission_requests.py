@@ -1,0 +1,222 @@
+"""An agent's question for a permission as a request, and a person's answer as one of the agent's options. Pure.
+
+An option of the kind `allow_always` or `reject_always` is a rule that the agent would keep: kasmon has rules of its
+own, which can be listed and revoked, and never chooses one of those. What the agent is told:
+
+| decision | what the agent is told |
+|---|---|
+| allow | its only option of the kind `allow_once`; without one, nothing is offered to allow, and `why` says so |
+| deny | its option of the kind `reject_once`; without one, `cancelled`, which allows nothing either |
+| cancel | `cancelled`, and the turn ends |
+| choose | where it has several options of a kind "once": the one of that name |
+
+There is no word in the protocol for why a person denies.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from acp.schema import PermissionOption, RequestPermissionRequest
+from pydantic import ValidationError
+
+from kasmon.backends.acp.content import diff_of, edits, pretty, texts, within
+from kasmon.backends.acp.known_agents import Quirk
+from kasmon.backends.acp.tool_calls import AcpToolCall, AcpToolCalls
+from kasmon.model.commands import Answer
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, sealed
+
+CANCELLED: Final[dict[str, Any]] = {"outcome": {"outcome": "cancelled"}}
+ONLY_ALWAYS: Final = "The agent offers no single permission here, only lasting ones ({}), which kasmon does not give."
+NO_WAY_TO_ALLOW: Final = "The agent offers no option to allow this."
+COMMAND_KIND: Final = "execute"
+PLAN_KIND: Final = "switch_mode"
+WORDS: Final = frozenset({"description", "cwd"})
+"""What an agent may add to a command that is being asked about, where `cwd` is the folder that it works in anyway."""
+PATHS: Final = ("file_path", "filePath", "filepath", "path", "notebook_path")
+
+
+class AcpPermission(NamedTuple):
+    """One question: as kasmon shows it, and what the answers mean to the agent."""
+
+    request: Request
+    call: str
+    """The tool call that it is about."""
+    options: Mapping[str, str]
+    """Label -> the agent's id of that option; for CHOOSE."""
+    allow: str | None
+    """The id of the option to allow it this once."""
+    deny: str | None
+
+    def outcome(self, answer: Answer) -> dict[str, Any]:
+        """What the agent is told."""
+        chosen = {
+            Decision.ALLOW: self.allow,
+            Decision.DENY: self.deny,
+            Decision.CHOOSE: self.options.get(answer.labels[0]) if answer.labels else None,
+        }.get(answer.decision)
+        return CANCELLED if chosen is None else {"outcome": {"outcome": "selected", "optionId": chosen}}
+
+    def allows(self, answer: Answer) -> bool:
+        """Whether *answer* lets the tool run."""
+        return answer.decision is Decision.ALLOW or (
+            answer.decision is Decision.CHOOSE and self.options.get(answer.labels[0]) != self.deny
+        )
+
+
+def understood(params: Any) -> RequestPermissionRequest:
+    """The agent's question; options of a kind that nobody here knows are left out.
+
+    Raises:
+        ValidationError: if it is none.
+    """
+    try:
+        return RequestPermissionRequest.model_validate(params)
+    except ValidationError:
+        if not isinstance(params, dict) or not isinstance(params.get("options"), list):
+            raise
+        return RequestPermissionRequest.model_validate(
+            {**params, "options": [option for option in params["options"] if _is_option(option)]}
+        )
+
+
+def ask(
+    asked: RequestPermissionRequest,
+    tool: AcpToolCall,
+    tools: AcpToolCalls,
+    *,
+    number: RequestId,
+    session: SessionId,
+    workdir: str,
+) -> AcpPermission:
+    """The request *number* about *tool*, which already knows what *asked* says of it, and what was said since."""
+    allowing, denying = _of_kind(asked.options, "allow_once"), _of_kind(asked.options, "reject_once")
+    labels = _labels([*allowing, *denying])
+    is_choice = len(allowing) > 1
+    contents = tool.contents
+    diff = diff_of(edits(contents), workdir)
+    data = _input(tool, tools.habits, workdir)
+    kind = RequestKind.QUESTION if is_choice else RequestKind.PLAN if tool.kind == PLAN_KIND else RequestKind.PERMISSION
+    words = texts(contents)
+    shown, why = (diff, words) if diff else _shown(tool, data, words, kind, workdir)
+    if not allowing:
+        why = "\n".join(line for line in (why, _no_allowing(asked.options)) if line)
+    request = Request(
+        id=number,
+        session=session,
+        kind=kind,
+        tool=tools.name(tool),
+        title=tools.title(tool),
+        input=data,
+        shown=shown,
+        is_diff=bool(diff),
+        choices=_choices(is_choice, bool(allowing)),
+        options=tuple(labels) if is_choice else (),
+        why=why,
+    )
+    return AcpPermission(
+        request=sealed(request),
+        call=tool.call,
+        options=labels,
+        allow=allowing[0].option_id if len(allowing) == 1 else None,
+        deny=denying[0].option_id if denying else None,
+    )
+
+
+def only_explains(after: Request, before: Request, tool: AcpToolCall, workdir: str) -> bool:
+    """Whether *after* asks for the very same command as *before*, and only adds the agent's words for it.
+
+    opencode asks for a command first and describes it afterwards, while a person may be reading already.
+    """
+    if tool.kind != COMMAND_KIND or not isinstance(before.input.get("command"), str):
+        return False
+    added = {name: value for name, value in after.input.items() if name not in before.input}
+    kept = {name: value for name, value in after.input.items() if name in before.input}
+    same = sealed(msgspec.structs.replace(after, input=before.input, why=before.why)).digest == before.digest
+    is_told_there = added.keys() <= WORDS and added.get("cwd", workdir) == workdir
+    return same and kept == before.input and is_told_there and before.why in ("", after.why)
+
+
+def _choices(is_choice: bool, can_allow: bool) -> tuple[Decision, ...]:
+    if is_choice:
+        return (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
+    return (*([Decision.ALLOW] if can_allow else []), Decision.DENY, Decision.CANCEL)
+
+
+def _of_kind(options: Sequence[PermissionOption], kind: str) -> list[PermissionOption]:
+    return [option for option in options if option.kind == kind]
+
+
+def _labels(options: Sequence[PermissionOption]) -> dict[str, str]:
+    """What the options are called, each differently -> the agent's id of it."""
+    labels: dict[str, str] = {}
+    for number, option in enumerate(options, 1):
+        labels[option.name if option.name not in labels else f"{option.name} ({number})"] = option.option_id
+    return labels
+
+
+def _is_option(option: object) -> bool:
+    try:
+        PermissionOption.model_validate(option)
+    except ValidationError:
+        return False
+    return True
+
+
+def _no_allowing(options: Sequence[PermissionOption]) -> str:
+    lasting = [option.name for option in _of_kind(options, "allow_always")]
+    return ONLY_ALWAYS.format(", ".join(f"“{name}”" for name in lasting)) if lasting else NO_WAY_TO_ALLOW
+
+
+def _input(tool: AcpToolCall, habits: frozenset[Quirk], workdir: str) -> dict[str, Any]:
+    """What the tool gets, as the agent sent it last; where it sent nothing, what it shows instead.
+
+    Rules are made of it, so it never says less than what is shown.
+    """
+    paths = sorted({edit.path for edit in edits(tool.contents)})
+    raw = tool.input
+    if raw and len(paths) > 1:
+        return {"paths": paths, "input": raw}
+    if isinstance(raw, dict) and raw:
+        return raw if all(_is_of(raw, path, workdir) for path in paths) else {"paths": paths, "input": raw}
+    if raw:
+        return {"input": raw}
+    if paths:
+        return {"path": paths[0]} if len(paths) == 1 else {"paths": paths}
+    words = texts(tool.contents)
+    if tool.kind == COMMAND_KIND and Quirk.COMMAND_AS_TITLE in habits:
+        return {"command": tool.title, **_surroundings(words, workdir)}
+    return {"title": tool.title, **({"text": words} if words else {})}
+
+
+def _is_of(raw: Mapping[str, Any], path: str, workdir: str) -> bool:
+    """Whether the path that *raw* names, if any, is that of the diff that is shown."""
+    named = [value for name in PATHS if isinstance(value := raw.get(name), str)]
+    return all(within(value, workdir) == within(path, workdir) for value in named)
+
+
+def _surroundings(words: str, workdir: str) -> dict[str, Any]:
+    """What gemini says of a command in words: `[current working directory D] (description) [background]`."""
+    here = f"[current working directory {workdir}]"
+    rest = words.removeprefix(here).strip()
+    if words.startswith(here) and "[background]" not in rest:
+        return {"cwd": workdir, **({"description": rest} if rest else {})}
+    return {"text": words} if words else {}
+
+
+def _shown(tool: AcpToolCall, data: Mapping[str, Any], words: str, kind: RequestKind, workdir: str) -> tuple[str, str]:
+    """The whole of what is asked as text, and the agent's own words about it."""
+    command = data.get("command")
+    if tool.kind == COMMAND_KIND and isinstance(command, str):
+        told = {"command": command, "description": data.get("description"), "cwd": workdir, "text": words}
+        rest = {name: value for name, value in data.items() if name not in told or value != told[name]}
+        return "\n\n".join([command, *([pretty(rest)] if rest else [])]), words or _said(data.get("description"))
+    if kind is RequestKind.PLAN and words:
+        return words, ""
+    details = pretty(data) if set(data) - {"title", "text"} else ""
+    parts = (NO_PLAN if kind is RequestKind.PLAN else "", tool.title, words if words not in tool.title else "", details)
+    return "\n\n".join(part for part in parts if part), ""
+
+
+def _said(text: object) -> str:
+    return text if isinstance(text, str) else ""

@@ -1,0 +1,188 @@
+"""How a conversation is opened: the introduction, a new one or the one of before, then its model and mode."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from acp import PROTOCOL_VERSION, RequestError
+from acp.schema import AgentCapabilities, AuthMethodAgent, EnvVarAuthMethod, InitializeResponse, TerminalAuthMethod
+from pydantic import ValidationError
+
+from kasmon.backends.acp import errors, gemini_quirks
+from kasmon.backends.acp.connection import AcpClient
+from kasmon.backends.acp.known_agents import KnownAgent, Quirk, name_of, named
+from kasmon.backends.acp.replay import ReplayedHistory
+from kasmon.backends.acp.settings import AcpSettings, Setting, offered, to_set
+from kasmon.backends.acp.translator import AcpTranslator
+from kasmon.backends.common.environment import AgentEnvironment
+from kasmon.errors import LaunchError, UnfitAgentError
+from kasmon.model.commands import Launch
+
+PAGES: Final = 20
+"""How many pages of an agent's list of conversations are read."""
+
+ONLY_AN_ID: Final = "The agent replays no history: the resumed conversation is matched by id only."
+NOT_LISTED: Final = "The agent accepted the conversation's id, but does not list it."
+NOT_THE_LAST_PROMPT: Final = "The agent's history of this conversation does not contain the last prompt."
+
+
+class OpenConversation(NamedTuple):
+    """One that is open."""
+
+    id: str
+    settings: AcpSettings
+    proof: str = ""
+    doubt: str = ""
+    """Why it may not be quite the one of before; for people."""
+
+
+class SessionStart:
+    """The agent of *launch*, while it is being introduced."""
+
+    def __init__(
+        self, peer: AcpClient, launch: Launch, known: KnownAgent, around: AgentEnvironment, translation: AcpTranslator
+    ) -> None:
+        self._peer = peer
+        self._launch = launch
+        self._known = known
+        self._around = around
+        self._translation = translation
+        self._name = name_of(launch.argv) or "the agent"
+
+    async def open(self) -> OpenConversation:
+        """The conversation that the launch names, or a new one.
+
+        Raises:
+            LaunchError: if the agent says no, or something that cannot be right.
+        """
+        introduced = await self._introduction()
+        if introduced.agent_info is not None:
+            self._known = named(introduced.agent_info.name) or self._known
+        self._translation.adopts(self._known.habits)
+        able = introduced.agent_capabilities or AgentCapabilities()
+        try:
+            if self._launch.resume:
+                conversation = await self._resumed(self._launch.resume, able)
+            else:
+                conversation = self._opened(await self._peer.new(self._launch.workdir))
+        except RequestError as error:
+            raise self._refused(error, introduced) from error
+        conversation = await self._with(conversation, "model", self._launch.model)
+        return await self._with(conversation, "mode", self._launch.permission_mode)
+
+    async def _introduction(self) -> InitializeResponse:
+        try:
+            introduced = await self._peer.initialize()
+        except RequestError as error:
+            said = errors.words(error, self._around.secrets)
+            raise UnfitAgentError(f"{self._name!r} failed to initialise: {said}") from error
+        except ValidationError as error:
+            raise UnfitAgentError(
+                f"{self._name!r} did not initialise as an Agent Client Protocol agent.",
+                hint="Check the profile's `acp` arguments.",
+            ) from error
+        if introduced.protocol_version != PROTOCOL_VERSION:
+            raise UnfitAgentError(
+                f"{self._name!r} speaks version {introduced.protocol_version} of the Agent Client Protocol, kasmon "
+                f"version {PROTOCOL_VERSION}.",
+                hint="Install a version that is compatible with this kasmon.",
+            )
+        return introduced
+
+    def _opened(self, answer: Mapping[str, Any]) -> OpenConversation:
+        session = answer.get("sessionId")
+        if not isinstance(session, str) or not session:
+            raise LaunchError(f"{self._name!r} opened a conversation without an id.")
+        self._translation.session = session
+        return OpenConversation(session, offered(answer))
+
+    async def _resumed(self, session: str, able: AgentCapabilities) -> OpenConversation:
+        self._translation.session = session
+        history = self._translation.replays()
+        if able.load_session:
+            return await self._loaded(session, history)
+        if able.session_capabilities is None or able.session_capabilities.resume is None:
+            raise LaunchError(
+                f"{self._name!r} cannot resume an earlier conversation.", hint="`kasmon new` starts a new session."
+            )
+        settings = offered(await self._peer.resume(session, self._launch.workdir))
+        if able.session_capabilities.list is None:
+            return OpenConversation(session, settings, doubt=ONLY_AN_ID)
+        if await self._is_listed(session):
+            return OpenConversation(session, settings, "same id, which is in its own list of conversations")
+        return OpenConversation(session, settings, doubt=NOT_LISTED)
+
+    async def _loaded(self, session: str, history: ReplayedHistory) -> OpenConversation:
+        has_twins = Quirk.TWIN_FILES in self._known.habits
+        if has_twins:
+            await asyncio.to_thread(gemini_quirks.leave_minute, session, self._around.variables, time.time())
+        settings = offered(await self._peer.load(session, self._launch.workdir))
+        if has_twins:
+            await asyncio.to_thread(gemini_quirks.remove_twins, session, self._around.variables)
+        await history.settled()
+        if proof := history.proof(session):
+            further = f"; {history.goes_on} further message(s) came after it" if history.goes_on else ""
+            return OpenConversation(session, settings, proof + further)
+        proof = f"same id, and its own history has {history.pieces} parts"
+        return OpenConversation(session, settings, proof, NOT_THE_LAST_PROMPT)
+
+    async def _is_listed(self, session: str) -> bool:
+        cursor = None
+        for _ in range(PAGES):
+            try:
+                page = await self._peer.sessions(self._launch.workdir, cursor)
+            except (RequestError, ValidationError):
+                return False
+            if any(listed.session_id == session for listed in page.sessions):
+                return True
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return False
+
+    async def _with(self, conversation: OpenConversation, setting: Setting, wanted: str) -> OpenConversation:
+        """*conversation* with *setting* as the launch asks for it; as it is where *wanted* is empty."""
+        offer, what = conversation.settings.offer(setting), "model" if setting == "model" else "permission mode"
+        if not wanted or (offer is not None and offer.current == wanted):
+            return conversation
+        if offer is None:
+            raise LaunchError(
+                f"{self._name!r} does not support setting its {what}, so {wanted!r} is unavailable.",
+                hint=f"Leave out the {what}, or set it in the profile's `flags`.",
+            )
+        if wanted not in offer.values:
+            raise LaunchError(f"{self._name!r} has no {what} {wanted!r}.", hint=f"Available: {few(offer.values)}.")
+        try:
+            await self._peer.call(*to_set(setting, offer, wanted, conversation.id))
+        except RequestError as error:
+            said = errors.words(error, self._around.secrets)
+            raise LaunchError(f"{self._name!r} did not accept the {what} {wanted!r}: {said}") from error
+        return conversation._replace(settings=conversation.settings.chosen(setting, wanted))
+
+    def _refused(self, error: RequestError, introduced: InitializeResponse) -> LaunchError:
+        said = errors.words(error, self._around.secrets)
+        if errors.needs_log_in(error):
+            return LaunchError(f"{self._name!r} requires a login: {said}", hint=self._known.log_in + _ways(introduced))
+        if self._launch.resume:
+            what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {said}"
+            return LaunchError(what, hint="`kasmon new` starts a new session.")
+        return LaunchError(f"{self._name!r} did not open a conversation: {said}")
+
+
+def few(names: tuple[str, ...], most: int = 12) -> str:
+    """*names* as a list, cut where it gets long."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more
+
+
+def _ways(introduced: InitializeResponse) -> str:
+    """The ways to log in that the agent names itself."""
+    ways = [_way(method) for method in introduced.auth_methods or ()]
+    return f" It offers: {'; '.join(ways)}." if ways else ""
+
+
+def _way(method: EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent) -> str:
+    if isinstance(method, EnvVarAuthMethod):
+        return f"{method.name} ({', '.join(variable.name for variable in method.vars)})"
+    return f"{method.name} ({method.description})" if method.description else method.name

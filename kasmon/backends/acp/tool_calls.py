@@ -1,0 +1,166 @@
+"""The tool calls of a turn, gathered by id from whatever mentions them, and told once each way. Sans-IO.
+
+A call may show up first in `tool_call`, in `tool_call_update`, or in the question whether it may be made; each of them
+says only what is new. It is told as started when it runs for all that is known: when the agent says so, or a person
+allows it.
+"""
+
+import json
+import re
+from typing import Any, Final, Literal
+
+from acp.schema import ToolCallProgress, ToolCallStart, ToolCallUpdate
+
+from kasmon.backends.acp.content import Content, diff_of, edits, output_of, patch_of, texts, within
+from kasmon.backends.acp.known_agents import Quirk
+from kasmon.model.events import Event, PlanItem, PlanUpdated, ToolFinished, ToolStarted
+
+Mention = ToolCallStart | ToolCallProgress | ToolCallUpdate
+
+NAMED: Final = re.compile(r"(?P<name>.{1,128}?)__(?P=name)_\d+_\d+")
+"""gemini's ids of calls."""
+IDENTIFIER: Final = re.compile(r"[A-Za-z_][\w.:-]{0,63}")
+FILE_KINDS: Final = frozenset({"read", "edit", "delete", "move"})
+NO_END: Final = "The agent did not report the result."
+TITLE: Final = 500
+STATES: Final[dict[str, Literal["open", "doing", "done"]]] = {
+    "pending": "open",
+    "in_progress": "doing",
+    "completed": "done",
+    "cancelled": "done",
+}
+"""How far an entry of a plan or a to-do list is."""
+
+
+class AcpToolCall:
+    """One call, as far as it is known."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.title = ""
+        self.first_title = ""
+        self.kind = ""
+        self.input: Any = None
+        self.contents: list[Content] = []
+        self.paths: list[str] = []
+        self.output: Any = None
+        self.asked_input: Any = None
+        """What a person was asked about, where the agent sends no input."""
+        self.asked_diff = ""
+        """What a person was shown, where the agent says nothing better at its end."""
+        self.is_asked = False
+        """A person is being asked whether it may be made."""
+        self.is_started = self.is_finished = False
+
+    def take(self, mention: Mention) -> None:
+        """Add what *mention* says; a field that it leaves out stays as it is."""
+        if mention.title:
+            self.first_title = self.first_title or mention.title
+            self.title = mention.title
+        self.kind = mention.kind or self.kind
+        self.input = self.input if mention.raw_input is None else mention.raw_input
+        self.output = self.output if mention.raw_output is None else mention.raw_output
+        if mention.content is not None:
+            self.contents = list(mention.content)
+        if mention.locations:
+            self.paths = [location.path for location in mention.locations]
+
+
+class AcpToolCalls:
+    """The calls of the running turn."""
+
+    def __init__(self, workdir: str) -> None:
+        self._workdir = workdir
+        self._tools: dict[str, AcpToolCall] = {}
+        self.habits: frozenset[Quirk] = frozenset()
+
+    def heard(self, mention: Mention, at: float) -> list[Event]:
+        """What *mention* changes."""
+        before = self._tools.get(mention.tool_call_id)
+        tool = self._tool(mention)
+        had_input = before is tool and bool(tool.input or tool.asked_input)
+        tool.take(mention)
+        if tool.is_finished:
+            return []
+        if mention.status in ("completed", "failed"):
+            return self._finished(tool, mention.status == "completed", at)
+        runs = mention.status == "in_progress" or (before is tool and bool(tool.input) and not had_input)
+        return self._started(tool, at) if runs and not tool.is_asked else []
+
+    def asked(self, mention: ToolCallUpdate) -> AcpToolCall:
+        """The call that a person is asked about."""
+        tool = self._tool(mention)
+        tool.take(mention)
+        tool.is_asked = True
+        tool.asked_diff = diff_of(edits(tool.contents), self._workdir)
+        return tool
+
+    def answered(self, call: str, allowed: bool, at: float) -> list[Event]:
+        """What a person's answer changes."""
+        tool = self._tools.get(call)
+        if tool is None:
+            return []
+        tool.is_asked = False
+        return self._started(tool, at) if allowed else []
+
+    def has_ended(self, call: str) -> bool:
+        """Whether the agent has said that the call is over."""
+        tool = self._tools.get(call)
+        return tool is not None and tool.is_finished
+
+    def ended(self, at: float) -> list[Event]:
+        """The turn is over, and with it whatever was still open."""
+        left = [tool for tool in self._tools.values() if tool.is_started and not tool.is_finished]
+        self._tools.clear()
+        return [ToolFinished(at=at, call=tool.call, ok=False, output=NO_END, diff="") for tool in left]
+
+    def name(self, tool: AcpToolCall) -> str:
+        """What the tool is called: the protocol knows kinds only, some agents more."""
+        if Quirk.NAMED_CALLS in self.habits and (match := NAMED.fullmatch(tool.call)):
+            return match["name"]
+        if tool.kind and tool.kind != "other":
+            return tool.kind
+        return tool.first_title if IDENTIFIER.fullmatch(tool.first_title) else "tool"
+
+    def title(self, tool: AcpToolCall) -> str:
+        """One line: what it is used on."""
+        is_name = IDENTIFIER.fullmatch(tool.title) and tool.kind in FILE_KINDS and tool.paths
+        title = " ".join(within(tool.paths[0] if is_name else tool.title, self._workdir).split())
+        return title if len(title) <= TITLE else f"{title[: TITLE - 1]}…"
+
+    def _tool(self, mention: Mention) -> AcpToolCall:
+        tool = self._tools.get(mention.tool_call_id)
+        if tool is None or (tool.is_finished and isinstance(mention, ToolCallStart)):
+            tool = self._tools[mention.tool_call_id] = AcpToolCall(mention.tool_call_id)
+        return tool
+
+    def _started(self, tool: AcpToolCall, at: float) -> list[Event]:
+        if tool.is_started:
+            return []
+        tool.is_started = True
+        name, title = self.name(tool), self.title(tool)
+        given = tool.input or tool.asked_input
+        told = json.dumps(given, ensure_ascii=False) if given else ""
+        started = ToolStarted(at=at, call=tool.call, tool=name, title="" if title == name else title, input=told)
+        return [started, *_to_do(tool.input, at)]
+
+    def _finished(self, tool: AcpToolCall, ok: bool, at: float) -> list[Event]:
+        started = self._started(tool, at)
+        tool.is_finished, tool.is_asked = True, False
+        output = texts(tool.contents) or output_of(tool.output)
+        diff = patch_of(tool.output) or diff_of(edits(tool.contents), self._workdir) or tool.asked_diff
+        finished = ToolFinished(at=at, call=tool.call, ok=ok, output=output, diff=diff if ok else "")
+        return [*started, finished]
+
+
+def _to_do(data: Any, at: float) -> list[Event]:
+    """The to-do list in a tool's input: opencode has a tool for it, and tells no plan."""
+    entries = data.get("todos") if isinstance(data, dict) else None
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        return []
+    items = tuple(PlanItem(text=entry["content"], state=STATES.get(entry["status"], "open")) for entry in entries)
+    return [PlanUpdated(at=at, items=items)]
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("content"), str) and isinstance(entry.get("status"), str)

@@ -1,0 +1,282 @@
+"""An agent's `session/update`s as facts. Sans-IO: what is said goes in with its time, what it means comes out."""
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, assert_never
+
+import msgspec
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanContentUpdate,
+    AgentPlanRemovedUpdate,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    PlanEntry,
+    PlanUpdateItems,
+    SessionInfoUpdate,
+    SessionNotification,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from pydantic import ValidationError
+
+from kasmon.backends.acp.content import text_of
+from kasmon.backends.acp.known_agents import Quirk
+from kasmon.backends.acp.replay import ReplayedHistory
+from kasmon.backends.acp.settings import AcpSettings, of_options
+from kasmon.backends.acp.tool_calls import STATES, AcpToolCalls
+from kasmon.backends.acp.usage import NOTHING, UsageTotals
+from kasmon.backends.base import Chunk
+from kasmon.model.commands import ConversationUsage
+from kasmon.model.events import (
+    Event,
+    MessageWritten,
+    NoticeRaised,
+    PlanItem,
+    PlanUpdated,
+    ThoughtWritten,
+    UnknownMessageSeen,
+)
+
+RAW: Final = 4000
+"""How much of it is kept, in characters."""
+KINDS: Final = 100
+"""How many kinds are told apart; an agent that invents names fills no log."""
+NAME: Final = 200
+"""How much of its name is kept, in characters."""
+NO_MESSAGE: Final = "a line that is not a message"
+
+log = logging.getLogger(__name__)
+
+
+class UnknownMessages:
+    """All that was not known, by kind."""
+
+    def __init__(self) -> None:
+        self.counted: Counter[str] = Counter()
+
+    def seen(self, what: str, raw: object, at: float) -> list[Event]:
+        """What to note about a *what*, said as *raw*; nothing if one was seen before."""
+        what = what[:NAME]
+        if what not in self.counted and len(self.counted) >= KINDS:
+            what = "something else"
+        self.counted[what] += 1
+        if self.counted[what] > 1:
+            return []
+        log.info("unknown message from the agent: %s", what)
+        return [UnknownMessageSeen(at=at, what=what, raw=_beginning(raw))]
+
+    def garbage(self, line: bytes, at: float) -> list[Event]:
+        """Likewise about a line of its output that is no message."""
+        seen = self.seen(NO_MESSAGE, line[: 4 * RAW].decode("utf-8", "replace"), at)
+        if not seen:
+            return []
+        text = (
+            "The agent printed a line that is not a message of its protocol; it was skipped, as further ones will be."
+        )
+        return [NoticeRaised(at=at, text=text, level="warning"), *seen]
+
+    def told(self) -> None:
+        """Write to the log how often each kind came."""
+        for what, count in self.counted.items():
+            if count > 1:
+                log.info("unknown message, %d times: %s", count, what)
+
+
+def _beginning(raw: Any) -> str:
+    if isinstance(raw, str):
+        return raw[:RAW]
+    try:
+        return json.dumps(raw, ensure_ascii=False)[:RAW]
+    except (TypeError, ValueError, RecursionError):
+        return repr(raw)[:RAW]
+
+
+Said = Sequence[Event | Chunk]
+Update = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCallStart
+    | ToolCallProgress
+    | AgentPlanUpdate
+    | AgentPlanContentUpdate
+    | AgentPlanRemovedUpdate
+    | AvailableCommandsUpdate
+    | CurrentModeUpdate
+    | ConfigOptionUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
+)
+MODE: Final = re.compile(r"\[MODE_UPDATE\] (\S{1,64})\s*")
+"""gemini's message when its mode has changed."""
+
+
+class StreamedMessage:
+    """The message, or the thought, that is being written: pieces while they come, and all of it when it ends.
+
+    ACP marks no end of a message. One ends where something else begins: a thought, another message's id, a tool, a
+    plan, the end of the turn.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._is_thought = False
+        self._message = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether pieces of a message came that is not over."""
+        return bool(self._pieces)
+
+    def heard(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[Event | Chunk]:
+        """What comes of a piece of *text*; *message* is its message's id, where the agent gives one."""
+        if not text:
+            return []
+        is_other = thinking is not self._is_thought or (message and self._message and message != self._message)
+        ended = self.ended(at) if is_other else []
+        self._is_thought = thinking
+        self._message = message or self._message
+        self._pieces.append(text)
+        return [*ended, Chunk(text=text, thinking=thinking)]
+
+    def ended(self, at: float) -> list[Event | Chunk]:
+        """The finished message, if one was being written."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        self._message = ""
+        if not text.strip():
+            return []
+        return [ThoughtWritten(at=at, text=text) if self._is_thought else MessageWritten(at=at, text=text)]
+
+
+class AcpTranslator:
+    """What one agent has said, as far as what it says next depends on it."""
+
+    def __init__(self, workdir: str, remembers: str = "", used: ConversationUsage = NOTHING) -> None:
+        self.session: str | None = None
+        """The agent's id of the conversation; None until it is known."""
+        self.habits: frozenset[Quirk] = frozenset()
+        self.history: ReplayedHistory | None = None
+        """What is replayed; None where the conversation is new, and from the first prompt on."""
+        self.settings = AcpSettings()
+        self.counted = UsageTotals.after(used)
+        self.speech = StreamedMessage()
+        self.tools = AcpToolCalls(workdir)
+        self.foreign = UnknownMessages()
+        self._remembers = remembers
+
+    def replays(self) -> ReplayedHistory:
+        """From now on until the first prompt the agent tells its history."""
+        self.history = ReplayedHistory(self._remembers)
+        return self.history
+
+    def adopts(self, habits: frozenset[Quirk]) -> None:
+        """From now on read what is said as an agent with *habits* means it."""
+        self.habits = self.tools.habits = habits
+
+    def heard(self, params: Any, at: float) -> Said:
+        """What a `session/update` with *params* says."""
+        try:
+            told = SessionNotification.model_validate(params)
+        except ValidationError:
+            return self.foreign.seen(f"session/update {_kind(params)}", params, at)
+        if self.session is not None and told.session_id != self.session:
+            return self.foreign.seen("session/update of another session", params, at)
+        if self.history is not None and self._is_history(told.update, self.history):
+            return []
+        return self._said(told.update, at)
+
+    def begins(self, at: float) -> Said:
+        """A prompt is given."""
+        self.history = None
+        return self.speech.ended(at)
+
+    def ends(self, at: float, answer: Mapping[str, Any] | None = None) -> Said:
+        """The turn is over, with *answer* where the agent gave one."""
+        facts = [*self.speech.ended(at), *self.tools.ended(at)]
+        if answer is not None:
+            facts += self._counts(self.counted.answered(answer, self.habits), at)
+        return facts
+
+    def now_set(self, settings: AcpSettings, at: float) -> list[Event]:
+        """What *settings* change."""
+        told = settings.told(self.settings)
+        self.settings = settings
+        return [msgspec.structs.replace(told, at=at)] if told is not None else []
+
+    def _is_history(self, update: Update, history: ReplayedHistory) -> bool:
+        match update:
+            case UserMessageChunk():
+                history.user_said(text_of(update.content), update.message_id or "")
+            case AgentMessageChunk() | AgentThoughtChunk() | ToolCallStart() | ToolCallProgress() | AgentPlanUpdate():
+                history.heard()
+            case _:
+                return False
+        return True
+
+    def _said(self, update: Update, at: float) -> Said:
+        match update:
+            case AgentMessageChunk() | AgentThoughtChunk():
+                return self._spoken(update, at)
+            case ToolCallStart() | ToolCallProgress():
+                return [*self.speech.ended(at), *self.tools.heard(update, at)]
+            case AgentPlanUpdate():
+                return [*self.speech.ended(at), _plan(update.entries, at)]
+            case AgentPlanContentUpdate(plan=PlanUpdateItems() as plan):
+                return [*self.speech.ended(at), _plan(plan.entries, at)]
+            case AgentPlanRemovedUpdate():
+                return [*self.speech.ended(at), PlanUpdated(at=at)]
+            case CurrentModeUpdate():
+                return self.now_set(self.settings.chosen("mode", update.current_mode_id), at)
+            case ConfigOptionUpdate():
+                now = of_options(update.config_options)
+                settings = AcpSettings(now.model or self.settings.model, now.mode or self.settings.mode)
+                return self.now_set(settings, at)
+            case UsageUpdate():
+                return self._counts(self.counted.updated(update), at)
+            case AgentPlanContentUpdate():
+                return self.foreign.seen(f"plan_update {update.plan.type}", update.model_dump(mode="json"), at)
+            case UserMessageChunk() | AvailableCommandsUpdate() | SessionInfoUpdate():
+                return []
+            case other:
+                assert_never(other)
+
+    def _spoken(self, update: AgentMessageChunk | AgentThoughtChunk, at: float) -> Said:
+        text = text_of(update.content)
+        is_thought = isinstance(update, AgentThoughtChunk)
+        if Quirk.MODE_IN_TEXT in self.habits and not is_thought and (mode := self._mode_in(text)):
+            return self.now_set(self.settings.chosen("mode", mode), at)
+        return self.speech.heard(text, at, thinking=is_thought, message=update.message_id or "")
+
+    def _mode_in(self, text: str) -> str:
+        match = MODE.fullmatch(text)
+        return match[1] if match and self.settings.mode and match[1] in self.settings.mode.values else ""
+
+    def _counts(self, counted: UsageTotals, at: float) -> list[Event]:
+        if counted == self.counted:
+            return []
+        self.counted = counted
+        return [counted.told(at)]
+
+
+def _plan(entries: Sequence[PlanEntry], at: float) -> PlanUpdated:
+    return PlanUpdated(
+        at=at,
+        items=tuple(PlanItem(text=entry.content, state=STATES[entry.status]) for entry in entries),
+    )
+
+
+def _kind(params: Any) -> str:
+    """How *params* calls itself."""
+    update = params.get("update") if isinstance(params, Mapping) else None
+    kind = update.get("sessionUpdate") if isinstance(update, Mapping) else None
+    return kind if isinstance(kind, str) else "without a kind"

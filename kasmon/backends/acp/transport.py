@@ -1,0 +1,120 @@
+"""The SDK's transport over an agent's process: messages in and out, a line each.
+
+Only what is well formed goes on, since one frame of another shape would end the SDK's reading for good; everything else
+is given to `on_garbage`. Reading stops while nobody has room for more.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from kasmon.backends.common.child_process import ChildProcess
+
+HALF: Final = re.compile("[\ud800-\udfff]")
+HALVES: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+INTERNAL: Final = -32603
+"""JSON-RPC's code for an error that says nothing of itself."""
+
+
+class IncomingCall(NamedTuple):
+    """A request of the agent, as its handler gets it: the SDK keeps the id to itself, a cancellation names it."""
+
+    id: int | str
+    params: Any
+
+
+class AcpTransport:
+    """The messages of one agent."""
+
+    def __init__(
+        self, child: ChildProcess, on_garbage: Callable[[bytes], None], room: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.over = asyncio.Event()
+        """Set when the agent has closed its output."""
+        self._child = child
+        self._lines = child.lines()
+        self._on_garbage = on_garbage
+        self._room = room
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None when there is no more."""
+        await self._room()
+        async for line in self._lines:
+            if not line.strip():
+                continue
+            if (message := understood(line)) is not None:
+                return message
+            self._on_garbage(line)
+        self.over.set()
+        return None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Give *message* to the agent.
+
+        Raises:
+            SessionEndedError: if it does not read any more.
+        """
+        await self._child.write(json.dumps(message, separators=(",", ":")).encode())
+
+    async def close(self) -> None:
+        """Nothing: the process belongs to somebody else."""
+
+
+def understood(line: bytes) -> dict[str, Any] | None:
+    """The message on *line*, in the shape that the SDK relies on; None if it is none."""
+    try:
+        message = json.loads(line.decode("utf-8", "replace"))
+        if HALVES.search(line):
+            message = _whole(message)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    if "method" in message:
+        return _call(message)
+    return _answer(message)
+
+
+def _call(message: dict[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(message["method"], str):
+        return None
+    number = message.get("id")
+    if number is None:
+        return {name: value for name, value in message.items() if name != "id"}
+    if not _is_id(number):
+        return None
+    return {**message, "params": IncomingCall(number, message.get("params"))}
+
+
+def _answer(message: dict[str, Any]) -> dict[str, Any] | None:
+    if not _is_id(message.get("id")):
+        return None
+    error = message.get("error")
+    if error is None:
+        return {"id": message["id"], "result": message["result"]} if "result" in message else None
+    if not isinstance(error, dict):
+        error = {"message": str(error)}
+    code, text = error.get("code"), error.get("message")
+    told = {
+        "code": code if isinstance(code, int) else INTERNAL,
+        "message": text if isinstance(text, str) else json.dumps(text) if text is not None else "no reason given",
+        "data": error.get("data"),
+    }
+    return {"id": message["id"], "error": told}
+
+
+def _is_id(number: object) -> bool:
+    return isinstance(number, int | str) and not isinstance(number, bool)
+
+
+def _whole(value: Any) -> Any:
+    """*value* with U+FFFD in the place of each half of a surrogate pair, which the SDK's models refuse."""
+    if isinstance(value, str):
+        return HALF.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_whole(key): _whole(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_whole(member) for member in value]
+    return value

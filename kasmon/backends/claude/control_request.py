@@ -1,0 +1,115 @@
+"""What the agent asks, as requests: a permission, a plan to approve, or the questions of one call."""
+
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.claude import diff, tool_text
+from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.sanitize import clean_line
+
+QUESTION_TOOL: Final = "AskUserQuestion"
+PLAN_TOOL: Final = "ExitPlanMode"
+PERMISSION_CHOICES: Final = (Decision.ALLOW, Decision.DENY, Decision.EDIT, Decision.CANCEL)
+PLAN_CHOICES: Final = (Decision.ALLOW, Decision.DENY, Decision.CANCEL)
+QUESTION_CHOICES: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
+
+
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known beside the agent's own words when it asks."""
+
+    session: SessionId
+    at: float
+    before: str | None = None
+    """What the file holds that it wants to change, empty where there is none; None where that is not known."""
+    said: str = ""
+    """What the agent said last, for a plan that it sent without a text."""
+
+
+def requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
+    """The requests that the `can_use_tool` message *asked* makes, sealed; one for each question, else one.
+
+    Args:
+        call: the agent's own id of what it asks.
+        asked: the `request` in its message.
+        context: when, where, and of what it asks.
+    """
+    name, given = text(asked, "tool_name"), table(asked, "input")
+    questions = [question for question in rows(given, "questions") if text(question, "question")]
+    if name == QUESTION_TOOL and questions:
+        made = [_question(f"{call}:{n}", question) for n, question in enumerate(questions, 1)]
+    elif name == PLAN_TOOL:
+        made = [_plan(call, given, context.said)]
+    else:
+        made = [_permission(call, name, given, asked, context.before)]
+    return tuple(
+        sealed(msgspec.structs.replace(request, session=context.session, asked_at=context.at)) for request in made
+    )
+
+
+def _permission(call: str, name: str, given: Table, asked: Table, before: str | None) -> Request:
+    changes = diff.wanted(name, given, before)
+    return Request(
+        id=RequestId(call),
+        session=SessionId(""),
+        tool=name,
+        title=tool_text.title(given) or clean_line(name),
+        input=given,
+        shown=changes or _shown(name, given),
+        is_diff=bool(changes),
+        required=tool_text.REQUIRED.get(name, ()),
+        choices=PERMISSION_CHOICES,
+        why=_why(name, asked),
+    )
+
+
+def _shown(name: str, given: Table) -> str:
+    """The whole input of the tool *name* as text to read."""
+    if name == "Bash" and text(given, "command"):
+        return text(given, "command")
+    if name == "Write" and given.keys() == {"file_path", "content"}:
+        return f"{text(given, 'file_path')}\n\n{text(given, 'content')}"
+    return tool_text.as_json(given, indent=2)
+
+
+def _why(name: str, asked: Table) -> str:
+    """The agent's own reason for asking, and what it wants to reach."""
+    described = text(asked, "description") if name == "Bash" else ""
+    reach = text(asked, "blocked_path")
+    reasons = [described, text(asked, "decision_reason"), f"It reaches {reach}" if reach else ""]
+    by = "Requested by a sub-agent" if text(asked, "agent_id") else ""
+    return " · ".join(clean_line(reason) for reason in (by, *reasons) if reason)
+
+
+def _plan(call: str, given: Table, said: str) -> Request:
+    return Request(
+        id=RequestId(call),
+        session=SessionId(""),
+        kind=RequestKind.PLAN,
+        tool=PLAN_TOOL,
+        title="Approve the plan",
+        input=given,
+        shown=text(given, "plan") or (f"{NO_PLAN} Its last message:\n\n{said}" if said else NO_PLAN),
+        choices=PLAN_CHOICES,
+    )
+
+
+def _question(call: str, question: Table) -> Request:
+    options = [option for option in rows(question, "options") if text(option, "label")]
+    notes = tuple(text(option, "description") for option in options)
+    previews = [f"{text(option, 'label')}:\n{text(option, 'preview')}" for option in options if text(option, "preview")]
+    return Request(
+        id=RequestId(call),
+        session=SessionId(""),
+        kind=RequestKind.QUESTION,
+        tool=QUESTION_TOOL,
+        title=clean_line(text(question, "question"))[: tool_text.TITLE_CHARACTERS],
+        input=question,
+        shown="\n\n".join([text(question, "question"), *previews]),
+        choices=QUESTION_CHOICES,
+        options=tuple(text(option, "label") for option in options),
+        option_notes=notes if any(notes) else (),
+        many=question.get("multiSelect") is True,
+        free_text=True,
+    )

@@ -1,0 +1,184 @@
+"""The first words: what they must hold, what follows from them, and why there were none."""
+
+import re
+import uuid
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.claude.command_line import (
+    OWN_PREFIXES,
+    chooses_conversation,
+    command,
+    config_folder,
+    environment,
+    forks,
+    model_of,
+)
+from kasmon.backends.claude.history import PromptPresence, carried, memory
+from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.environment import surroundings
+from kasmon.backends.common.json_access import Table, table, text
+from kasmon.backends.project_trust import check as check_trust
+from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
+from kasmon.model.commands import ConversationUsage, Launch
+from kasmon.model.events import Event, NoticeRaised, SessionStarted
+from kasmon.paths import places
+from kasmon.sanitize import clean_block, redact
+
+SDK: Final = "claude-agent-sdk"
+
+
+class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """How one `claude` is going to be started."""
+
+    argv: tuple[str, ...]
+    variables: dict[str, str]
+    """Its whole environment."""
+    secrets: tuple[str, ...]
+    conversation: str
+    """The id that it is to have; empty where the user's flags choose it."""
+    memory: PromptPresence | None
+    """What its transcript says of a conversation that goes on; None for a new one."""
+    carried: ConversationUsage = ConversationUsage()
+    """The figures that it goes on from."""
+
+    @property
+    def config(self) -> Path:
+        """The folder in which claude keeps its settings and its conversations."""
+        return Path(config_folder(self.variables))
+
+
+def planned(launch: Launch) -> ClaudeLaunch:
+    """The plan for *launch*; looks at files.
+
+    A new conversation gets an id of ours, so that it is known before the first prompt. One in which nothing was said
+    yet has no transcript, and begins again under its id.
+
+    Raises:
+        ExtraMissingError: if the SDK is not installed.
+        LaunchError: if there is no program.
+        UntrustedFolderError: if it would run what nobody has trusted.
+    """
+    if not launch.argv:
+        raise LaunchError(f"cannot start {launch.agent!r}: its profile names no program.")
+    try:
+        sdk = version(SDK)
+    except PackageNotFoundError as error:
+        raise ExtraMissingError("claude", "claude") from error
+    around = surroundings(launch, OWN_PREFIXES)
+    variables = environment(launch, around.variables, sdk)
+    check_trust("claude", launch.argv, launch.workdir, variables)
+    if launch.sandbox is not None:  # it remembers in its home there
+        from kasmon.sandbox.agent.launch import home_of
+
+        variables["HOME"] = str(home_of(places(), launch.session))
+        variables.pop("CLAUDE_CONFIG_DIR", None)
+    chosen = chooses_conversation(launch.argv[1:])
+    known, begin, resume = None, "", launch.resume or ""
+    if resume:
+        known = memory(Path(config_folder(variables)), resume, launch.remembers)
+        if known is PromptPresence.NO_TRANSCRIPT and not launch.remembers and not chosen:
+            known, begin, resume = None, resume, ""
+    elif not chosen:
+        begin = str(uuid.uuid4())
+    return ClaudeLaunch(
+        argv=tuple(command(launch, begin=begin, resume=resume)),
+        variables=variables,
+        secrets=around.secrets,
+        conversation=begin or resume,
+        memory=known,
+        carried=carried(Path(config_folder(variables)), resume) if resume else ConversationUsage(),
+    )
+
+
+OLDEST: Final = (2, 0, 0)
+"""The first version of Claude Code that the SDK talks to."""
+VERSION: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
+LOG_IN: Final = "Log in with `claude` on a terminal and /login, or give the session ANTHROPIC_API_KEY by --env."
+UNKNOWN_FLAG: Final = "unknown option"
+HINTS: Final = {
+    "No conversation found": "Its transcript was removed or is elsewhere (HOME, CLAUDE_CONFIG_DIR); start a new "
+    "session.",
+    "root/sudo privileges": "Set IS_SANDBOX=1 where this machine is a sandbox, or leave out what skips permissions.",
+    UNKNOWN_FLAG: "Check the profile's flags.",
+    "already in use": "Leave out --session-id.",
+}
+"""What can be done about what the agent says when it does not start."""
+
+
+def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) -> None:
+    """Refuse an agent that could not work, or would go on with something else.
+
+    Args:
+        launch: what was wanted.
+        plan: how it was started.
+        answer: to our introduction.
+        conversation: the id of the one that it has; empty where that is not known.
+
+    Raises:
+        LaunchError: with the reason.
+    """
+    told = VERSION.match(text(answer, "claude_code_version"))
+    if told and tuple(int(part) for part in told.groups()) < OLDEST:
+        oldest = ".".join(str(part) for part in OLDEST)
+        raise LaunchError(f"claude {told[0]} is too old.", hint=f"kasmon needs {oldest} or newer: `claude update`.")
+    account = table(answer, "account")
+    is_nobody = text(account, "tokenSource") == "none" and text(account, "apiKeySource") in ("", "none")
+    if is_nobody and text(account, "apiProvider") == "firstParty":
+        raise LaunchError("claude has no login and no key.", hint=LOG_IN)
+    goes_on = plan.memory is not None and not forks(launch.argv[1:])
+    if goes_on and conversation and conversation != launch.resume:
+        raise LaunchError(f"claude opened the conversation {conversation!r} instead of {launch.resume!r}.")
+
+
+def introduction(
+    launch: Launch, plan: ClaudeLaunch, settings: ClaudeSettings, answer: Table, pid: int, at: float
+) -> tuple[Event, ...]:
+    """What the agent's session begins with; *settings* know its conversation already."""
+    offered = settings.offered(answer, model_of(plan.argv), at)
+    started = SessionStarted(
+        at=at,
+        generation=launch.generation,
+        backend=launch.backend,
+        mode=launch.mode,
+        workdir=launch.workdir,
+        pid=pid,
+        resume_id=settings.conversation or None,
+        model=settings.model,
+        proof=proof(plan, launch.remembers),
+    )
+    if plan.memory in (PromptPresence.WITHOUT_IT, PromptPresence.NO_TRANSCRIPT) and launch.remembers:
+        doubt = f"claude resumed the conversation, but {plan.memory.value}."
+        return started, offered, NoticeRaised(at=at, text=doubt, level="warning")
+    return started, offered
+
+
+def proof(plan: ClaudeLaunch, remembers: str) -> str:
+    """How it is known that the conversation is the one of before; empty where it is new."""
+    if plan.memory is None:
+        return ""
+    known = plan.memory in (PromptPresence.ENDS_WITH_IT, PromptPresence.HOLDS_IT) and remembers
+    return f"claude opened it by its id{f', and {plan.memory.value}' if known else ''}"
+
+
+def why_not(error: Exception, plan: ClaudeLaunch, child: ChildProcess, failure: str, limit_s: float) -> LaunchError:
+    """Why the agent did not introduce itself; *failure* is what it said of that in its protocol, if anything."""
+    if isinstance(error, ImportError):
+        return ExtraMissingError("claude", "claude")
+    words = redact(clean_block(failure), plan.secrets)[0] or child.last_words
+    how = child.signal or (f"exit code {child.exit_code}" if child.exit_code is not None else "")
+    if isinstance(error, TimeoutError):
+        what = f"claude did not initialise within {limit_s:g} s"
+    elif how:
+        what = f"claude ended before it had initialised ({how})"
+    else:
+        what = f"claude did not initialise ({error})"
+    hint = next((hint for said, hint in HINTS.items() if said in f"{failure}\n{child.last_words}"), "")
+    program = f"The program was {plan.argv[0]!r}."
+    said = f"{failure}\n{child.last_words}"
+    kind = UnfitAgentError if UNKNOWN_FLAG in said or not hint else LaunchError
+    return kind(f"{what}{f': {words}' if words else ''}.".replace("..", "."), hint=hint or program)

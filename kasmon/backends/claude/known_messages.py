@@ -1,0 +1,67 @@
+"""The messages that are known: those that become facts elsewhere, and those with nothing in them for anybody."""
+
+from typing import Final
+
+from kasmon.backends.common.json_access import Table, text
+
+SILENT: Final = frozenset(
+    {
+        "attachment",
+        "auth_status",
+        "control_response",
+        "keep_alive",
+        "prompt_suggestion",
+        "streamlined_text",
+        "streamlined_tool_use_summary",
+        "system/api_error",
+        "system/away_summary",
+        "system/background_tasks_changed",
+        "system/bridge_state",
+        "system/commands_changed",
+        "system/control_request_progress",
+        "system/elicitation_complete",
+        "system/feedback_draft_queued",
+        "system/file_snapshot",
+        "system/files_persisted",
+        "system/hook_progress",
+        "system/hook_response",
+        "system/hook_started",
+        "system/instruction_size_warning",
+        "system/memory_recall",
+        "system/memory_saved",
+        "system/per_turn_effort_changed",
+        "system/permission_check_status",
+        "system/permission_retry",
+        "system/plugin_install",
+        "system/post_turn_summary",
+        "system/session_metadata",
+        "system/session_title_changed",
+        "system/shell_cwd",
+        "system/stop_hook_summary",
+        "system/task_progress",
+        "system/task_summary",
+        "system/task_updated",
+        "system/thinking",
+        "system/thinking_tokens",
+        "system/turn_duration",
+        "system/turn_handoff_available",
+        "system/turn_preempted",
+        "system/vcs_state_changed",
+        "tombstone",
+        "tool_progress",
+        "tool_use_summary",
+        "transcript_mirror",
+    }
+)
+"""Progress, bookkeeping and what only other screens show, by type and subtype (Claude Code 2.1.330)."""
+
+
+def name_of(message: Table) -> str:
+    """What kind of message it is: `assistant`, `system/init`, `control_request/can_use_tool`, ..."""
+    kind = text(message, "type") or "no type"
+    if kind == "system":
+        return f"system/{text(message, 'subtype')}"
+    if kind == "control_request":
+        request = message.get("request")
+        return f"control_request/{text(request, 'subtype') if isinstance(request, dict) else ''}"
+    return kind

@@ -1,0 +1,132 @@
+"""What the agent waits for: each of its calls with the requests it makes, and the one reply that answers the call."""
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from kasmon.backends.claude.control_request import RequestContext, requests
+from kasmon.backends.common.json_access import Table, table, text
+from kasmon.errors import RequestClosedError, UnableError
+from kasmon.model.answer import must_fit
+from kasmon.model.commands import Answer
+from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind
+
+DENIED: Final = {
+    RequestKind.PERMISSION: "The user does not want this tool to be used like that.",
+    RequestKind.PLAN: "The user does not approve this plan yet.",
+    RequestKind.QUESTION: "The user does not want to answer this.",
+}
+"""What the agent is told where a person denied without a reason."""
+OTHERS: Final = "another question of the same call was not answered"
+
+
+class AllowResult(msgspec.Struct, frozen=True):
+    """Do it, with this input; None is the agent's own."""
+
+    input: Table | None = None
+
+
+class DenyResult(msgspec.Struct, frozen=True):
+    """Do not do it, for this reason; and end the turn, if *ends_turn*."""
+
+    reason: str
+    ends_turn: bool = False
+
+
+Reply: TypeAlias = AllowResult | DenyResult
+
+
+class _Call(msgspec.Struct):
+    """One call that waits."""
+
+    input: Table
+    open: dict[RequestId, Request]
+    answers: dict[str, str]
+    """Question -> answer, as far as they came."""
+
+
+class ClaudeAnswerOutcome(msgspec.Struct, frozen=True):
+    """What follows from an answer."""
+
+    call: str
+    reply: Reply | None
+    """None while the call waits for other answers."""
+    events: tuple[Event, ...] = ()
+
+
+class ClaudeRequests:
+    """The agent's open calls, by its own ids."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _Call] = {}
+
+    def asked(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
+        """The agent asks *asked* under the id *call*."""
+        made = requests(call, asked, context)
+        self._calls[call] = _Call(table(asked, "input"), {request.id: request for request in made}, {})
+        return tuple(RequestOpened(at=context.at, request=request) for request in made)
+
+    def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
+        """The agent no longer waits for *call*."""
+        gone = self._calls.pop(call, None)
+        return _withdrawn(gone, why, at) if gone is not None else ()
+
+    def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
+        """Nobody waits for an answer any more: every open request is withdrawn, for the reason *why*."""
+        return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
+
+    def opened_again(self, at: float) -> tuple[Event, ...]:
+        """All that is open, told once more: a turn's end voids it for everybody else, while the agent still waits."""
+        return tuple(
+            RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.open.values()
+        )
+
+    def answer(self, answer: Answer, at: float) -> ClaudeAnswerOutcome:
+        """Take *answer*.
+
+        Raises:
+            RequestClosedError: if the agent is not waiting for it.
+            StaleRequestError: if it means another text.
+            UnableError: if the request does not take it.
+        """
+        name, call, request = self._found(answer.request)
+        must_fit(request, answer)
+        reply: Reply | None
+        match answer.decision:
+            case Decision.CHOOSE:
+                reply = self._chosen(call, request, answer)
+            case Decision.EDIT if answer.input is None:
+                raise UnableError(f"the edited input of {request.id!r} is missing.")
+            case Decision.EDIT:
+                reply = AllowResult(answer.input)
+            case Decision.ALLOW:
+                reply = AllowResult()
+            case _:
+                reply = DenyResult(answer.reason or DENIED[request.kind], answer.decision is Decision.CANCEL)
+        if reply is None:
+            return ClaudeAnswerOutcome(name, None)
+        del call.open[request.id]
+        del self._calls[name]
+        return ClaudeAnswerOutcome(name, reply, _withdrawn(call, OTHERS, at))
+
+    def _found(self, request: RequestId) -> tuple[str, _Call, Request]:
+        for name, call in self._calls.items():
+            if request in call.open:
+                return name, call, call.open[request]
+        raise RequestClosedError(request, "the agent is not waiting for it")
+
+    def _chosen(self, call: _Call, request: Request, answer: Answer) -> Reply | None:
+        """Keep an answered question; the reply once it was the last of its call."""
+        if not answer.labels or (len(answer.labels) > 1 and not request.many):
+            number = "one answer or more" if request.many else "one answer"
+            raise UnableError(f"request {request.id!r} accepts {number}, not {len(answer.labels)}.")
+        call.answers[text(request.input, "question")] = ", ".join(answer.labels)
+        if len(call.open) > 1:
+            del call.open[request.id]
+            return None
+        return AllowResult({**call.input, "answers": dict(call.answers)})
+
+
+def _withdrawn(call: _Call, why: str, at: float) -> tuple[Event, ...]:
+    return tuple(RequestWithdrawn(at=at, request=request, why=why) for request in call.open)

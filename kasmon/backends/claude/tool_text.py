@@ -1,0 +1,69 @@
+"""What a tool is called with and what it gave, for people: one line for the first, plain text for the second."""
+
+import json
+import re
+from typing import Final
+
+from kasmon.backends.common.json_access import Table, rows, text
+from kasmon.sanitize import clean_line
+
+TITLE_CHARACTERS: Final = 300
+TELLING: Final = (
+    "command",
+    "file_path",
+    "notebook_path",
+    "pattern",
+    "url",
+    "query",
+    "subject",
+    "description",
+    "skill",
+    "path",
+    "prompt",
+)
+"""The fields of a tool's input that say best what it is about, the best first."""
+WARNINGS: Final = {"run_in_background": "in the background", "dangerouslyDisableSandbox": "OUTSIDE THE SANDBOX"}
+"""Fields of a command that change what it means."""
+REQUIRED: Final = {
+    "Agent": ("description", "prompt"),
+    "Bash": ("command",),
+    "Edit": ("file_path", "old_string", "new_string"),
+    "Glob": ("pattern",),
+    "Grep": ("pattern",),
+    "NotebookEdit": ("notebook_path", "new_source"),
+    "Read": ("file_path",),
+    "Task": ("description", "prompt"),
+    "WebFetch": ("url", "prompt"),
+    "WebSearch": ("query",),
+    "Write": ("file_path", "content"),
+}
+"""The fields that claude's own tools cannot do without; the others of theirs may be left out."""
+WRAPPED: Final = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOTALL)
+
+
+def title(asked: Table) -> str:
+    """One line that says what a tool with the input *asked* is about; empty where it does not tell."""
+    told = [text(asked, name) for name in TELLING] + [
+        text(question, "question") for question in rows(asked, "questions")
+    ]
+    line = clean_line(next((words for words in told if words.strip()), "")).strip()
+    warnings = [words for name, words in WARNINGS.items() if asked.get(name) is True]
+    return "".join(f"{words}: " for words in warnings) + line[:TITLE_CHARACTERS]
+
+
+def as_json(asked: Table, *, indent: int | None = None) -> str:
+    """*asked* as JSON, each character as itself."""
+    return json.dumps(asked, ensure_ascii=False, indent=indent)
+
+
+def output(result: Table) -> str:
+    """What a tool gave, by its `tool_result` block; of a picture only that there is one."""
+    content = result.get("content")
+    if not isinstance(content, str):
+        content = "\n".join(_shown(part) for part in rows(result, "content"))
+    wrapped = WRAPPED.match(content)
+    return wrapped[1] if wrapped else content
+
+
+def _shown(part: Table) -> str:
+    return text(part, "text") if part.get("type") == "text" else f"[{text(part, 'type') or 'something'}]"

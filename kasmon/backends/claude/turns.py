@@ -1,0 +1,107 @@
+"""Turns: when the agent began one and with which prompt, and how it ended, on its own word.
+
+| what the agent says | a turn |
+|---|---|
+| `command_lifecycle` started | of that prompt begins; within a turn, the prompt was taken into it |
+| `system/init` | begins by itself if none runs: a task in the background is done |
+| `result` | has its outcome, but is not over: sub-agents may go on, another prompt may follow |
+| `session_state_changed` idle | is over |
+
+Results are not counted: one turn can take in several prompts, and be followed by turns of the agent's own.
+"""
+
+from typing import Final
+
+from kasmon.backends.common.json_access import Table, count, text, texts
+from kasmon.model.commands import Prompt
+from kasmon.model.events import Event, TurnEnded, TurnStarted
+
+ABORTED: Final = "aborted"
+"""How the `terminal_reason` of an interrupted turn begins."""
+RATE_LIMITED: Final = 429
+KEPT: Final = 1000
+"""How many prompts are remembered that the agent never mentioned again."""
+
+
+class ClaudeTurns:
+    """Which turn runs, and what is on its way to be one."""
+
+    def __init__(self) -> None:
+        self.is_running = False
+        self.is_limited = False
+        """In this turn the provider refused something because of a limit."""
+        self.failure = ""
+        """Why the last result is none; empty where it is one."""
+        self._given: dict[str, Prompt] = {}
+        self._result: Table | None = None
+        self._has_lifecycle = self._has_states = False
+
+    def given(self, name: str, prompt: Prompt) -> None:
+        """*prompt* goes to the agent under the id *name*."""
+        self._given[name] = prompt
+        for forgotten in list(self._given)[:-KEPT]:
+            del self._given[forgotten]
+
+    def prompt_moved(self, message: Table, at: float) -> tuple[Event, ...]:
+        """A `command_lifecycle` message: a prompt was queued, started, completed or cancelled."""
+        self._has_lifecycle = True
+        name, state = text(message, "command_uuid"), text(message, "state")
+        if state == "started":
+            prompt = self._given.get(name)
+            return (*self._over_if_done(at), *self._begins(prompt, at)) if prompt else ()
+        if state in ("completed", "cancelled"):
+            self._given.pop(name, None)
+        return ()
+
+    def stirred(self, at: float) -> tuple[Event, ...]:
+        """The agent itself, not one of its sub-agents, does something."""
+        over = self._over_if_done(at)
+        if self.is_running:
+            return ()
+        oldest = None if self._has_lifecycle else next(iter(self._given), None)
+        return (*over, *self._begins(self._given.pop(oldest) if oldest else None, at))
+
+    def result(self, message: Table, at: float) -> tuple[Event, ...]:
+        """A turn has its outcome."""
+        self._result = message
+        self.failure = _failure(message)
+        return () if self._has_states else self._over_if_done(at)
+
+    def state(self, state: str, at: float) -> tuple[Event, ...]:
+        """A `session_state_changed` message."""
+        self._has_states = True
+        return self._over(at) if state == "idle" and self.is_running else ()
+
+    def _begins(self, prompt: Prompt | None, at: float) -> tuple[Event, ...]:
+        self.is_running = True
+        if prompt is None:
+            return (TurnStarted(at=at, by="agent"),)
+        return (TurnStarted(at=at, prompt=prompt.text, by=prompt.by),)
+
+    def _over_if_done(self, at: float) -> tuple[Event, ...]:
+        return self._over(at) if self.is_running and self._result is not None else ()
+
+    def _over(self, at: float) -> tuple[Event, ...]:
+        result, was_limited = self._result or {}, self.is_limited
+        self._result, self.is_running, self.is_limited = None, False, False
+        if _is_aborted(result):
+            return (TurnEnded(at=at, reason="interrupted"),)
+        if failure := _failure(result):
+            is_limit = was_limited or count(result, "api_error_status") == RATE_LIMITED
+            return (TurnEnded(at=at, reason="limit" if is_limit else "error", error=failure),)
+        return (TurnEnded(at=at),)
+
+
+def _is_aborted(result: Table) -> bool:
+    return text(result, "terminal_reason").startswith(ABORTED)
+
+
+def _failure(result: Table) -> str:
+    """Why *result* is none; `is_error` first, for `subtype` says "success" when the provider failed."""
+    if result.get("is_error") is not True:
+        return ""
+    errors = "; ".join(texts(result, "errors"))
+    subtype = text(result, "subtype")
+    named = subtype.replace("_", " ") if subtype != "success" else ""
+    status = count(result, "api_error_status")
+    return errors or text(result, "result") or named or f"the provider returned {status}"

@@ -1,0 +1,187 @@
+"""What codex may not do without a person: run a command, change files, have more permissions, use a server's tool."""
+
+import json
+from typing import Final
+
+from kasmon.backends.codex import diff
+from kasmon.backends.codex.items import PATCH, SHELL, script
+from kasmon.backends.codex.request import APPROVAL, CodexRequest, CodexRequestContext
+from kasmon.backends.common.json_access import Table, at, rows, table, text, texts
+from kasmon.model.permission import Request, RequestKind, sealed
+
+BOOKKEEPING: Final = frozenset(
+    {
+        "threadId",
+        "turnId",
+        "itemId",
+        "approvalId",
+        "startedAtMs",
+        "environmentId",
+        "availableDecisions",
+        "commandActions",
+    }
+)
+"""What says nothing about the thing that is asked, or says it a second time."""
+PROPOSALS: Final = frozenset({"proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments"})
+"""Rules that codex would keep itself; kasmon keeps its own."""
+ACCEPT: Final[Table] = {"decision": "accept"}
+DECLINE: Final[Table] = {"decision": "decline"}
+CANCEL: Final[Table] = {"decision": "cancel"}
+
+
+def command(params: Table, setting: CodexRequestContext) -> CodexRequest:
+    """To run a command, to type into one that runs, or to reach a host."""
+    line = script(text(params, "command"))
+    host = text(params, "networkApprovalContext", "host")
+    where = text(params, "cwd")
+    given = {key: value for key, value in params.items() if value is not None and key not in BOOKKEEPING | PROPOSALS}
+    if line:
+        given["command"] = line
+    if where == setting.workdir:
+        given.pop("cwd", None)
+    if text(params, "kind") == "command":
+        given.pop("kind", None)
+    given.pop("reason", None)
+    shown = [line] if line else []
+    if host:
+        shown.append(f"network: {text(params, 'networkApprovalContext', 'protocol')} to {host}")
+    if text(params, "kind") == "writeStdin":
+        shown.append("types into a running command")
+    if where and where != setting.workdir:
+        shown.append(f"in {where}")
+    shown += [f"with {permission}" for permission in _permissions(table(params, "additionalPermissions"))]
+    title = f"reach {host}" if host else line
+    return _approval(setting, SHELL, title, given, "\n".join(shown) or _as_json(given), why=text(params, "reason"))
+
+
+def files(params: Table, setting: CodexRequestContext) -> CodexRequest:
+    """To change files, as the item says that came before."""
+    changed = diff.unified(setting.changes, setting.workdir)
+    paths = diff.paths(setting.changes, setting.workdir)
+    root = text(params, "grantRoot")
+    reasons = [text(params, "reason"), f"It also asks to write anything below {root} from now on." if root else ""]
+    given = (
+        {"path": text(setting.changes[0], "path")} if _is_one_edit(setting) and not root else _touched(setting, root)
+    )
+    return _approval(
+        setting,
+        PATCH,
+        ", ".join(paths) or "change files (codex did not list them)",
+        given,
+        changed or _as_json(params),
+        is_diff=bool(changed),
+        why=" ".join(reason for reason in reasons if reason),
+    )
+
+
+def _is_one_edit(setting: CodexRequestContext) -> bool:
+    """Whether one file gets other content, and nothing else happens."""
+    kinds = [text(change, "kind", "type") for change in setting.changes]
+    return kinds in (["add"], ["update"]) and not text(setting.changes[0], "kind", "move_path")
+
+
+def _touched(setting: CodexRequestContext, root: str) -> Table:
+    changes = [{"path": text(change, "path"), **table(change, "kind")} for change in setting.changes]
+    return {"changes": changes} | ({"grantRoot": root} if root else {})
+
+
+def permissions(params: Table, setting: CodexRequestContext) -> CodexRequest:
+    """To have more permissions until the turn ends."""
+    wanted = table(params, "permissions")
+    listed = _permissions(wanted)
+    granted = {part: value for part, value in wanted.items() if value is not None}
+    refused: Table = {"permissions": {}, "scope": "turn"}
+    return _approval(
+        setting,
+        "request_permissions",
+        "more permissions for this turn",
+        {"permissions": granted},
+        "\n".join(listed) or _as_json(wanted),
+        why=text(params, "reason"),
+        results=({"permissions": granted, "scope": "turn"}, refused, refused),
+    )
+
+
+def tool(params: Table, setting: CodexRequestContext) -> CodexRequest:
+    """To use a tool of an MCP server; codex asks that as a form without fields."""
+    server, meta = text(params, "serverName"), table(params, "_meta")
+    name = ".".join(part for part in (server, text(meta, "tool_name")) if part)
+    given = table(meta, "tool_params")
+    described = text(meta, "tool_description")
+    parts = [text(params, "message"), _as_json(given) if given else "", f"The tool: {described}" if described else ""]
+    shown = "\n\n".join(part for part in parts if part)
+    return _approval(setting, name, text(params, "message"), given, shown, results=elicited({}))
+
+
+def url(params: Table, setting: CodexRequestContext) -> CodexRequest:
+    """To open an address, for example to sign in, and to say when that is done."""
+    shown = f"{text(params, 'message')}\n\n{text(params, 'url')}"
+    given = {"url": text(params, "url")}
+    return _approval(
+        setting,
+        text(params, "serverName"),
+        "open an address",
+        given,
+        shown,
+        kind=RequestKind.AUTH,
+        results=elicited(None),
+    )
+
+
+def elicited(content: Table | None) -> tuple[Table, Table, Table]:
+    """The results that accept an MCP server's request with *content*, decline it, and cancel it."""
+    accepted: Table = {"action": "accept", "content": content, "_meta": None}
+    return (
+        accepted,
+        {**accepted, "action": "decline", "content": None},
+        {**accepted, "action": "cancel", "content": None},
+    )
+
+
+def _approval(
+    setting: CodexRequestContext,
+    name: str,
+    title: str,
+    given: Table,
+    shown: str,
+    *,
+    is_diff: bool = False,
+    why: str = "",
+    kind: RequestKind = RequestKind.PERMISSION,
+    results: tuple[Table, Table, Table] = (ACCEPT, DECLINE, CANCEL),
+) -> CodexRequest:
+    allow, deny, cancel = results
+    lines = title.strip().splitlines()
+    request = Request(
+        id=setting.request_id(),
+        session=setting.session,
+        kind=kind,
+        tool=name,
+        title=lines[0] if lines else name,
+        input=given,
+        shown=shown,
+        is_diff=is_diff,
+        choices=APPROVAL,
+        why=why,
+        asked_at=setting.now,
+    )
+    return CodexRequest(requests=(sealed(request),), allow=allow, deny=deny, cancel=cancel, ends_turn=cancel is CANCEL)
+
+
+def _permissions(wanted: Table) -> list[str]:
+    """*wanted* permissions in words, one each."""
+    words = ["network access"] if at(wanted, "network", "enabled") else []
+    entries = rows(wanted, "fileSystem", "entries")
+    words += [f"{text(entry, 'access')} access to {_place(table(entry, 'path'))}" for entry in entries]
+    if not entries:
+        for access in ("read", "write"):
+            words += [f"{access} access to {path}" for path in texts(wanted, "fileSystem", access)]
+    return words
+
+
+def _place(path: Table) -> str:
+    return text(path, "path") or text(path, "pattern") or _as_json(path)
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

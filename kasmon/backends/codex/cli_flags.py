@@ -1,0 +1,122 @@
+"""What a person would give `codex` on its command line, as the app-server takes it: its own flags, and thread settings.
+
+| flags | become |
+|---|---|
+| `-c` `--config` `--enable` `--disable` `--strict-config` | the same, for the app-server |
+| `-m` `--model`, `-a` `--ask-for-approval`, `-s` `--sandbox` | the thread's model, approval policy, sandbox |
+| `--full-auto` | approvals on request, in a sandbox that can write the workspace |
+| `--approve-for-me` | likewise, and codex's own reviewer answers instead of a person |
+| `--dangerously-bypass-approvals-and-sandbox` `--yolo` | no approvals, no sandbox |
+| `--search`, `--add-dir` | settings of the config |
+| `--no-alt-screen` `--no-daemon` | nothing: they are about its screen |
+
+Any other word cannot be carried, and is refused by name.
+
+What a setting may be, codex says, and its two faces differ: the app-server of 0.169 knows the approval policy
+`untrusted`, which asks for all but harmless commands; `codex` on a terminal refuses it (`-a` is `on-request` or `never`
+there, and its config may not say `untrusted` either). So a profile with `-a untrusted` runs in mode `sdk` only.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.common.json_access import Table
+from kasmon.errors import LaunchError
+
+PASSED: Final = frozenset({"-c", "--config", "--enable", "--disable"})
+"""Flags with a value that the app-server takes itself."""
+PASSED_ALONE: Final = frozenset({"--strict-config"})
+THREAD: Final = {
+    "-m": "model",
+    "--model": "model",
+    "-a": "approvalPolicy",
+    "--ask-for-approval": "approvalPolicy",
+    "-s": "sandbox",
+    "--sandbox": "sandbox",
+}
+"""Flags with a value that is a setting of the thread."""
+BYPASS: Final = {"approvalPolicy": "never", "sandbox": "danger-full-access"}
+PRESETS: Final[dict[str, dict[str, str]]] = {
+    "--full-auto": {"approvalPolicy": "on-request", "sandbox": "workspace-write"},
+    "--approve-for-me": {
+        "approvalPolicy": "on-request",
+        "sandbox": "workspace-write",
+        "approvalsReviewer": "auto_review",
+    },
+    "--dangerously-bypass-approvals-and-sandbox": BYPASS,
+    "--yolo": BYPASS,
+}
+"""Flags that stand for several settings of the thread."""
+OF_THE_SCREEN: Final = frozenset({"--no-alt-screen", "--no-daemon"})
+WITH_VALUE: Final = PASSED | set(THREAD) | {"--add-dir"}
+
+
+class CodexFlags(msgspec.Struct, frozen=True, kw_only=True):
+    """How codex is to run."""
+
+    arguments: tuple[str, ...]
+    """For `codex app-server`."""
+    thread: Table
+    """Settings for thread/start and thread/resume, by the protocol's names."""
+
+
+def wanted(flags: Sequence[str], model: str = "") -> CodexFlags:
+    """What *flags* ask for; *model* where they name none. Of two that disagree the later counts.
+
+    Raises:
+        LaunchError: if one of them cannot be carried; the message names it.
+    """
+    arguments: list[str] = []
+    thread: Table = {"model": model} if model else {}
+    folders: list[str] = []
+    words = list(flags)
+    while words:
+        flag, value = _taken(words)
+        if flag in PASSED:
+            arguments += [flag, value]
+        elif flag in PASSED_ALONE:
+            arguments.append(flag)
+        elif flag in THREAD:
+            thread[THREAD[flag]] = value
+        elif flag in PRESETS:
+            thread |= PRESETS[flag]
+        elif flag == "--add-dir":
+            folders.append(value)
+        elif flag == "--search":
+            arguments += ["-c", 'web_search="live"']
+        elif flag not in OF_THE_SCREEN:
+            raise _not_carried(flag)
+    if folders:
+        roots = json.dumps(folders, ensure_ascii=False)
+        arguments += ["-c", f"sandbox_workspace_write.writable_roots={roots}"]
+    return CodexFlags(arguments=tuple(arguments), thread=thread)
+
+
+def _taken(words: list[str]) -> tuple[str, str]:
+    """The first flag of *words* and its value, both taken away: `-m x`, `-mx`, `-m=x`, `--model x`, `--model=x`."""
+    word = words.pop(0)
+    if word.startswith("--"):
+        flag, given, value = word.partition("=")
+    elif word.startswith("-"):
+        flag, given, value = word[:2], word[2:], word[2:].removeprefix("=")
+    else:
+        raise _not_carried(word)
+    if flag not in WITH_VALUE:
+        if given:
+            raise _not_carried(flag)
+        return flag, ""
+    if not given:
+        if not words:
+            raise LaunchError(f"the codex flag {flag!r} requires a value.", hint="Check the profile's flags.")
+        value = words.pop(0)
+    return flag, value
+
+
+def _not_carried(flag: str) -> LaunchError:
+    return LaunchError(
+        f"cannot start codex in mode 'sdk' with {flag!r}: its app-server does not support it.",
+        hint="Remove it from the profile's flags, or start with --mode tmux.",
+    )

@@ -1,0 +1,139 @@
+"""What people wish of codex, as calls on its line."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kasmon.backends.codex.request_registry import CodexAnswerOutcome
+from kasmon.backends.codex.settings import change, planned
+from kasmon.backends.codex.translator import NO_LONGER, CodexTranslator, Said
+from kasmon.backends.codex.transport import CallRefusedError, CodexTransport
+from kasmon.backends.common.json_access import Table, rows, text
+from kasmon.model.answer import must_fit
+from kasmon.model.commands import Answer, Configure, Prompt
+from kasmon.model.events import NoticeRaised, RequestWithdrawn
+from kasmon.model.permission import Decision, Request
+
+EXPLAIN_S: Final = 3.0
+"""How long codex may take to hear why something was denied, before it is denied without that."""
+GO: Final = "Implement the plan."
+"""What codex's own screen says for a person who approves a plan."""
+
+
+class CommandSender:
+    """The wishes of one session; *tell* takes the facts that follow from them at once.
+
+    All of them raise `RefusedError` where codex does not take a wish, and `SessionEndedError` where it has ended.
+    """
+
+    def __init__(self, wire: CodexTransport, talk: CodexTranslator, tell: Callable[..., None]) -> None:
+        self._wire = wire
+        self._talk = talk
+        self._tell = tell
+
+    async def prompt(self, prompt: Prompt) -> None:
+        """Begin a turn, or say it into the one that runs."""
+        main = self._talk.main
+        told: Table = {"threadId": main, "input": _input(prompt.text)}
+        if turn := self._talk.turns.get(main):
+            self._talk.given.steer(prompt)
+            try:
+                await self._wire.call("turn/steer", {**told, "expectedTurnId": turn})
+            except CallRefusedError:
+                self._talk.given.forget(prompt)
+                if self._talk.turns.get(main) == turn:
+                    raise
+            else:
+                return
+        self._talk.given.expect(prompt)
+        try:
+            await self._wire.call("turn/start", told)
+        except BaseException:
+            self._talk.given.forget(prompt)
+            raise
+
+    async def answer(self, answer: Answer) -> None:
+        """Give codex the answer to what it asked, once all questions of the same call have one.
+
+        Raises:
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes it.
+        """
+        if answer.decision is Decision.LATER:
+            return
+        plan = self._talk.plan
+        if plan is not None and answer.request == plan.id:
+            await self._approve(plan, answer)
+            return
+        outcome = self._talk.asks.take(answer)
+        now = time.time()
+        self._tell(*(RequestWithdrawn(at=now, request=other, why=NO_LONGER) for other in outcome.withdrawn))
+        if outcome.call is None:
+            return
+        if outcome.reason:
+            await self._explain(outcome)
+        if outcome.allowed:
+            self._talk.answered(outcome.call, outcome.item)
+        await self._wire.answer(outcome.call, outcome.result)
+        if outcome.interrupt:
+            await self.interrupt()
+
+    async def interrupt(self) -> None:
+        """End all turns, and the commands that codex was waiting for: left to itself they would go on."""
+        commands = self._talk.foreground()
+        for thread, turn in list(self._talk.turns.items()):
+            with contextlib.suppress(CallRefusedError):  # it ended by itself
+                await self._wire.call("turn/interrupt", {"threadId": thread, "turnId": turn})
+        for thread in sorted(set(commands.values())):
+            await self._end_commands(thread, [command for command, of in commands.items() if of == thread])
+
+    async def configure(self, wish: Configure) -> None:
+        """Change the model, or how much it asks, from the next turn on."""
+        await self._set(change(self._talk.settings, wish.model, wish.permission_mode))
+
+    async def _set(self, changes: Table) -> None:
+        if changes:
+            await self._wire.call("thread/settings/update", {"threadId": self._talk.main, **changes})
+
+    async def _explain(self, outcome: CodexAnswerOutcome) -> None:
+        """Say why something is denied, as a message in the same turn: it reaches the model right behind the denial."""
+        turn = self._talk.turns.get(outcome.thread, "")
+        said = _input(f"I declined that: {outcome.reason}")
+        try:
+            async with asyncio.timeout(EXPLAIN_S):
+                await self._wire.call("turn/steer", {"threadId": outcome.thread, "expectedTurnId": turn, "input": said})
+        except (CallRefusedError, TimeoutError):
+            self._warn("The request was denied; codex could not receive the reason.")
+
+    async def _approve(self, plan: Request, answer: Answer) -> None:
+        """Let codex carry its *plan* out, or tell it what should be another."""
+        must_fit(plan, answer)
+        self._talk.plan = None
+        if answer.decision is Decision.ALLOW:
+            await self._set(planned(self._talk.settings))
+            await self.prompt(Prompt(text=GO))
+        elif answer.reason.strip():
+            await self.prompt(Prompt(text=answer.reason))
+
+    async def _end_commands(self, thread: str, commands: Sequence[str]) -> None:
+        """End *commands* of *thread*. One that had hardly begun went with its turn, and codex says no more of it."""
+        try:
+            listed = rows(await self._wire.call("thread/backgroundTerminals/list", {"threadId": thread}), "data")
+            running = {text(terminal, "itemId"): text(terminal, "processId") for terminal in listed}
+            for command in commands:
+                if command in running:
+                    ended = {"threadId": thread, "processId": running[command]}
+                    await self._wire.call("thread/backgroundTerminals/terminate", ended)
+                else:
+                    self._tell(*self._talk.given_up(command, time.time()))
+        except CallRefusedError:
+            self._warn("Codex was interrupted; a command that it had started may still run.")
+
+    def _warn(self, words: str) -> None:
+        said: Said = NoticeRaised(at=time.time(), text=words, level="warning")
+        self._tell(said)
+
+
+def _input(words: str) -> list[Table]:
+    return [{"type": "text", "text": words, "text_elements": []}]

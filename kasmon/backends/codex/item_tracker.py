@@ -1,0 +1,173 @@
+"""What codex is at: its items from their beginning to their end, as facts of the session.
+
+Codex begins an item before it asks whether it may: what is only asked for is held back, and begins when it is allowed.
+"""
+
+from typing import Final
+
+from kasmon.backends.base import Chunk
+from kasmon.backends.codex import items
+from kasmon.backends.common.json_access import Table, rows, text, texts
+from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted
+
+AGENT: Final = "agent"
+"""The tool that starts another agent, in the transcript."""
+INTERRUPTED: Final = "interrupted"
+ASKED_FIRST: Final = "agent"
+"""The source of a command that has no process yet; once it has one it is another."""
+
+
+class ItemTracker:
+    """The items of one session. *main* is the thread that a person talks to; the others belong to its sub-agents."""
+
+    def __init__(self, main: str, workdir: str) -> None:
+        self.changes: dict[str, list[Table]] = {}
+        """What each unfinished item would change in files."""
+        self._main = main
+        self._workdir = workdir
+        self._calls: dict[str, str] = {}
+        """The thread of each sub-agent -> the call that started it."""
+        self._held: dict[str, tuple[Table, str]] = {}
+        """The items that have not begun, each with its thread."""
+        self._begun: dict[str, str] = {}
+        """The items that have begun and are not finished -> their threads."""
+        self._given_up: set[str] = set()
+        """The items that were told to be over, since their turn was."""
+        self._commands: set[str] = set()
+        """The commands among those that have begun: they may outlive their turn."""
+        self._running: dict[str, str] = {}
+        """The commands that codex waits for -> their threads."""
+        self._writing: dict[str, tuple[str, str]] = {}
+        """The messages that are being written: the thread, and what is there."""
+
+    def within(self, thread: str) -> str:
+        """The call of the sub-agent that works in *thread*; empty for the agent itself."""
+        return "" if thread == self._main else self._calls.get(thread, thread)
+
+    def started(self, item: Table, thread: str, now: float) -> list[Event]:
+        """What follows from item/started."""
+        kind, call = text(item, "type"), text(item, "id")
+        if kind in ("agentMessage", "reasoning"):
+            self._leave_running(thread)
+            if kind == "agentMessage":
+                self._writing[call] = (thread, "")
+        elif kind == items.PERSONS:
+            return self.broken_off(thread, now)
+        elif kind == "fileChange":
+            self.changes[call] = rows(item, "changes")
+            self._held[call] = (item, thread)
+        elif kind == "commandExecution" and text(item, "source") == ASKED_FIRST and item.get("processId") is None:
+            self._held[call] = (item, thread)
+        else:
+            return self._begin(item, thread, now)
+        return []
+
+    def allowed(self, call: str, now: float) -> list[Event]:
+        """The item *call* may begin."""
+        item, thread = self._held.pop(call, ({}, ""))
+        return self._begin(item, thread, now)
+
+    def completed(self, item: Table, thread: str, now: float) -> list[Event]:
+        """What follows from item/completed. What never began, since it was declined, says nothing."""
+        call = text(item, "id")
+        self._writing.pop(call, None)
+        self._running.pop(call, None)
+        self.changes.pop(call, None)
+        if text(item, "type") == "subAgentActivity":
+            return self._agent(item, thread, now)
+        held = self._held.pop(call, None)
+        if held is not None and text(item, "status") == "declined":
+            return []
+        for theirs in texts(item, "receiverThreadIds"):
+            self._calls.setdefault(theirs, call)
+        if call in self._given_up:
+            return []
+        before = [] if call in self._begun else self._begin(item, thread, now)
+        self._begun.pop(call, None)
+        self._commands.discard(call)
+        self._running.pop(call, None)
+        said = items.finished(item, self._workdir, self.within(thread), now)
+        return before if said is None else [*before, said]
+
+    def wrote(self, call: str, thread: str, delta: str) -> list[Chunk]:
+        """More of the message *call*."""
+        _, before = self._writing.get(call, (thread, ""))
+        self._writing[call] = (thread, before + delta)
+        return self.shown(thread, delta)
+
+    def shown(self, thread: str, delta: str, *, thinking: bool = False) -> list[Chunk]:
+        """Text as it is written; of sub-agents only the whole is told."""
+        return [Chunk(text=delta, thinking=thinking)] if thread == self._main and delta else []
+
+    def printed(self, call: str, now: float) -> list[Event]:
+        """The command *call* wrote something, so it runs."""
+        return self.allowed(call, now) if call in self._held else []
+
+    def in_background(self, call: str) -> None:
+        """Codex no longer waits for the command *call*."""
+        self._running.pop(call, None)
+
+    def foreground(self) -> dict[str, str]:
+        """The commands that codex waits for, each with its thread."""
+        return dict(self._running)
+
+    def broken_off(self, thread: str, now: float) -> list[Event]:
+        """The messages of *thread* that will not be finished, as far as they came."""
+        return [
+            MessageWritten(at=now, text=written, within=self.within(thread))
+            for written in self._forgotten(thread)
+            if written.strip()
+        ]
+
+    def again(self, thread: str) -> None:
+        """What *thread* was writing will be written again from the beginning."""
+        self._forgotten(thread)
+
+    def turn_over(self, thread: str, now: float) -> list[Event]:
+        """What the end of a turn leaves unfinished in *thread*."""
+        said = self.broken_off(thread, now)
+        self._held = {call: held for call, held in self._held.items() if held[1] != thread}
+        self._leave_running(thread)
+        for call in [call for call, of in self._begun.items() if of == thread and call not in self._commands]:
+            said += self.given_up(call, now)
+        return said
+
+    def given_up(self, call: str, now: float) -> list[Event]:
+        """The item *call* is over without a result."""
+        if self._begun.pop(call, None) is None:
+            return []
+        self._given_up.add(call)
+        return [ToolFinished(at=now, call=call, ok=False, output=INTERRUPTED)]
+
+    def _begin(self, item: Table, thread: str, now: float) -> list[Event]:
+        started = items.started(item, self._workdir, self.within(thread), now)
+        if started is None:
+            return []
+        self._begun[started.call] = thread
+        for theirs in texts(item, "receiverThreadIds"):
+            self._calls.setdefault(theirs, started.call)
+        if text(item, "type") == "commandExecution":
+            self._commands.add(started.call)
+            self._running[started.call] = thread
+        return [started]
+
+    def _agent(self, item: Table, thread: str, now: float) -> list[Event]:
+        """What is said of a sub-agent: it began, or ended."""
+        theirs, kind = text(item, "agentThreadId"), text(item, "kind")
+        if kind == "started":
+            self._calls[theirs] = text(item, "id")
+            title = text(item, "agentPath")
+            started = ToolStarted(at=now, call=text(item, "id"), tool=AGENT, title=title, within=self.within(thread))
+            return [started]
+        if kind in ("completed", "interrupted") and theirs in self._calls:
+            return [ToolFinished(at=now, call=self._calls[theirs], ok=kind == "completed")]
+        return []
+
+    def _forgotten(self, thread: str) -> list[str]:
+        """What was being written in *thread*; nothing is, any more."""
+        written = [so_far for of, so_far in self._writing.values() if of == thread]
+        self._writing = {call: (of, so_far) for call, (of, so_far) in self._writing.items() if of != thread}
+        return written
+
+    def _leave_running(self, thread: str) -> None:
+        self._running = {call: of for call, of in self._running.items() if of != thread}

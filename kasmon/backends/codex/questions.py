@@ -1,0 +1,98 @@
+"""What codex, or an MCP server through it, wants to know: one request for each question, one result for all."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kasmon.backends.codex.approvals import elicited
+from kasmon.backends.codex.request import QUESTION, CodexRequest, CodexRequestContext, Labels
+from kasmon.backends.common.form import FormField, content, fields
+from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.model.permission import Request, RequestKind, sealed
+
+SECRET_TOO: Final = "Codex marks the answer as secret. kasmon stores answers in the session's log."
+
+
+def questions(params: Table, setting: CodexRequestContext) -> CodexRequest:
+    """Questions of the agent; options beside its own words where it takes them."""
+    asked = rows(params, "questions")
+    names = [text(question, "id") for question in asked]
+    requests = tuple(_question(question, setting, n) for n, question in enumerate(asked))
+    none: Table = {"answers": {}}
+
+    def answers(chosen: Sequence[Labels]) -> Table:
+        return {"answers": {name: {"answers": list(labels)} for name, labels in zip(names, chosen, strict=True)}}
+
+    return CodexRequest(requests=requests, deny=none, cancel=none, compose=answers)
+
+
+def form(params: Table, setting: CodexRequestContext) -> CodexRequest:
+    """The fields of an MCP server's form, each as a question."""
+    read = fields(table(params, "requestedSchema"))
+    _, decline, cancel = elicited(None)
+
+    def filled(chosen: Sequence[Labels]) -> Table:
+        return elicited(content(read, chosen))[0]
+
+    def check(n: int, labels: Labels) -> object:
+        return read[n].value(labels)
+
+    requests = tuple(_field(field, params, setting, n) for n, field in enumerate(read))
+    return CodexRequest(requests=requests, deny=decline, cancel=cancel, compose=filled, check=check)
+
+
+def _question(question: Table, setting: CodexRequestContext, n: int) -> Request:
+    options = rows(question, "options")
+    labels = tuple(text(option, "label") for option in options)
+    notes = tuple(text(option, "description") for option in options)
+    return _request(
+        setting,
+        n,
+        title=text(question, "header") or text(question, "question"),
+        shown=text(question, "question"),
+        options=labels,
+        notes=notes if any(notes) else (),
+        free_text=question.get("isOther") is True or not labels,
+        why=SECRET_TOO if question.get("isSecret") is True else "",
+    )
+
+
+def _field(field: FormField, params: Table, setting: CodexRequestContext, n: int) -> Request:
+    return _request(
+        setting,
+        n,
+        title=f"{text(params, 'serverName')}: {field.title}",
+        shown="\n\n".join(part for part in (text(params, "message"), field.description) if part),
+        options=field.options,
+        free_text=field.free_text,
+        many=field.many,
+    )
+
+
+def _request(
+    setting: CodexRequestContext,
+    n: int,
+    *,
+    title: str,
+    shown: str,
+    options: tuple[str, ...],
+    notes: tuple[str, ...] = (),
+    free_text: bool,
+    many: bool = False,
+    why: str = "",
+) -> Request:
+    return sealed(
+        Request(
+            id=setting.request_id(n),
+            session=setting.session,
+            kind=RequestKind.QUESTION,
+            title=" ".join(title.split()),
+            shown=shown,
+            choices=QUESTION,
+            options=options,
+            option_notes=notes,
+            many=many,
+            free_text=free_text,
+            why=why,
+            asked_at=setting.now,
+        )
+    )

@@ -1,0 +1,148 @@
+"""How a conversation with codex begins: is it logged in, which thread does it open, and is that the one of before."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from kasmon import __version__
+from kasmon.backends.codex.items import words
+from kasmon.backends.codex.transport import CallRefusedError, CodexTransport
+from kasmon.backends.common.agent_version import advice
+from kasmon.backends.common.json_access import Table, rows, text
+from kasmon.errors import LaunchError, UnfitAgentError
+from kasmon.model.commands import Launch
+
+CLIENT: Final = {"name": "kasmon", "title": "kasmon", "version": __version__}
+CAPABILITIES: Final = {"experimentalApi": True, "requestAttestation": False}
+"""Questions, plan mode and settings are called experimental."""
+NO_SUCH_THREAD: Final = "no rollout found"
+"""How codex begins to say that it does not know a thread. One that never had a prompt is not known either."""
+INVALID: Final = "Invalid request"
+"""How codex begins to refuse a setting that it does not know."""
+CHECK: Final = "Check the profile's flags, which configure codex."
+LOG_IN: Final = (
+    "Run `codex login` (with a key: `printenv OPENAI_API_KEY | codex login --with-api-key`) and start again."
+)
+LOOKED_BACK: Final = (1, 10)
+"""How many turns are looked through for the last prompt: first the last one alone, for turns can be long."""
+CUT: Final = 16 * 1024
+"""A prompt longer than this, in characters, stands cut in the log; see `host.journal.blobs`."""
+
+
+class CodexThread(msgspec.Struct, frozen=True, kw_only=True):
+    """A thread that is open."""
+
+    thread: str
+    response: Table
+    proof: str = ""
+    """How it is known to be the conversation of before; empty for a new one."""
+    notice: str = ""
+    """What a person should know about that."""
+
+
+async def introduced(wire: CodexTransport) -> str:
+    """Tell codex who we are; its version, empty where it does not say.
+
+    Raises:
+        UnfitAgentError: if it does not take that.
+    """
+    try:
+        answer = await wire.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
+    except CallRefusedError as error:
+        raise UnfitAgentError(f"codex does not speak kasmon's protocol: {error.said}.") from error
+    await wire.tell("initialized")
+    version = re.search(r"/(\d+\.\d+\.\d+\S*)", text(answer, "userAgent"))
+    return version[1] if version else ""
+
+
+async def opened(wire: CodexTransport, launch: Launch, thread: Table, version: str) -> CodexThread:
+    """The thread that *launch* asks for, with the settings *thread*: the one of before, or a new one.
+
+    Raises:
+        LaunchError: if codex is not logged in, cannot open it, or opens another.
+    """
+    await _must_be_logged_in(wire)
+    wanted = {**thread, "cwd": launch.workdir}
+    if launch.resume is None:
+        return await _new(wire, wanted, version)
+    try:
+        response = await wire.call("thread/resume", {**wanted, "threadId": launch.resume, "excludeTurns": True})
+    except CallRefusedError as error:
+        if error.said.startswith(NO_SUCH_THREAD) and not launch.remembers:
+            fresh = await _new(wire, wanted, version)
+            notice = "The previous conversation was empty, so codex did not store it: this is a new one."
+            return msgspec.structs.replace(fresh, notice=notice)
+        raise LaunchError(
+            f"codex cannot resume the conversation {launch.resume!r}: {error.said}.",
+            hint="Its files may have been removed, or may be in another CODEX_HOME. `kasmon new` starts a new session.",
+        ) from error
+    found = text(response, "thread", "id")
+    if found != launch.resume:
+        raise LaunchError(
+            f"codex opened the conversation {found!r} instead of {launch.resume!r}.", hint=advice("codex", version)
+        )
+    proof, notice = await _proof(wire, found, launch.remembers)
+    return CodexThread(thread=found, response=response, proof=proof, notice=notice)
+
+
+async def models(wire: CodexTransport) -> tuple[str, ...]:
+    """The models that codex offers; empty where it does not say."""
+    try:
+        listed = rows(await wire.call("model/list", {}), "data")
+    except CallRefusedError:
+        return ()
+    return tuple(text(model, "model") for model in listed if text(model, "model") and model.get("hidden") is not True)
+
+
+async def _new(wire: CodexTransport, wanted: Table, version: str) -> CodexThread:
+    try:
+        response = await wire.call("thread/start", wanted)
+    except CallRefusedError as error:
+        hint = CHECK if error.said.startswith(INVALID) else advice("codex", version)
+        raise LaunchError(f"codex cannot start a conversation: {error.said}.", hint=hint) from error
+    thread = text(response, "thread", "id")
+    if not thread:
+        raise LaunchError("codex did not report which conversation it started.", hint=advice("codex", version))
+    return CodexThread(thread=thread, response=response)
+
+
+async def _must_be_logged_in(wire: CodexTransport) -> None:
+    try:
+        account = await wire.call("account/read", {})
+    except CallRefusedError:
+        return  # an older codex; the first turn tells
+    if account.get("requiresOpenaiAuth") is True and account.get("account") is None:
+        raise LaunchError("codex is not logged in.", hint=LOG_IN)
+
+
+async def _proof(wire: CodexTransport, thread: str, remembers: str) -> tuple[str, str]:
+    """How *thread* is known to be the conversation of before, and what a person should know where it may not be."""
+    if not remembers:
+        return "codex reported the same id", ""
+    heard: list[str] = []
+    for turns in LOOKED_BACK:
+        heard = await _prompts(wire, thread, turns)
+        if any(_is_same(said, remembers) for said in heard):
+            break
+    where = next((place for place, said in enumerate(heard) if _is_same(said, remembers)), None)
+    if where is None:
+        notice = "Codex resumed the conversation by its id, but its history does not contain our last prompt."
+        return "codex reported the same id", notice
+    how = "ends with" if where == 0 else "has"
+    return f"codex reported the same id, and its history {how} our last prompt", ""
+
+
+async def _prompts(wire: CodexTransport, thread: str, turns: int) -> list[str]:
+    """What people said in the last *turns* turns of *thread*, the last first."""
+    asked = {"threadId": thread, "limit": turns, "sortDirection": "desc", "itemsView": "full"}
+    try:
+        history = await wire.call("thread/turns/list", asked)
+    except CallRefusedError:
+        return []
+    newest = [words(item) for turn in rows(history, "data") for item in reversed(rows(turn, "items"))]
+    return [said for said in newest if said]
+
+
+def _is_same(said: str, remembers: str) -> bool:
+    return said.strip() == remembers.strip() or (len(remembers) > CUT and said.startswith(remembers[:CUT]))

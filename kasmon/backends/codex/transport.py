@@ -1,0 +1,178 @@
+"""Codex's line: JSON-RPC, one message a line, both sides may call. Answers go to who waits for them; the rest is heard.
+
+The member `jsonrpc` is left out, as codex does. What is no message is told once and passed over.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.backends.codex.request_registry import CallId
+from kasmon.backends.common.child_process import KEPT_BYTES, ChildProcess
+from kasmon.backends.common.json_access import Table, number, table, text
+from kasmon.errors import RefusedError, SessionEndedError
+from kasmon.sanitize import redact
+
+WISHES: Final = {
+    "turn/start": "the prompt",
+    "turn/steer": "the prompt into its running turn",
+    "turn/interrupt": "the interrupt",
+    "thread/settings/update": "the setting",
+}
+"""What people want by these calls."""
+NOT_FOUND: Final = -32601
+"""JSON-RPC's code for a method that the other side does not have."""
+
+log = logging.getLogger(__name__)
+
+
+class CodexMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that codex says by itself."""
+
+    method: str
+    params: Table
+    call: CallId | None = None
+    """Set where codex waits for an answer."""
+
+
+class UnreadableLine(msgspec.Struct, frozen=True):
+    """A line that is no message."""
+
+    raw: bytes
+
+
+class CallRefusedError(RefusedError):
+    """Codex answered a call with an error."""
+
+    def __init__(self, method: str, said: str) -> None:
+        self.said = said
+        """Codex's own words."""
+        super().__init__(f"codex did not accept {WISHES.get(method, repr(method))}: {said}.")
+
+
+class CodexTransport:
+    """The line to one codex. `messages` must be read all the time: it is what brings answers to `call`."""
+
+    def __init__(self, child: ChildProcess, session: str, secrets: tuple[str, ...]) -> None:
+        self._child = child
+        self._session = session
+        self._secrets = secrets
+        self._calls: dict[int, tuple[str, asyncio.Future[Table]]] = {}
+        self._count = 0
+        self._is_closed = False
+
+    async def call(self, method: str, params: Table) -> Table:
+        """Codex's result.
+
+        Raises:
+            CallRefusedError: if it answers with an error.
+            SessionEndedError: if it ends before it answers.
+        """
+        if self._is_closed:
+            raise SessionEndedError(self._session)
+        self._count += 1
+        mine = self._count
+        waiting: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        self._calls[mine] = (method, waiting)
+        try:
+            await self._write({"id": mine, "method": method, "params": params})
+            return await waiting
+        finally:
+            del self._calls[mine]
+
+    async def tell(self, method: str) -> None:
+        """Say *method* without wanting an answer.
+
+        Raises:
+            SessionEndedError: if codex has ended.
+        """
+        await self._write({"method": method})
+
+    async def answer(self, call: CallId, result: Table) -> None:
+        """Give codex the *result* of its *call*.
+
+        Raises:
+            SessionEndedError: if codex has ended.
+        """
+        await self._write({"id": call, "result": result})
+
+    async def refuse(self, call: CallId, why: str) -> None:
+        """Tell codex that nobody here can answer its *call*.
+
+        Raises:
+            SessionEndedError: if codex has ended.
+        """
+        await self._write({"id": call, "error": {"code": NOT_FOUND, "message": why}})
+
+    async def messages(self) -> AsyncIterator[CodexMessage | UnreadableLine]:
+        """What codex says by itself, in order, until it says no more; whoever waits for an answer has it by then."""
+        try:
+            async for line in self._child.lines():
+                message = _read(line)
+                if message is None:
+                    continue
+                if not isinstance(message, dict):
+                    yield message
+                    continue
+                self._deliver(message)
+                await asyncio.sleep(0)  # who waited for it goes on first
+        finally:
+            self._is_closed = True
+            for _, waiting in self._calls.values():
+                if not waiting.done():
+                    waiting.set_exception(SessionEndedError(self._session))
+
+    def _deliver(self, answer: Table) -> None:
+        """Give *answer* to the call that it belongs to."""
+        method, waiting = self._calls.get(number(answer, "id") or 0, ("", None))
+        if waiting is None or waiting.done():
+            log.info("codex sent an unexpected answer: %r", answer.get("id"))
+        elif "error" in answer:
+            said = text(answer, "error", "message") or "no reason given"
+            waiting.set_exception(CallRefusedError(method, redact(said, self._secrets)[0]))
+        else:
+            waiting.set_result(table(answer, "result"))
+
+    async def _write(self, message: Table) -> None:
+        try:
+            await self._child.write(_encoded(message))
+        except SessionEndedError as error:
+            raise SessionEndedError(self._session) from error
+
+
+def _read(line: bytes) -> CodexMessage | UnreadableLine | Table | None:
+    """The message on *line*: one that codex says by itself, an answer as it is, None for an empty line."""
+    if not line.strip():
+        return None
+    try:
+        said: Any = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return UnreadableLine(line[:KEPT_BYTES])
+    if not isinstance(said, dict):
+        return UnreadableLine(line[:KEPT_BYTES])
+    method, call = said.get("method"), said.get("id")
+    if isinstance(method, str) and (call is None or (isinstance(call, int | str) and not isinstance(call, bool))):
+        return CodexMessage(method=method, params=table(said, "params"), call=call)
+    if method is None and call is not None and ("result" in said or "error" in said):
+        return said
+    return UnreadableLine(line[:KEPT_BYTES])
+
+
+def _encoded(message: Table) -> bytes:
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # half a surrogate pair, which a prompt can hold and UTF-8 cannot
+        return msgspec.json.encode(_whole(message))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _whole(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(member) for member in value]
+    return value

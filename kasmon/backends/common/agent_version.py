@@ -1,0 +1,116 @@
+"""Which version of an agent is there, and what that means: for errors of agents that do not speak as expected."""
+
+import asyncio
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kasmon.backends.common.environment import RUNNERS, program_of
+from kasmon.errors import UnfitAgentError
+from kasmon.sanitize import clean_line
+
+TRIED: Final = {"claude": "2.1.330", "codex": "0.169.0", "gemini": "0.61.0", "opencode": "1.18.33"}
+"""The versions that kasmon's tests drive."""
+UPDATE: Final = {
+    "claude": "`claude update` installs the latest version.",
+    "codex": "`npm install -g @openai/codex@latest` installs the latest version.",
+    "gemini": "`npm install -g @google/gemini-cli@latest` installs the latest version.",
+    "opencode": "`opencode upgrade` installs the latest version.",
+}
+LIMIT_S: Final = 5.0
+"""How long a program may take to say its version, in seconds."""
+HURRY_S: Final = 1.5
+"""Likewise, where whoever waits has waited for an introduction already."""
+GUARD: Final = ("/bin/sh", "-c", '"$@" </dev/null & exec >/dev/null; read -r _; kill -9 0', "sh")
+"""Runs what follows, and ends it with all of its process group once nobody holds the other end of its stdin: whoever
+asks may be killed while it waits."""
+ANSWER_BYTES: Final = 4096
+VERSION: Final = re.compile(r"\b\d{1,9}\.\d{1,9}\.\d{1,9}[\w.+-]{0,40}")
+
+
+async def explained(
+    error: UnfitAgentError, backend: str, argv: Sequence[str], workdir: str, variables: Mapping[str, str]
+) -> UnfitAgentError:
+    """*error*, with which version *argv* runs, which one kasmon knows, and what to do about that.
+
+    Args:
+        backend: what speaks with the agent; of one that speaks with many, the program says which it is.
+        variables: the agent's whole environment.
+    """
+    agent = backend if backend in TRIED else program_of(argv)
+    limit_s = HURRY_S if isinstance(error.__cause__, TimeoutError) else LIMIT_S
+    told = advice(agent, await found(argv, workdir, variables, limit_s))
+    return UnfitAgentError(error.message, hint=" ".join(part for part in (error.hint, told) if part))
+
+
+def advice(agent: str, version: str) -> str:
+    """What a person should know of *version* of *agent*, which may be empty."""
+    tried, update = TRIED.get(agent), UPDATE.get(agent, "")
+    this = f"This is {agent} {version}" if version else f"{agent!r} does not report its version"
+    if tried is None:
+        return f"{this}." if version else ""
+    if version == tried:
+        return f"{this}, which kasmon was tested with: check the profile's flags and the agent's config."
+    if version and numbers(version) > numbers(tried):
+        return f"{this}, and kasmon was tested with {tried}: update kasmon, or install that version."
+    return f"{this}; kasmon was tested with {tried}. {update}"
+
+
+async def found(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
+    """The version that the program of *argv* says it is; empty if it says none in *limit_s* seconds."""
+    if not argv:
+        return ""
+    words = [argv[0]]
+    if os.path.basename(words[0]) in RUNNERS:  # noqa: PTH119 - any text may stand there
+        words += [word for word in argv[1:2] if not word.startswith("-")]
+    try:
+        said = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
+    except (OSError, ValueError):
+        return ""
+    version = VERSION.search(said.decode("utf-8", "replace"))
+    return clean_line(version[0]) if version else ""
+
+
+def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limit_s: float) -> bytes:
+    """What *argv* prints first, until it ends or *limit_s* seconds have passed; it is ended then. Blocks.
+
+    It does not outlive this process either.
+
+    Raises:
+        OSError: if it cannot be run there.
+    """
+    deadline, said = time.monotonic() + limit_s, b""
+    asked = subprocess.Popen(
+        [*GUARD, *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=workdir,
+        env=variables,
+        start_new_session=True,
+    )
+    try:
+        assert asked.stdin is not None
+        assert asked.stdout is not None
+        with asked.stdin, asked.stdout as pipe:
+            while len(said) < ANSWER_BYTES and select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                piece = os.read(pipe.fileno(), ANSWER_BYTES)
+                said += piece
+                if not piece:
+                    break
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(asked.pid, signal.SIGKILL)
+        asked.wait()
+    return said
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The parts of *version* by which two are compared."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

@@ -1,0 +1,189 @@
+"""What a server of tools, or an agent itself, wants to know in words of MCP: a form, an address to open, a plain yes.
+
+MCP, ACP and the agents' own protocols carry it alike. Here it becomes requests, and their answers one result in its
+words: `accept` with what was filled in, `decline`, or `cancel`. Pure.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from kasmon.backends.common.form import FormField, Labels, content, fields
+from kasmon.errors import RequestClosedError, UnableError
+from kasmon.model.answer import must_fit
+from kasmon.model.commands import Answer
+from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.sanitize import clean_line
+
+Result: TypeAlias = dict[str, Any]
+"""What is told: `{"action": "accept", "content": {...}}` and the like."""
+CANCELLED: Final[Result] = {"action": "cancel"}
+QUESTION_CHOICES: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
+YES_OR_NO: Final = (Decision.ALLOW, Decision.DENY, Decision.CANCEL)
+ACTIONS: Final = {Decision.ALLOW: "accept", Decision.DENY: "decline", Decision.CANCEL: "cancel"}
+OTHERS: Final = "another field of the same form is empty"
+
+
+class ElicitationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted, as it was said; what was not said is empty."""
+
+    server: str
+    message: str
+    title: str = ""
+    mode: str = "form"
+    schema: dict[str, Any] = {}
+    url: str = ""
+
+
+class _Call(msgspec.Struct):
+    """One call that waits."""
+
+    requests: tuple[Request, ...]
+    form: tuple[FormField, ...]
+    chosen: dict[RequestId, Labels] = {}
+
+    @property
+    def waiting(self) -> tuple[Request, ...]:
+        return tuple(request for request in self.requests if request.id not in self.chosen)
+
+
+class ElicitationResult(msgspec.Struct, frozen=True):
+    """What follows from an answer."""
+
+    call: str
+    result: Result | None = None
+    """What is told; None while other fields of the form are open."""
+    ends_turn: bool = False
+    events: tuple[Event, ...] = ()
+
+
+class Elicitations:
+    """The open calls, by ids of who asks."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._calls: dict[str, _Call] = {}
+
+    def asked(self, call: str, wanted: ElicitationRequest, at: float) -> tuple[Event, ...]:
+        """It is asked for *wanted* under the id *call*; nothing where nobody here could answer."""
+        made = self._made(call, wanted, at)
+        if made is None:
+            return ()
+        self._calls[call] = made
+        return tuple(RequestOpened(at=at, request=request) for request in made.requests)
+
+    def waits(self, call: str) -> bool:
+        """Whether *call* is one that people can see."""
+        return call in self._calls
+
+    def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
+        """Nobody waits for *call* any more."""
+        gone = self._calls.pop(call, None)
+        return _withdrawn(gone.waiting, why, at) if gone is not None else ()
+
+    def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
+        """Nobody waits for an answer any more: every open request is withdrawn, for the reason *why*."""
+        return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
+
+    def opened_again(self, at: float) -> tuple[Event, ...]:
+        """All that is open, told once more: a turn's end voids it for everybody else, while the server still waits."""
+        return tuple(RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.waiting)
+
+    def has(self, request: RequestId) -> bool:
+        """Whether *request* is one of these, and waits for an answer."""
+        return any(request == waiting.id for call in self._calls.values() for waiting in call.waiting)
+
+    def answer(self, answer: Answer, at: float) -> ElicitationResult:
+        """Take *answer*.
+
+        Raises:
+            RequestClosedError: if the agent is not waiting for it.
+            StaleRequestError: if it means another text.
+            UnableError, UsageError: if the request does not take it.
+        """
+        name, call, request = self._found(answer.request)
+        must_fit(request, answer)
+        if answer.decision is Decision.CHOOSE:
+            return self._chosen(name, call, request, answer)
+        del self._calls[name]
+        result: Result = {"action": ACTIONS[answer.decision]}
+        if answer.decision is Decision.ALLOW:
+            result["content"] = {}
+        others = [other for other in call.waiting if other.id != request.id]
+        return ElicitationResult(name, result, answer.decision is Decision.CANCEL, _withdrawn(others, OTHERS, at))
+
+    def _chosen(self, name: str, call: _Call, request: Request, answer: Answer) -> ElicitationResult:
+        number = len(answer.labels)
+        if not number or (number > 1 and not request.many):
+            takes = "one answer or more" if request.many else "one answer"
+            raise UnableError(f"request {request.id!r} accepts {takes}, not {number}.")
+        call.form[call.requests.index(request)].value(answer.labels)
+        call.chosen = {**call.chosen, request.id: answer.labels}
+        if call.waiting:
+            return ElicitationResult(name)
+        del self._calls[name]
+        chosen = [call.chosen[asked.id] for asked in call.requests]
+        return ElicitationResult(name, {"action": "accept", "content": content(call.form, chosen)})
+
+    def _found(self, request: RequestId) -> tuple[str, _Call, Request]:
+        for name, call in self._calls.items():
+            for waiting in call.waiting:
+                if waiting.id == request:
+                    return name, call, waiting
+        raise RequestClosedError(request, "the agent is not waiting for it")
+
+    def _made(self, call: str, wanted: ElicitationRequest, at: float) -> _Call | None:
+        if not wanted.message:
+            return None
+        plain = Request(
+            id=RequestId(call),
+            session=self._session,
+            tool=wanted.server,
+            title=_title(wanted.server, wanted.title or wanted.message),
+            shown=wanted.message,
+            choices=YES_OR_NO,
+            asked_at=at,
+        )
+        if wanted.mode == "url":
+            address = msgspec.structs.replace(
+                plain,
+                kind=RequestKind.AUTH,
+                title=_title(wanted.server, "open an address"),
+                input={"url": wanted.url},
+                shown=f"{wanted.message}\n\n{wanted.url}",
+            )
+            return _Call((sealed(address),), ())
+        if wanted.mode != "form":
+            return None
+        if not wanted.schema.get("properties"):
+            return _Call((sealed(plain),), ())
+        form = fields(wanted.schema)
+        asks = (_question(plain, field, wanted.server, n) for n, field in enumerate(form, 1))
+        return _Call(tuple(asks), form) if form else None
+
+
+def _title(server: str, about: str) -> str:
+    return clean_line(": ".join(part for part in (server, about) if part))
+
+
+def _question(plain: Request, field: FormField, server: str, number: int) -> Request:
+    return sealed(
+        msgspec.structs.replace(
+            plain,
+            id=RequestId(f"{plain.id}:{number}"),
+            kind=RequestKind.QUESTION,
+            title=_title(server, field.title),
+            input={"field": field.name},
+            shown="\n\n".join(part for part in (plain.shown, field.description) if part),
+            choices=QUESTION_CHOICES,
+            options=field.options,
+            many=field.many,
+            free_text=field.free_text,
+        )
+    )
+
+
+def _withdrawn(requests: Sequence[Request], why: str, at: float) -> tuple[Event, ...]:
+    return tuple(RequestWithdrawn(at=at, request=request.id, why=why) for request in requests)

@@ -1,0 +1,131 @@
+"""A form that an MCP server wants filled in, as questions: each field is one, and the answers make its content. Pure.
+
+A form is a flat JSON schema: strings, numbers, booleans, one or several of a list. What its fields say is foreign and
+unchecked: what is missing or of another kind counts as empty. What a server makes of a value is its own affair; only
+numbers are checked here, since a form takes no words in their place.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from kasmon.errors import UsageError
+
+Labels: TypeAlias = tuple[str, ...]
+YES: Final = "yes"
+NO: Final = "no"
+LEAVE_OUT: Final = "(leave out)"
+"""The option that answers a field that may stay empty."""
+MAXIMUM: Final = 100
+"""A form of more fields is none for people."""
+
+
+class FormField(msgspec.Struct, frozen=True, kw_only=True):
+    """One field, as a question."""
+
+    name: str
+    title: str
+    description: str
+    kind: str
+    """The type of its value in the schema: `string`, `integer`, `number`, `boolean` or `array`."""
+    choices: dict[str, Any]
+    """What can be chosen: the words for people -> the value; empty where it takes anything."""
+    options: Labels
+    """What a person is offered."""
+
+    @property
+    def many(self) -> bool:
+        """More than one option may be chosen."""
+        return self.kind == "array"
+
+    @property
+    def free_text(self) -> bool:
+        """It takes a person's own words."""
+        return not self.choices
+
+    def value(self, labels: Labels) -> Any:
+        """What *labels* mean to the server; None where they leave the field out.
+
+        Raises:
+            UsageError: if it wants a number and they are none.
+        """
+        if labels == (LEAVE_OUT,):
+            return None
+        if self.many:
+            return [self.choices.get(label, label) for label in labels if label != LEAVE_OUT]
+        if self.choices:
+            return self.choices.get(labels[0], labels[0])
+        return _typed(self.kind, labels[0], self.name)
+
+
+def fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
+    """The fields of the form *schema*, in its order; empty where it has none, or too many for a person."""
+    properties = _table(schema, "properties")
+    needed = set(_texts(schema, "required"))
+    if len(properties) > MAXIMUM:
+        return ()
+    return tuple(_field(name, _table(properties, name), is_needed=name in needed) for name in properties)
+
+
+def content(form: Sequence[FormField], chosen: Sequence[Labels]) -> dict[str, Any]:
+    """What the server gets where *chosen* answer the fields of *form*, in their order.
+
+    Raises:
+        UsageError: as `FormField.value`.
+    """
+    values = {field.name: field.value(labels) for field, labels in zip(form, chosen, strict=True)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _field(name: str, schema: Mapping[str, Any], *, is_needed: bool) -> FormField:
+    kind = _text(schema, "type")
+    choices = _choices(_table(schema, "items") if kind == "array" else schema)
+    if kind == "boolean":
+        choices = {YES: True, NO: False}
+    default = schema.get("default")
+    suggested = (str(default),) if not choices and isinstance(default, str | int | float) and default != "" else ()
+    return FormField(
+        name=name,
+        title=_text(schema, "title") or name,
+        description=_text(schema, "description"),
+        kind=kind,
+        choices=choices,
+        options=(*choices, *suggested, *(() if is_needed else (LEAVE_OUT,))),
+    )
+
+
+def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be chosen for *schema*; empty where it takes anything."""
+    for name in ("oneOf", "anyOf"):
+        if titled := [option for option in _list(schema, name) if isinstance(option, dict)]:
+            return {_text(option, "title") or _text(option, "const"): _text(option, "const") for option in titled}
+    values, names = _texts(schema, "enum"), _texts(schema, "enumNames")
+    return dict(zip(names if len(names) == len(values) else values, values, strict=True))
+
+
+def _typed(kind: str, word: str, name: str) -> str | int | float:
+    """*word* as a value of type *kind*."""
+    try:
+        return int(word) if kind == "integer" else float(word) if kind == "number" else word
+    except ValueError as error:
+        raise UsageError(f"{name!r} requires a number, and {word!r} is not one.") from error
+
+
+def _table(of: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = of.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(of: Mapping[str, Any], name: str) -> str:
+    value = of.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _list(of: Mapping[str, Any], name: str) -> list[Any]:
+    value = of.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _texts(of: Mapping[str, Any], name: str) -> list[str]:
+    return [value for value in _list(of, name) if isinstance(value, str)]

@@ -1,0 +1,99 @@
+"""Facts on their way from an agent's threads to its host, in order; whoever must, waits until the disk has one."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from kasmon.backends.base import Chunk, SecretsLearned
+from kasmon.errors import SandboxError
+from kasmon.model.events import Event, SessionEnded
+from kasmon.model.sandbox.state import must_be_on_disk
+
+WRITTEN_S: Final = 10.0
+"""How long an intent waits for the disk before what it begins is given up."""
+HEARD_S: Final = 5.0
+
+Said: TypeAlias = Event | Chunk | SecretsLearned
+
+
+class _Entry(NamedTuple):
+    said: Said | None
+    """None only marks how far it was read."""
+    taken: Callable[[], None] | None = None
+    """Called once the reader asks for more."""
+
+
+class ThreadSafeEventQueue:
+    """What is said, from any thread, to the one who reads it. A reader that asks for more has written what it got."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """*loop*: where it is read."""
+        self._loop = loop
+        self._entries: deque[_Entry] = deque()
+        self._more = asyncio.Event()
+        self._is_over = False
+
+    def write(self, event: Event) -> None:
+        """Say *event*, from any thread; an intent that must be on disk is there when this returns, and blocks.
+
+        Raises:
+            SandboxError: if it could not be written in time; what it was to begin must not be done.
+        """
+        if not must_be_on_disk(event):
+            self._put(_Entry(event))
+            return
+        written = threading.Event()
+        self._put(_Entry(event, written.set))
+        if not written.wait(WRITTEN_S):
+            raise SandboxError("the sandbox was not changed", "the command could not be logged")
+
+    def show(self, said: Chunk | SecretsLearned) -> None:
+        """Say *said*, which is no fact."""
+        self._put(_Entry(said))
+
+    async def heard(self) -> None:
+        """Return when all that was said so far was heard, or nobody hears any more."""
+        if self._is_over:
+            return
+        taken = asyncio.Event()
+        self._put(_Entry(None, taken.set))
+        try:
+            async with asyncio.timeout(HEARD_S):
+                await taken.wait()
+        except TimeoutError:
+            return
+
+    async def read(self, begin: Callable[[], None]) -> AsyncIterator[Said]:
+        """Yield what is said, in order; ends after `SessionEnded`. *begin* is called when the first is asked for."""
+        begin()
+        try:
+            while not self._is_over:
+                while not self._entries:
+                    self._more.clear()
+                    await self._more.wait()
+                entry = self._entries.popleft()
+                if entry.said is not None:
+                    self._is_over = isinstance(entry.said, SessionEnded)
+                    yield entry.said
+                if entry.taken is not None:
+                    entry.taken()
+        finally:
+            self._is_over = True
+            for entry in self._entries:
+                if entry.said is None and entry.taken is not None:  # it waits for a reader, not for the disk
+                    entry.taken()
+
+    def _put(self, entry: _Entry) -> None:
+        self._entries.append(entry)
+        try:
+            if asyncio.get_running_loop() is self._loop:
+                self._more.set()
+                return
+        except RuntimeError:
+            pass
+        try:
+            self._loop.call_soon_threadsafe(self._more.set)
+        except RuntimeError as error:
+            raise SandboxError("the sandbox accepts no more commands", "its host has ended") from error

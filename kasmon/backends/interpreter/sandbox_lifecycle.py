@@ -1,0 +1,222 @@
+"""The life of one session's sandbox: found or made, put to sleep by the clock, woken by use, ended; each told."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
+from kasmon.backends.interpreter.threads import BlockingCalls
+from kasmon.backends.interpreter.turns import TurnCounter
+from kasmon.errors import KasmonError, RefusedError, SandboxError, SessionEndedError
+from kasmon.model.commands import Launch, Sender
+from kasmon.model.events import SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.lifecycle import DueStep, LifecycleStep, LifetimeTerms, due
+from kasmon.sandbox.managed.monotonic_age import MonotonicAge
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+
+Value = TypeVar("Value")
+LONGEST_LOOK_S: Final = 60.0
+"""The clock is looked at this often at least."""
+
+
+class InterpreterLifecycle:
+    """One sandbox's life. `begin` and `finish` are what its turns begin and end with."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        box: ManagedSandbox,
+        keeping: SandboxCheckpoints,
+        terms: LifetimeTerms,
+        diary: ThreadSafeEventQueue,
+        threads: BlockingCalls,
+        quiet_s: float,
+    ) -> None:
+        self.turns = TurnCounter(self.begin, self.finish, self.measure, quiet_s)
+        self.is_ending = False
+        self.arrived = asyncio.Event()
+        """It is settled whether there is a sandbox."""
+        self.lost = ""
+        """What was lost since the last run, whose answer is the next one's to tell."""
+        self._launch = launch
+        self._box = box
+        self._keeping = keeping
+        self._terms = terms
+        self._diary = diary
+        self._threads = threads
+        self._what = ""
+        self._began = False
+        self._changed = asyncio.Event()
+        self._clock = MonotonicAge()
+
+    async def live(self, arrived: Callable[[], Awaitable[None]]) -> None:
+        """Find or make the sandbox, then do what is due until it ends. *arrived* is awaited before anything is run."""
+        try:
+            async with self.turns.gate:
+                self.lost = await self.moved(self._box.arrive)
+            if self.is_ending:
+                return
+            self._begin()
+            await arrived()
+        except KasmonError as error:
+            self.say_end(error.message, None)
+            return
+        finally:
+            self.arrived.set()
+        while not self.is_ending:
+            step = self._due()
+            wait_s = LONGEST_LOOK_S if step is None else min(step.at - time.time(), LONGEST_LOOK_S)
+            if wait_s <= 0:
+                await self._take()
+                continue
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+
+    def _begin(self) -> None:
+        runtime = self._box.journal.housing.runtime
+        self._began = True
+        self._diary.write(
+            SessionStarted(
+                at=time.time(),
+                pid=runtime.pid or None if runtime else None,
+                pid_started=runtime.started or None if runtime else None,
+                resume_id=self._launch.session,
+            )
+        )
+
+    async def go_on(self, what: str, by: str) -> None:
+        """Begin a turn for what runs already, since before this host; nothing is kept in front of it.
+
+        Raises:
+            SandboxError: if there is no sandbox.
+        """
+        if not self._box.runs:
+            self.lost = await self.moved(self._box.wake) or self.lost
+        if not self.turns.is_running:
+            self._what = what
+            self._box.journal.note(TurnStarted(at=time.time(), prompt=what))
+
+    async def begin(self, what: str, by: str) -> None:
+        """Make sure that the sandbox runs, and begin a turn where none is running.
+
+        Raises:
+            SessionEndedError: if it is ending.
+            SandboxError: if there is none.
+        """
+        if self.is_ending:
+            raise SessionEndedError(self._launch.session)
+        if not self._box.runs:
+            self.lost = await self.moved(self._box.wake) or self.lost
+        if self.turns.is_running:
+            return
+        if self._keeping.wants_before:
+            await self.moved(self._keeping.keep, "before", what)
+        self._what = what
+        by_whom: Sender = "wave" if by == "wave" else "peer" if by == "peer" else "user"
+        self._box.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
+
+    async def finish(self, reason: Literal["done", "interrupted"]) -> None:
+        """Keep what the turn left behind, and end it."""
+        try:
+            if not self.is_ending:
+                await self.moved(self._keeping.keep, "after", self._what)
+        except KasmonError as error:
+            self._box.journal.tell(f"The sandbox's state has changed: {error.message}")
+        self._box.journal.note(TurnEnded(at=time.time(), reason=reason))
+        self._changed.set()
+
+    async def measure(self) -> None:
+        """Note what the sandbox uses, where that is news; a look that fails says nothing."""
+        if self.is_ending:
+            return
+        with contextlib.suppress(KasmonError, OSError):
+            await self._threads.work(self._box.measure)
+
+    async def moved(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
+        """What *act* gives, which moves the sandbox. Where there is none after it, the session has ended."""
+        try:
+            return await self._threads.move(act, *arguments, **named)
+        except KasmonError as error:
+            if self._box.phase is SandboxPhase.EXPIRED and not self._box.journal.housing.is_intended:
+                self.say_end(error.message, None)
+            raise
+
+    def must_wake(self) -> None:
+        """
+        Raises:
+            RefusedError: if it sleeps, and is not to be woken by use.
+        """
+        if self._box.phase is SandboxPhase.PAUSED and not self._terms.auto_resume:
+            raise RefusedError(
+                f"the sandbox of {self._launch.session!r} is paused, and is not resumed on use.",
+                hint=f"`kasmon sandbox resume {self._launch.session}` resumes it.",
+            )
+
+    def stir(self) -> None:
+        """Look anew at what is due."""
+        self._changed.set()
+
+    async def end(self, why: str) -> None:
+        """End the sandbox, whatever runs in it, and say so. Idempotent."""
+        if self.is_ending:
+            return
+        self.is_ending = True
+        self._changed.set()
+        async with self.turns.gate:
+            await self._end(why)
+
+    def say_end(self, why: str, exit_code: int | None) -> None:
+        """Say that the session has ended; what waits for its first turn waits on."""
+        self.is_ending = True
+        self._changed.set()
+        with contextlib.suppress(SandboxError):
+            began = self._began
+            self._diary.write(SessionEnded(at=time.time(), exit_code=exit_code, why=why, never_began=not began))
+        self._threads.close()
+
+    async def _end(self, why: str) -> None:
+        exit_code: int | None = 0
+        await self.turns.aclose()
+        try:
+            await self._threads.move(self._box.end, why)
+            await self._threads.move(self._keeping.purge)
+        except KasmonError as error:
+            why, exit_code = f"{why}; {error.message}", None
+        self.say_end(why, exit_code)
+
+    def _due(self) -> DueStep | None:
+        """What is due when, however the clock on the wall was set meanwhile."""
+        housing, now = self._box.journal.housing, time.time()
+        used_at = self._clock.at("used", housing.used_at, now)
+        born_at = self._clock.at("born", housing.born_at, now)
+        return due(
+            msgspec.structs.replace(housing, used_at=used_at, born_at=born_at),
+            self._terms,
+            keeps_memory=self._box.tier.keeps_memory,
+            in_turn=self.turns.is_running,
+        )
+
+    async def _take(self) -> None:
+        """Do what is due, unless somebody used the sandbox meanwhile."""
+        async with self.turns.none():
+            step = self._due()
+            if self.is_ending or step is None or step.at > time.time():
+                return
+            if step.step is LifecycleStep.END:
+                self.is_ending = True
+                await self._end(step.why)
+                return
+            try:
+                await self.moved(self._box.sleep, to_disk=step.step is LifecycleStep.PAUSE, why=step.why)
+            except KasmonError:
+                return
+            if self._box.phase is not SandboxPhase.PAUSED:  # that is told; it is tried again after as long a time
+                self._box.journal.heard(TurnEnded(at=time.time()))

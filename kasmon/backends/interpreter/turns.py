@@ -1,0 +1,105 @@
+"""Turns of interpreters: runs that follow each other closely are one turn, and nothing puts the sandbox to sleep in it.
+
+Whatever moves the sandbox (sleep, waking, a checkpoint, its end) has the gate, and no run begins meanwhile.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Literal, TypeAlias
+
+QUIET_S: Final = 0.5
+"""A turn is over when nothing ran for so long."""
+
+Begin: TypeAlias = Callable[[str, str], Awaitable[None]]
+
+
+class TurnCounter:
+    """Counts what runs. All of it happens on one loop."""
+
+    def __init__(
+        self,
+        begin: Begin,
+        finish: Callable[[Literal["done", "interrupted"]], Awaitable[None]],
+        after: Callable[[], Awaitable[None]],
+        quiet_s: float = QUIET_S,
+    ) -> None:
+        """
+        Args:
+            begin: called with what is run and who wants it, while nobody moves the sandbox: makes sure that it runs,
+                and begins a turn where none is running. May raise.
+            finish: called likewise when a turn is over.
+            after: called then, when others may begin the next one.
+            quiet_s: how long nothing has to run for that.
+        """
+        self.gate = asyncio.Lock()
+        """Held by whoever moves the sandbox."""
+        self.is_running = False
+        self.was_interrupted = False
+        self._begin = begin
+        self._finish = finish
+        self._after = after
+        self._quiet_s = quiet_s
+        self._running = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._over = asyncio.Event()
+        self._over.set()
+
+    @contextlib.asynccontextmanager
+    async def run(self, what: str, by: str, begin: Begin | None = None) -> AsyncIterator[None]:
+        """Something runs as long as this context lasts; *begin* is called in place of the usual.
+
+        Raises:
+            KasmonError: what beginning says; nothing runs then.
+        """
+        async with self.gate:
+            await (begin or self._begin)(what, by)
+            self.is_running = True
+            self._over.clear()
+            self._running += 1
+            self._stop_timer()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._timer = asyncio.get_running_loop().call_later(self._quiet_s, self._quiet)
+
+    @contextlib.asynccontextmanager
+    async def none(self) -> AsyncIterator[None]:
+        """No turn runs, and none begins, as long as this context lasts; waits for the one that runs."""
+        while True:
+            await self._over.wait()
+            async with self.gate:
+                if not self.is_running:
+                    yield
+                    return
+
+    async def aclose(self) -> None:
+        """End the turn that runs, without waiting for what runs in it."""
+        self._stop_timer()
+        for task in list(self._closing):
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _quiet(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self) -> None:
+        async with self.gate:
+            if self._running or not self.is_running:
+                return
+            try:
+                await self._finish("interrupted" if self.was_interrupted else "done")
+            finally:
+                self.is_running = self.was_interrupted = False
+                self._over.set()
+        await self._after()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,149 @@
+"""What Claude Code would run of a project, and where it keeps whether its user trusts that. As 2.1.330 does it.
+
+| of the project | from |
+|---|---|
+| hooks, helpers, variables, plugins | `.claude/settings.json` and `settings.local.json` of the folder itself |
+| MCP servers | `.mcp.json` of the folder and of all above it |
+| shell in commands and skills, hooks of agents | `.claude` of the folder, and of those above it in the repository |
+
+Trust is `projects[FOLDER].hasTrustDialogAccepted` in its config. It holds for what lies below, up to the root of a
+repository, and that of a repository for its worktrees. With `--setting-sources user` nothing of a project is loaded.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kasmon.backends.project_trust.project_files import (
+    UntrustedProject,
+    entries,
+    settings,
+    table,
+    text_of,
+    texts,
+    upwards,
+)
+
+HARMLESS: Final = frozenset(
+    {
+        "$schema", "alwaysThinkingEnabled", "attribution", "cleanupPeriodDays", "includeCoAuthoredBy", "language",
+        "model", "outputStyle", "respectGitignore",
+    }
+)  # fmt: skip
+"""Keys of settings that run nothing, open nothing and send nothing elsewhere; one that is not known may."""
+PERMISSIONS: Final = frozenset({"deny", "ask", "disableBypassPermissionsMode"})
+"""Likewise of `permissions`: they only forbid."""
+RUNNING: Final = re.compile(r"^(?:hooks|mcpServers|mcp-servers|allowed-tools)\s*:|!`|^```!", re.MULTILINE)
+"""What makes a command, a skill or an agent run something that nobody was asked about."""
+WITH_TEXTS: Final = ("commands", "skills", "agents")
+
+
+def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> UntrustedProject | None:
+    """Why claude should not start in *workdir*; None if nothing could run, or its user trusts the folder."""
+    if _leaves_projects_out(flags):
+        return None
+    folder = Path(os.path.realpath(workdir))
+    things = tuple(_things(folder, _own_folders(variables)))
+    if not things or _is_trusted(folder, variables):
+        return None
+    root = _root(folder)
+    key = str(folder if root is None else _main(root) or root)
+    return UntrustedProject(
+        folder=str(folder),
+        things=things,
+        fix="Review that. To trust it, start `claude` there once in a terminal (`--mode tmux`) and say yes, or set "
+        f"projects[{key!r}].hasTrustDialogAccepted to true in {str(config_file(variables))!r}; to start without it, "
+        "put `--setting-sources user` into the profile's flags.",
+    )
+
+
+def config_file(variables: Mapping[str, str]) -> Path:
+    """The file in which claude keeps what it knows of projects."""
+    old = _own_folders(variables)[0] / ".config.json"
+    if old.is_file():
+        return old
+    return Path(variables.get("CLAUDE_CONFIG_DIR") or variables.get("HOME", "/")) / ".claude.json"
+
+
+def _leaves_projects_out(flags: Sequence[str]) -> bool:
+    sources: str | None = None
+    for number, flag in enumerate(flags):
+        if flag == "--setting-sources":
+            sources = "".join(flags[number + 1 : number + 2])
+        elif flag.startswith("--setting-sources="):
+            sources = flag.partition("=")[2]
+    return sources is not None and {source.strip() for source in sources.split(",")} <= {"user", ""}
+
+
+def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
+    """All that could run in *folder*; in the folders *own* lie the user's own settings, which are no project's."""
+    root = _root(folder)
+    is_inside = True
+    for place in upwards(folder):
+        settings_folder = place / ".claude"
+        if is_inside and settings_folder.exists() and not _is_one_of(settings_folder, own):
+            shown = _shown(settings_folder, folder)
+            if place == folder:
+                yield from _of_settings(settings_folder, shown)
+            for kind in WITH_TEXTS:
+                yield from texts(settings_folder / kind, f"{shown}/{kind}", ".md", RUNNING)
+        servers = place / ".mcp.json"
+        if servers.exists():
+            yield from settings(servers, _shown(servers, folder), ())
+        is_inside = is_inside and place != root
+
+
+def _of_settings(folder: Path, shown: str) -> Iterator[str]:
+    for name in ("settings.json", "settings.local.json"):
+        path = folder / name
+        permitted = {key for key, value in entries(table(path), "permissions").items() if value}
+        only_forbids = permitted <= PERMISSIONS
+        yield from settings(path, f"{shown}/{name}", HARMLESS | {"permissions"} if only_forbids else HARMLESS)
+
+
+def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
+    if variables.get("CLAUDE_CODE_IGNORE_PERSISTED_TRUST"):
+        return False
+    if variables.get("CLAUDE_CODE_SANDBOXED"):
+        return True
+    projects = entries(table(config_file(variables)), "projects")
+    root = _root(folder)
+    places = list(upwards(folder))
+    places = places if root is None else [*places[: places.index(root) + 1], _main(root) or root]
+    return any(entries(projects, str(place)).get("hasTrustDialogAccepted") is True for place in places)
+
+
+def _root(folder: Path) -> Path | None:
+    """The root of the repository or worktree that *folder* is in."""
+    return next((place for place in upwards(folder) if (place / ".git").exists()), None)
+
+
+def _main(root: Path) -> Path | None:
+    """The repository whose worktree *root* is, by its own word too; None if it is no worktree."""
+    link = root / ".git"
+    said = (text_of(link) or "").strip() if link.is_file() else ""
+    if not said.startswith("gitdir:"):
+        return None
+    kept = Path(os.path.realpath(root / said.removeprefix("gitdir:").strip()))
+    back = (text_of(kept / "gitdir") or "").strip()
+    common = (text_of(kept / "commondir") or "").strip()
+    if not back or not common or os.path.realpath(kept / back) != os.path.realpath(link):
+        return None
+    shared = Path(os.path.realpath(kept / common))
+    return shared.parent if shared.name == ".git" else shared
+
+
+def _own_folders(variables: Mapping[str, str]) -> tuple[Path, Path]:
+    """Where the user's own settings lie, and where they would by default."""
+    usual = Path(variables.get("HOME", "/")) / ".claude"
+    return Path(variables.get("CLAUDE_CONFIG_DIR") or usual), usual
+
+
+def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
+    return os.path.realpath(path) in {os.path.realpath(other) for other in others}
+
+
+def _shown(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)

@@ -1,0 +1,117 @@
+"""A scripted agent with every ability, played inside its host's process: for tests, the demo and screenshots.
+
+What it does stands in `kasmon.scripted_agent.script`; this module only gives it a clock. Its first prompt comes by
+`send`, like every other; of `launch.prompt` it only reads how long it takes to start.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from kasmon.backends.base import Abilities, Agent, Chunk
+from kasmon.model.commands import Answer, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.events import Event, SessionEnded, SessionStarted
+from kasmon.scripted_agent.agent import Actor
+from kasmon.scripted_agent.player import ScriptPause, SpokenText
+from kasmon.scripted_agent.script import boot_s
+
+
+class ScriptedAgent:
+    """One scripted agent. It acts only while somebody reads its `events`."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._actor = Actor(launch)
+        self._stirred = asyncio.Event()
+        self._told_start = self._told_end = False
+
+    async def events(self) -> AsyncIterator[Event | Chunk]:
+        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        if not self._told_start:
+            self._told_start = True
+            await self._boot()
+            if not self._actor.ended:
+                yield self._started()
+        while not self._told_end:
+            match self._actor.next(time.time()):
+                case None:
+                    await self._stir(None)
+                case ScriptPause(seconds=seconds):
+                    await self._stir(seconds)
+                case SpokenText(text=text, thinking=thinking):
+                    yield Chunk(text=text, thinking=thinking)
+                case event:
+                    self._told_end = isinstance(event, SessionEnded)
+                    yield event
+            await asyncio.sleep(0)  # without pauses a long script would not let anybody else run
+
+    async def send(self, wish: Wish, /) -> None:
+        """Carry *wish* to the agent.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            SessionBusyError: if a prompt that would not wait finds it in a turn.
+            RequestClosedError, StaleRequestError, UnableError: if no open request takes this answer.
+        """
+        now = time.time()
+        match wish:
+            case Prompt():
+                self._actor.prompt(wish, now)
+            case Answer():
+                self._actor.answer(wish)
+            case Interrupt():
+                self._actor.interrupt(now)
+            case Stop():
+                self._actor.end(now, "stopped")
+        self._stirred.set()
+
+    async def aclose(self) -> None:
+        """End the agent if it runs; idempotent."""
+        self._actor.end(time.time(), "closed")
+        self._stirred.set()
+
+    async def _boot(self) -> None:
+        """Take as long to start as the launch's own script says, unless it is ended before."""
+        speed = self._launch.speed
+        until = time.monotonic() + (boot_s(self._launch.prompt) / speed if speed > 0 else 0.0)
+        while not self._actor.ended and (left := until - time.monotonic()) > 0:
+            await self._stir(left)
+
+    async def _stir(self, limit_s: float | None) -> None:
+        """Wait until a wish comes in, but no longer than *limit_s*."""
+        self._stirred.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._stirred.wait()
+
+    def _started(self) -> SessionStarted:
+        launch, pid = self._launch, os.getpid()
+        return SessionStarted(
+            at=time.time(),
+            generation=launch.generation,
+            backend=launch.backend,
+            mode=launch.mode,
+            workdir=launch.workdir,
+            pid=pid,
+            host_pid=pid,
+            resume_id=launch.resume or f"script-{launch.session}",
+            model=launch.model or "scripted",
+        )
+
+
+class ScriptedBackend:
+    """Opens scripted agents; needs nothing but `launch.session`, `seed` and `speed`."""
+
+    name = "scripted"
+    abilities = Abilities(
+        streams=True, asks=True, edits_input=True, hears_reasons=True, steers=True, resumes=True, interrupts=True
+    )
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """A fresh agent; with `launch.resume` it keeps the conversation's id. Never fails."""
+        return ScriptedAgent(launch)
+
+
+backend = ScriptedBackend()

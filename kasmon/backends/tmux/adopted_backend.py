@@ -1,0 +1,156 @@
+"""Agents in panes of the user's own tmux: found there, heard and typed to, never started, sized, named or ended."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.tmux.agent import TmuxAgent
+from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.tmux.backend import TmuxBackend
+from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.config import Tmux
+from kasmon.errors import LaunchError, NotFoundError, TmuxServerGoneError
+from kasmon.model.commands import Launch
+from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.paths import Paths
+from kasmon.tmux.foreign_server import ForeignHub, ForeignServer
+from kasmon.tmux.formats import PaneFacts
+from kasmon.tmux.pane_listing import candidates
+from kasmon.tmux.process_identity import ProcessIdentity, identify
+
+KNOWN: Final = frozenset({"amp", "claude", "codex", "gemini", "opencode", "scripted"})
+"""Agents that are recognised by their processes."""
+
+
+class AdoptedConnection(ServerConnection):
+    """The connection to one server of the user's; open only while some pane of it is adopted."""
+
+    def __init__(self, server: ForeignServer) -> None:
+        self._foreign = ForeignHub(server)
+        super().__init__(server, self._foreign)
+        self._owners: dict[str, str] = {}
+        """Pane -> the session that it was adopted as."""
+
+    def adopt(self, session: str, pane: str) -> None:
+        """From now on hear *pane*, as that of *session*."""
+        self._owners[pane] = session
+        self._foreign.adopt(pane)
+
+    def release(self, pane: str) -> None:
+        """Hear *pane* no more."""
+        self._owners.pop(pane, None)
+        self._foreign.release(pane)
+
+    async def open(self) -> None:
+        """Be attached to the server; idempotent.
+
+        Raises:
+            TmuxServerGoneError: if it does not run.
+            TmuxCommandError: if no adopted pane is there.
+        """
+        if not await self.attach():
+            raise TmuxServerGoneError(str(self.server.socket))
+
+    async def panes(self) -> dict[str, PaneFacts]:
+        """The adopted panes, by session id."""
+        server = self.server
+        assert isinstance(server, ForeignServer)
+        everywhere = await asyncio.to_thread(server.everywhere)
+        return {self._owners[facts.pane_id]: facts for facts in everywhere if facts.pane_id in self._owners}
+
+
+class AdoptedBackend(TmuxBackend):
+    """All adopted sessions of one server, heard through one quiet control client."""
+
+    owns = False
+
+    def __init__(self, where: Paths, settings: Tmux, socket: Path) -> None:
+        super().__init__(where, settings)
+        self._line = self._foreign_line = AdoptedConnection(ForeignServer(socket, where.runtime))
+
+    @property
+    def line(self) -> AdoptedConnection:
+        """The connection to the user's tmux server."""
+        return self._foreign_line
+
+    async def open(
+        self, launch: Launch, /, variables: Mapping[str, str] | None = None, *, lives_on: bool = False
+    ) -> TmuxAgent:
+        """Watch what runs in the pane that *launch* names.
+
+        Raises:
+            LaunchError: if it is no longer the pane that was meant: another server, or its program has ended.
+            TmuxServerGoneError, TmuxCommandError: if there is no such server or pane.
+        """
+        facts = await self.pane(launch)
+        if facts is None or facts.is_dead:
+            raise LaunchError(f"the pane of {launch.name!r} no longer exists, or its program has ended.")
+        process = await asyncio.to_thread(identify, facts.pid)
+        hearing = OutputMonitor(asyncio.get_running_loop().time())
+        agent = await self._agent(launch, facts, process, hearing, "")
+        agent.say(agent.started(launch.generation))
+        agent.ready()
+        return agent
+
+    async def pane(self, launch: Launch) -> PaneFacts | None:
+        """The pane of *launch*, listened to from now on; None if it is not there.
+
+        Raises:
+            TmuxServerGoneError: if its server is gone, or another one has its place.
+            TmuxError: if tmux does not tell.
+        """
+        adopted = launch.adopted
+        assert adopted is not None
+        now = await asyncio.to_thread(self.line.server.process)
+        if now is None or now != ProcessIdentity(adopted.server_pid, adopted.server_started):
+            raise TmuxServerGoneError(adopted.socket)
+        self.line.adopt(launch.session, adopted.pane)
+        facts = (await self.line.panes()).get(launch.session)
+        if facts is None:
+            self.line.release(adopted.pane)
+        else:
+            await self.line.open()
+        return facts
+
+
+def offered(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptablePane]]:
+    """The server at *socket* and its panes, with the agents that are recognised in them. Blocks.
+
+    Raises:
+        NotFoundError: if no tmux listens there.
+        TmuxError: if it does not tell.
+    """
+    server = ForeignServer(socket, turns)
+    process = server.process()
+    if process is None:
+        raise NotFoundError(
+            f"no tmux server listens at {str(socket)!r}.",
+            hint="Pass its socket with --socket; `tmux -L NAME` has its own.",
+        )
+    found = [msgspec.structs.replace(one, agent=recognised(one.pid)) for one in candidates(server)]
+    return process, found
+
+
+def recognised(pid: int) -> str:
+    """The agent that process *pid* is, or that runs below it; empty where none is known. Blocks."""
+    import psutil  # seldom wanted
+
+    try:
+        top = psutil.Process(pid)
+        family = [top, *top.children(recursive=True)]
+    except psutil.Error:
+        return ""
+    for process in family:
+        try:
+            words = process.cmdline()
+            name = process.name()
+        except psutil.Error:
+            continue
+        for program in (program_of(words[:6]), name):
+            if program in KNOWN:
+                return program
+    return ""

@@ -1,0 +1,145 @@
+"""Which conversation a codex has, and how much it asks: the file that it keeps open while one goes on. Read only.
+
+As codex 0.169 writes it. A line `turn_context` (with each turn) or `thread_settings_applied` (with each change, a turn
+or not) says the approval policy, the sandbox and whether codex plans.
+"""
+
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from kasmon.model.codex_permissions import PLAN, CodexPermissions
+from kasmon.paths import open_regular
+
+UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+NAME: Final = re.compile(rf"rollout-.*-({UUID})\.jsonl")
+
+MARKS: Final = (b'"type":"turn_context"', b'"type":"thread_settings_applied"')
+"""What is in the lines that say how codex runs."""
+BLOCK_BYTES: Final = 256 * 1024
+MOST_BYTES: Final = 16 << 20
+"""So much of its end is looked through for such a line."""
+
+
+class CodexRollout:
+    """The open file of one codex, read on from where it was read last."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._read_to = 0
+        self._mode = ""
+
+    def permission_mode(self, pids: Iterable[int]) -> str:
+        """How much it asks, as it said last; empty where it has not said so yet. Blocks."""
+        for pid in pids:
+            with contextlib.suppress(psutil.Error, OSError):
+                for path, way in _open(pid):
+                    if named(path):
+                        self._look(path, Path(way))
+        return self._mode
+
+    def _look(self, path: str, file: Path) -> None:
+        if path != self._path or file.stat().st_size < self._read_to:
+            self._path, self._read_to = path, 0
+        told = permissions(file, since=self._read_to)
+        self._mode, self._read_to = told.mode or self._mode, told.read_to
+
+
+def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
+    """What the rollout *file* says last of how codex runs, from byte *since* on.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    now: dict[str, Any] = {}
+    sandbox = ""
+    handle = open_regular(file, os.O_RDONLY)
+    try:
+        end = _end_of_lines(handle, since)
+        for line in _backwards(handle, since, end):
+            told = _settings(line) if any(mark in line for mark in MARKS) else {}
+            now = now or told
+            if "sandbox_policy" in told:
+                is_same = told.get("permission_profile") == now.get("permission_profile")
+                sandbox = _text(told["sandbox_policy"], "type") if is_same else ""
+                break
+    finally:
+        os.close(handle)
+    policy = now.get("approval_policy")
+    return CodexPermissions(
+        policy=policy if isinstance(policy, str) else "granular" if policy else "",
+        sandbox=sandbox,
+        is_planning=_text(now.get("collaboration_mode"), "mode") == PLAN,
+        read_to=end,
+    )
+
+
+def _settings(line: bytes) -> dict[str, Any]:
+    """What a line says of how codex runs; empty where it cannot be read."""
+    try:
+        payload = json.loads(line)["payload"]
+        told = payload.get("thread_settings", payload)
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _text(table: Any, key: str) -> str:
+    value = table.get(key) if isinstance(table, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _end_of_lines(handle: int, since: int) -> int:
+    """Behind the last whole line of the file after byte *since*."""
+    end = os.fstat(handle).st_size
+    while end > since:
+        start = max(since, end - BLOCK_BYTES)
+        if (at := os.pread(handle, end - start, start).rfind(b"\n")) >= 0:
+            return start + at + 1
+        end = start
+    return since
+
+
+def _backwards(handle: int, since: int, end: int) -> Iterator[bytes]:
+    """Yield the whole lines of the file between the bytes *since* and *end*, the last first; not more than
+    `MOST_BYTES` of them."""
+    since, rest = max(since, end - MOST_BYTES), b""
+    while end > since:
+        start = max(since, end - BLOCK_BYTES)
+        rest, *lines = (os.pread(handle, end - start, start) + rest).split(b"\n")
+        yield from reversed(lines)
+        end = start
+    if rest:
+        yield rest
+
+
+def rollout(pids: Iterable[int]) -> str:
+    """The id of the one conversation that *pids* have open; empty where there is none, or more than one."""
+    found: set[str] = set()
+    for pid in pids:
+        with contextlib.suppress(psutil.Error, OSError):
+            found |= {match[1] for path, _ in _open(pid) if (match := named(path))}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _open(pid: int) -> Iterator[tuple[str, str]]:
+    """The files that *pid* has open: each path as it has it, which in a sandbox is another than here, and a path by
+    which the file can be opened from here."""
+    if sys.platform != "linux":
+        yield from ((file.path, file.path) for file in psutil.Process(pid).open_files())
+        return
+    for handle in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield os.readlink(handle), str(handle)  # noqa: PTH115 (it need not be a path of ours)
+
+
+def named(path: str) -> re.Match[str] | None:
+    """The match of a path that is such a file; its first group is the conversation."""
+    return NAME.fullmatch(Path(path).name)

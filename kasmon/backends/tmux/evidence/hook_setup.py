@@ -1,0 +1,132 @@
+"""Which hooks an agent is given when it starts, without touching a file of the person's: by argument, for this once.
+
+| agent | hooks | absent where, or why |
+|---|---|---|
+| claude | `--settings`, which adds to the person's own | its flags have `--settings` already |
+| codex | `-c hooks.*`, which adds to the person's, and the hashes it trusts | its flags set hooks; an unknown version |
+| gemini | - | it takes settings from elsewhere only out of files and folders that are root's, and warns of others |
+| opencode | - | a plugin makes it install packages before it starts: 100 s where there is no network |
+"""
+
+import hashlib
+import json
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kasmon.backends.tmux.agent_identity import program_of, version_of
+from kasmon.backends.tmux.evidence.hooks import FILE
+
+EMIT: Final = Path(__file__).resolve().parents[3] / "emit.py"
+"""`kasmon-emit`: run by its path, since an agent need not have it on its PATH."""
+CLAUDE: Final = (
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PermissionRequest",
+    "Notification",
+    "PostToolUse",
+    "Stop",
+    "StopFailure",
+)
+"""The events of Claude Code that say something of its state."""
+CODEX: Final = {
+    "UserPromptSubmit": "user_prompt_submit",
+    "PreToolUse": "pre_tool_use",
+    "PermissionRequest": "permission_request",
+    "PostToolUse": "post_tool_use",
+    "Stop": "stop",
+}
+"""Those of Codex, and what it calls them where it says which hooks it trusts."""
+SEEN_CODEX: Final = re.compile(r"\b0\.169\.")
+"""The versions whose way to trust a hook is known: any other might ask the person about it, or refuse to start."""
+TIMEOUT_S: Final = 5
+ABSENT: Final = {
+    "gemini": "it accepts them only from your own settings or from root's",
+    "opencode": "a plugin makes it install packages before it starts, and wait for a network",
+}
+
+
+class HookSetup(NamedTuple):
+    """What an agent is started with for the sake of its hooks."""
+
+    argv: tuple[str, ...]
+    variables: Mapping[str, str]
+    why_not: str = ""
+    """Why it has none; empty where it has."""
+
+
+def hooked(
+    program: str, argv: Sequence[str], folder: Path, generation: int, nonce: str, emit: Sequence[str] = ()
+) -> HookSetup:
+    """*argv* of the agent *program* with hooks that leave their notes in the session's *folder*, or by *emit*."""
+    if why := why_not(program, argv):
+        return HookSetup(tuple(argv), {}, why)
+    command = shlex.join(emit or [sys.executable, "-I", "-S", str(EMIT), str(folder / FILE)])
+    variables = {"KASMON_GENERATION": str(generation), "KASMON_NONCE": nonce}
+    if program == "codex":
+        return HookSetup((argv[0], *_for_codex(command), *argv[1:]), variables)
+    entry = [{"matcher": "", "hooks": [{"type": "command", "command": command, "timeout": TIMEOUT_S}]}]
+    settings = json.dumps({"hooks": dict.fromkeys(CLAUDE, entry)}, separators=(",", ":"))
+    return HookSetup((argv[0], "--settings", settings, *argv[1:]), variables)
+
+
+def hookable(argv: Sequence[str]) -> str | None:
+    """The agent that *argv* runs, if it is one that knows hooks."""
+    program = program_of(argv)
+    return program if program in ("claude", "codex", *ABSENT) else None
+
+
+def why_not(program: str, argv: Sequence[str]) -> str:
+    """Why an agent *program* that is started by *argv* gets no hooks; empty where it gets some.
+
+    Blocks: Codex is asked for its version, once.
+    """
+    named = {"claude": ("claude", "claude-code"), "codex": ("codex",)}.get(program)
+    if named is None:
+        return ABSENT.get(program, "no hooks are known for this program")
+    if not argv or Path(argv[0]).name not in named:
+        return "it is started by another program, which may not pass them on"
+    return _why_not_codex(argv) if program == "codex" else _why_not_claude(argv)
+
+
+def _why_not_claude(argv: Sequence[str]) -> str:
+    if any(word == "--settings" or word.startswith("--settings=") for word in argv[1:]):
+        return "its flags already contain --settings"
+    if "--bare" in argv or "--safe-mode" in argv:
+        return "its flags turn hooks off"
+    return ""
+
+
+def _why_not_codex(argv: Sequence[str]) -> str:
+    said = [word.removeprefix("--config").removeprefix("-c").lstrip("=").strip() for word in argv[1:]]
+    if any(word.startswith(("hooks.", "hooks=", "features.hooks")) for word in said):
+        return "its flags already configure hooks"
+    version = version_of(argv)
+    if not SEEN_CODEX.search(version):
+        return f"hooks are untested with {version or 'its version'}; it reports its state itself"
+    return ""
+
+
+def _for_codex(command: str) -> list[str]:
+    """The flags for hooks that run *command*: Codex runs a hook only if its hash stands among those that it trusts."""
+    handler: dict[str, Any] = {"type": "command", "command": command, "timeout": TIMEOUT_S}
+    flags: list[str] = []
+    trusted: list[str] = []
+    for event, name in CODEX.items():
+        flags += ["-c", f"hooks.{event}=[{{hooks=[{_toml(handler)}]}}]"]
+        trusted_hash = hash_of({"event_name": name, "hooks": [{**handler, "async": False}]})
+        trusted.append(f'"/<session-flags>/config.toml:{name}:0:0"={{trusted_hash="{trusted_hash}"}}')
+    return [*flags, "-c", f"hooks.state={{{','.join(trusted)}}}"]
+
+
+def hash_of(hook: Mapping[str, Any]) -> str:
+    """What Codex takes for the hash of *hook*: over its canonical JSON."""
+    text = json.dumps(hook, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _toml(table: Mapping[str, Any]) -> str:
+    return "{" + ",".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in table.items()) + "}"

@@ -1,0 +1,85 @@
+"""Passes the output and the silence of one pane to `OutputMonitor`, and looks at the last line for it."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable
+
+from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.errors import KasmonError
+from kasmon.model.events import SignalSeen
+from kasmon.tmux import requests as ask
+from kasmon.tmux.requests import Lines
+
+
+class PaneOutput:
+    """The ear on *pane*, which calls *say* with each signal. It hears from the moment it is made until it is closed."""
+
+    def __init__(
+        self,
+        hearing: OutputMonitor,
+        line: ServerConnection,
+        pane: str,
+        say: Callable[[SignalSeen], None],
+        last_line: Callable[[Lines], str],
+    ) -> None:
+        """*last_line* tells what the list shows of the rows of the screen."""
+        self.hearing = hearing
+        """What was heard so far."""
+        self._line, self._pane, self._say, self._last_line = line, pane, say, last_line
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_looking = self._is_closed = False
+        self._arm()
+
+    def printed(self, data: bytes) -> None:
+        """The pane printed *data*; empty where that was not heard."""
+        now, at = self._loop.time(), time.time()
+        self._tell(self.hearing.heard(data, now, at) if data else self.hearing.skipped(now, at))
+
+    def flooded(self, is_off: bool) -> None:
+        """The pane prints so much that nobody listens while *is_off*."""
+        self._tell(self.hearing.flooded(is_off, self._loop.time(), time.time()))
+
+    def typed(self) -> None:
+        """Somebody typed into the pane."""
+        self.hearing.typed(self._loop.time())
+
+    def shown(self, rows: Lines) -> None:
+        """The screen shows *rows*."""
+        self._tell(self.hearing.shown(self._last_line(rows), self._loop.time(), time.time()))
+
+    def close(self) -> None:
+        """Wait for nothing more. Idempotent."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell(self, signals: Iterable[SignalSeen]) -> None:
+        for signal in signals:
+            self._say(signal)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Be called when silence means something; a timer that is set already sets the next one itself."""
+        next_at = self.hearing.next_at()
+        if self._timer is not None and self._timer.when() > next_at:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and next_at < math.inf and not self._is_closed:
+            self._timer = self._loop.call_at(next_at, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        signals, wants_line = self.hearing.due(self._loop.time(), time.time())
+        if not wants_line:
+            self._tell(signals)
+        elif not self._is_looking:
+            self._is_looking = True
+            self._line.submit(ask.capture(self._pane, ansi=False), self._looked)
+
+    def _looked(self, rows: Lines | KasmonError) -> None:
+        self._is_looking = False
+        if not self._is_closed and not isinstance(rows, KasmonError):
+            self.shown(rows)

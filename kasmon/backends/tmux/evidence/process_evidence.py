@@ -1,0 +1,190 @@
+"""What is known of one agent from files and processes: its registry, its hooks' notes, who has its terminal. Blocks.
+
+`look` runs in a thread, one at a time for each agent. It never writes anything of the agent's.
+"""
+
+import json
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+from kasmon.backends.tmux.agent_sandbox import AgentSandbox
+from kasmon.backends.tmux.evidence import claude_registry, hooks, opencode_calls
+from kasmon.backends.tmux.evidence.claude_registry import RegistryStatus
+from kasmon.backends.tmux.evidence.codex_rollout import CodexRollout, rollout
+from kasmon.backends.tmux.evidence.hooks import HookNotes, HookStatus
+from kasmon.backends.tmux.evidence.process_table import ProcessTable
+from kasmon.model.agent_program import SHELLS
+from kasmon.model.events import SignalSeen
+from kasmon.model.evidence import SIGSTOP
+
+REGISTERED: Final = frozenset({"claude"})
+"""Programs that keep a registry."""
+
+
+class ToolCallEvidence(NamedTuple):
+    """One call of a tool, by the agent's own word."""
+
+    text: str
+    """What the agent shows of it: a command, else all that the tool is to get."""
+    full: str
+    """All that the tool is to get, to decide on."""
+
+
+class ProcessEvidence:
+    """Of the agent *program*, started by process *pid* in a pane, with its session's folder."""
+
+    def __init__(
+        self, program: str, pid: int, folder: Path, generation: int, nonce: str, inside: AgentSandbox | None = None
+    ) -> None:
+        """*inside*: where it leaves things outside its sandbox; None where it has none."""
+        self.version = ""
+        """What its registry says of its version."""
+        self.conversation = ""
+        """By which its conversation can be gone on with, as it says itself; empty before that is known."""
+        self.permission_mode = ""
+        """How much it asks, as codex's rollout says it; empty before that is known, and of other programs."""
+        self._rollout = CodexRollout()
+        self._program, self._pid = program, pid
+        self._inside = inside
+        self._notes = HookNotes(folder / hooks.FILE if inside is None else inside.notes, generation, nonce, pid)
+        self._pids: list[int] = [pid]
+        self._folder: Path | None = None
+        self._file: Path | None = None
+        self._changed = 0
+        self.is_stopped = False
+        """Whether a stop signal stopped it, when its processes were looked at last, or by the log before that."""
+        self.agent = pid
+        """Its own process: another one than the pane's where it is in a sandbox."""
+        self._jobs: frozenset[int] = frozenset()
+        """What ran below its shell when that had not its terminal."""
+        self._was_agent = False
+        self._lock = Lock()
+        self._said: list[HookStatus] = []
+        """What notes said that nobody was told yet."""
+        self._calls: dict[str, object] = {}
+        """The tool calls that wait, by the agent's own ids: what the tool is to get."""
+
+    def calls(self) -> list[ToolCallEvidence]:
+        """The tool calls that the agent's own hooks or records say wait now, each once. Blocks.
+
+        Those that were denied in the terminal may be among them until the turn ends.
+        """
+        with self._lock:
+            self._read_notes()
+            inputs = list(self._calls.values())
+        if self._program == "opencode":
+            variables = claude_registry.variables_of(self._pids[-1]) or claude_registry.variables_of(self._pid)
+            inputs += opencode_calls.waiting(variables, None if self._inside is None else self._inside.home)
+        return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
+
+    def _read_notes(self) -> None:
+        self._said += self._notes.new()
+        for called in self._notes.calls:
+            if not called.call:
+                self._calls.clear()
+            elif called.is_over:
+                self._calls.pop(called.call, None)
+            else:
+                self._calls[called.call] = called.input
+        self._notes.calls.clear()
+
+    def look(self, at: float, table: ProcessTable | None) -> list[SignalSeen]:
+        """What each source says that may be new, as seen *at*; *table* where it is time to look at processes."""
+        signals = self._processes(table, at) if table is not None else []
+        if (word := self._registered()) is not None:
+            self.version = word.version or self.version
+            self.conversation = word.conversation or self.conversation
+            signals.append(SignalSeen(at=at, source="registry", value=word.value, asking=word.asking, text=word.text))
+        with self._lock:
+            self._read_notes()
+            news, self._said = self._said, []
+        for said in [*(one for one in news[:-1] if one.prompt or one.failed), *news[-1:]]:
+            signals.append(
+                SignalSeen(
+                    at=at,
+                    source="hook",
+                    value=said.value,
+                    asking=said.asking,
+                    text=said.text,
+                    rule=said.event,
+                    prompt=said.prompt,
+                    failed=said.failed,
+                )
+            )
+        return signals
+
+    def was_stopped_silently(self, table: ProcessTable) -> bool:
+        """Whether *table* shows it stopped, and it was not when its processes were looked at last."""
+        return not self.is_stopped and (table.is_stopped({self.agent}) or table.is_stopped_in_front(self._pid))
+
+    def _processes(self, table: ProcessTable, at: float) -> list[SignalSeen]:
+        self._pids = [self._pid, *table.below(self._pid)]
+        if self._program == "codex":
+            self.conversation = rollout(self._pids) or self.conversation
+            self.permission_mode = self._rollout.permission_mode(self._pids) or self.permission_mode
+        is_back = table.is_back_at_shell(self._pid)
+        was_stopped, is_in_front = self.is_stopped, table.is_stopped_in_front(self._pid)
+        self.is_stopped = is_in_front or table.is_stopped({self._pid, self.agent})
+        if is_back is False:
+            self._jobs = frozenset(self._pids[1:])
+        elif is_back and self._program not in SHELLS:
+            self.is_stopped = self.is_stopped or table.is_stopped(self._jobs.intersection(self._pids))
+        if self.is_stopped:
+            return [SignalSeen(at=at, source="process", value="stopped", text=SIGSTOP if is_in_front else "")]
+        if self._program in SHELLS and is_back is not None:
+            return [SignalSeen(at=at, source="process", value="alone" if is_back else "command")]
+        if is_back is None or (is_back and not self._was_agent):
+            return [SignalSeen(at=at, source="process", value="agent")] if was_stopped else []
+        self._was_agent = self._was_agent or not is_back
+        return [SignalSeen(at=at, source="process", value="shell" if is_back else "agent")]
+
+    def _registered(self) -> RegistryStatus | None:
+        """What the agent's registry says; None where it has none, or nothing has changed."""
+        if self._file is None:
+            if self._program not in REGISTERED and self._program not in SHELLS:
+                return None
+            self._folder = self._folder or self._registry()
+            self._file = claude_registry.found(self._folder, self._names()) if self._folder else None
+            if self._file is None:
+                self._folder = None if self._program in SHELLS else self._folder
+                return None
+        changed = claude_registry.changed(self._file)
+        if changed == self._changed:
+            return None
+        self._changed = changed
+        word = claude_registry.read(self._file, self._names().get(self._file.stem))
+        if not changed:
+            self._file = None
+        return word
+
+    def _registry(self) -> Path | None:
+        """The folder of its registry, where that is known."""
+        if self._inside is None:
+            return claude_registry.folder_of(claude_registry.variables_of(self._pids[-1]))
+        return claude_registry.folder_of({"HOME": str(self._inside.home)})
+
+    def _names(self) -> dict[str, int]:
+        """Its processes by the names that they have for themselves: in a sandbox they are counted anew."""
+        if self._inside is None:
+            return {str(pid): pid for pid in self._pids}
+        from kasmon.sandbox.shared.processes import name_inside  # only where there is a sandbox
+
+        return {name: pid for pid in self._pids if (name := name_inside(pid))}
+
+
+def call_of(given: object) -> ToolCallEvidence | None:
+    """The call of a tool that is to get *given*; None where that says nothing to decide on."""
+    if not isinstance(given, dict):
+        return ToolCallEvidence(given, given) if isinstance(given, str) and given else None
+    fields = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in given.items()
+    }
+    command = fields.pop("command", "")
+    if not isinstance(given.get("command"), str):
+        text = "\n".join(
+            f"{key}: {value}" for key, value in {**fields, **({"command": command} if command else {})}.items()
+        )
+        return ToolCallEvidence(text, text) if text else None
+    fields.pop("description", None)  # what the agent says of it, which changes nothing
+    return ToolCallEvidence(command, "\n".join((command, *(f"{key}: {value}" for key, value in fields.items()))))

@@ -1,0 +1,141 @@
+"""Reads screens by the rules that there are: in the loop where that is quick, else in a thread."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
+from kasmon.detection.reader import ScreenReading, lasting, read
+from kasmon.detection.rule_catalog import RuleCatalog
+from kasmon.detection.rule_file import ScreenRules
+from kasmon.detection.screenshot import Screenshot, captured
+from kasmon.model.permission import RequestKind
+from kasmon.tmux.requests import PaneScreen
+
+QUICK_S: Final = 0.002
+"""A screen whose last reading took longer is read in a thread."""
+
+
+log = logging.getLogger(__name__)
+
+
+class ScreenObservation(NamedTuple):
+    """One look at a screen."""
+
+    shot: Screenshot
+    reading: ScreenReading
+    guess: MenuGuess | None
+    """What a screen that stands still probably asks, where no rule knows it."""
+    size: tuple[int, int] = (0, 0)
+    """Columns and rows of the pane."""
+    above: int = 0
+    """How many of its rows are not on `shot`, which has the lowest of a very tall one."""
+
+
+class TitleObservation(NamedTuple):
+    """What a title says; an empty word where no rule knows it."""
+
+    value: str
+    asking: RequestKind | None = None
+    rule: str = ""
+
+
+class ScreenReader:
+    """For all agents of one host."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        """*folders* hold a person's own screens' files."""
+        self._folders = folders
+        self._catalogue: RuleCatalog | None = None
+
+    def refresh(self) -> None:
+        """Read the files that changed. Blocks; the first call reads all of them."""
+        if self._catalogue is None:
+            self._catalogue = RuleCatalog(self._folders)
+        else:
+            self._catalogue.reload()
+
+    def rules(self, program: str, version: str) -> ScreenRules | None:
+        """The rules for *program*; None where there are none, or none were read yet."""
+        chosen = self._catalogue.rules(program, version) if self._catalogue is not None else None
+        return chosen.rules if chosen is not None else None
+
+
+class PaneScreenReader:
+    """For one agent. It remembers how long its screens take to read, and what it saw last."""
+
+    def __init__(self) -> None:
+        self.seen: ScreenObservation | None = None
+        self._took_s = 0.0
+
+    def look(
+        self,
+        screen: PaneScreen,
+        title: str,
+        rules: ScreenRules | None,
+        *,
+        is_still: bool,
+        done: Callable[[ScreenObservation | BaseException], None],
+    ) -> None:
+        """Call *done* with what *screen* shows, or why that cannot be told: at once, or from a thread's end."""
+        now, before = time.time(), self.seen.reading if self.seen is not None else None
+
+        def work() -> ScreenObservation | BaseException:
+            began = time.perf_counter()
+            try:
+                return seen_in(screen, title, rules, now, before, is_still=is_still)
+            except Exception as error:  # a screen, or a person's own rules for it, must not end all looking
+                log.warning("a screen could not be read", exc_info=True)
+                return error
+            finally:
+                self._took_s = time.perf_counter() - began
+
+        def finish(seen: ScreenObservation | BaseException) -> None:
+            if isinstance(seen, ScreenObservation):
+                self.seen = seen
+            done(seen)
+
+        if self._took_s < QUICK_S:
+            finish(work())
+        else:
+            reading = asyncio.get_running_loop().run_in_executor(None, work)
+            reading.add_done_callback(lambda read: None if read.cancelled() else finish(read.result()))
+
+
+def seen_in(
+    screen: PaneScreen,
+    title: str,
+    rules: ScreenRules | None,
+    now: float,
+    before: ScreenReading | None = None,
+    *,
+    is_still: bool = False,
+) -> ScreenObservation:
+    """What *screen* shows at *now*, in seconds since the epoch. Pure."""
+    facts = screen.facts
+    text = b"\n".join(screen.rows).decode("utf-8", "replace")
+    shot = captured(
+        text,
+        title,
+        cursor=(facts.cursor_x, facts.cursor_y),
+        cursor_visible=facts.cursor_visible,
+        alternate=facts.alternate,
+        columns=facts.width,
+    )
+    reading = lasting(before, read(shot, rules, now), now) if rules is not None else ScreenReading()
+    guess = probably_asking(shot) if is_still and reading.state == "unclear" else None
+    above = text.removesuffix("\n").count("\n") + 1 - len(shot.rows)
+    return ScreenObservation(shot, reading, guess, (facts.width, facts.height), above)
+
+
+@lru_cache(maxsize=1024)
+def title_word(rules: ScreenRules, title: str) -> TitleObservation:
+    """What *title*, cleaned, says by *rules*."""
+    for rule, pattern in rules.titles:
+        if pattern.search(title):
+            return TitleObservation(rule.state, rule.asking, rule.match)
+    return TitleObservation("")

@@ -1,0 +1,129 @@
+"""What an agent asks on its screen, as requests: opened when the judged state says so, else withdrawn. Pure.
+
+A request has choices only where a rule knows the menu that stands there, whole. What a better source contradicts is
+not even shown: the state decides, not the words on the screen. Everything else that asks can only be gone to.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+from kasmon.detection.menu_answer import options, own_words, taken, takes_reason
+from kasmon.detection.menu_choices import ScreenMenu
+from kasmon.model.events import RequestOpened, RequestWithdrawn
+from kasmon.model.evidence import StateVerdict
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of
+from kasmon.model.session_state import SessionState
+
+GONE: Final = "it is no longer on the screen"
+LONGEST_TITLE: Final = 200
+BARE_S: Final = 0.8
+"""So long a screen may take to draw its menu after another source said that the agent asks, in seconds."""
+LATE_S: Final = 3.0
+"""So long after an answer other sources than the screen may go on saying that the agent asks, in seconds."""
+
+
+class ScreenRequest:
+    """The one request that may stand on the screen of *session*."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self.open: Request | None = None
+        """The request opened last and not withdrawn; its digest is `ScreenMenu.digest`, empty without a menu."""
+        self.opened_at = -math.inf
+        """When that was, in seconds since the epoch."""
+        self.is_held = False
+        """An answer to it is on its way; what stands there counts again when that is over."""
+        self._opened = 0
+        self._answered_at = -math.inf
+        self._bare_since: float | None = None
+        self.due_at: float | None = None
+        """When to look again at what asks without a menu that is known, in seconds since the epoch."""
+
+    def judged(self, verdict: StateVerdict, at: float) -> list[RequestOpened | RequestWithdrawn]:
+        """The state may have changed; what that withdraws."""
+        if verdict.state is not SessionState.ASKING:
+            self._bare_since = self.due_at = None
+        return self._withdrawn(at) if verdict.state is not SessionState.ASKING and not self.is_held else []
+
+    def seen(
+        self, verdict: StateVerdict, menu: ScreenMenu | None, text: str, at: float
+    ) -> list[RequestOpened | RequestWithdrawn]:
+        """A look was taken: *menu* stands there, or none that is known, and *text* is what is asked."""
+        if self.is_held or verdict.state is not SessionState.ASKING:
+            return self.judged(verdict, at)
+        if self._is_too_early(menu, at):
+            return self._withdrawn(at)
+        asks = self._from_menu(menu) if menu is not None else self._unknown(verdict, text)
+        if self.open is not None and (self.open.digest, digest_of(self.open)) == (asks.digest, digest_of(asks)):
+            return []
+        withdrawn = self._withdrawn(at)
+        self._opened += 1
+        self.open, self.opened_at = _named(asks, self._opened), at
+        return [*withdrawn, RequestOpened(at=at, request=self.open)]
+
+    def is_early(self, menu: ScreenMenu, at: float) -> bool:
+        """Whether *menu*, seen *at*, is not asked yet: more of it may become known."""
+        return self._is_too_early(menu, at)
+
+    def forget(self, at: float) -> None:
+        """It was answered *at*: what is seen next is another one."""
+        self.open, self._answered_at = None, at
+
+    def _is_too_early(self, menu: ScreenMenu | None, at: float) -> bool:
+        """Whether what stands there may not be all of it: other sources are faster than a screen, or slower."""
+        if menu is not None and menu.is_whole:
+            self._bare_since = self.due_at = None
+            return False
+        self._bare_since = at if self._bare_since is None else self._bare_since
+        due_at = self._bare_since + BARE_S
+        if menu is None:
+            due_at = max(due_at, self._answered_at + LATE_S)
+        self.due_at = due_at if at < due_at else None
+        return self.due_at is not None
+
+    def _withdrawn(self, at: float) -> list[RequestOpened | RequestWithdrawn]:
+        if self.open is None:
+            return []
+        gone, self.open = self.open, None
+        return [RequestWithdrawn(at=at, request=gone.id, why=GONE)]
+
+    def _from_menu(self, menu: ScreenMenu) -> Request:
+        choices, offered = taken(menu), options(menu)
+        always = menu.meaning(Decision.ALWAYS) if Decision.ALWAYS in choices else None
+        return Request(
+            id=RequestId(""),
+            session=self._session,
+            kind=menu.kind,
+            title=_first_line(menu.text),
+            shown=menu.text,
+            choices=choices,
+            options=tuple(choice.label for choice in offered),
+            option_notes=tuple(choice.note for choice in offered),
+            many=menu.many and bool(offered),
+            free_text=own_words(menu) is not None,
+            takes_reason=takes_reason(menu),
+            rule=(menu.covers or always.label) if always else "",
+            digest=menu.digest,
+            answerable=bool(choices),
+            may_be_cut=not menu.is_whole,
+        )
+
+    def _unknown(self, verdict: StateVerdict, text: str) -> Request:
+        return Request(
+            id=RequestId(""),
+            session=self._session,
+            kind=verdict.asking or RequestKind.QUESTION,
+            title=_first_line(text),
+            shown=text,
+            answerable=False,
+        )
+
+
+def _named(request: Request, number: int) -> Request:
+    return msgspec.structs.replace(request, id=RequestId(f"screen-{number}"))
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:LONGEST_TITLE]

@@ -1,0 +1,409 @@
+"""Everything that says what one agent does, weighed: its screen and title here, the rest as it is told.
+
+A source's word becomes a fact when it changes, and the newest of all of them are judged. The judgement decides how
+often the screen is looked at, and whether what stands on it is a request.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence, ToolCallEvidence
+from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
+from kasmon.backends.tmux.evidence.screen_reader import PaneScreenReader, ScreenObservation, ScreenReader, title_word
+from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
+from kasmon.backends.tmux.evidence.screen_schedule import ScreenSchedule
+from kasmon.backends.tmux.evidence.signal_ledger import OUTLASTED, SignalLedger
+from kasmon.backends.tmux.evidence.title_scanner import TitleScanner
+from kasmon.backends.tmux.input.full_view import FullView
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.detection.activity import last_activity
+from kasmon.detection.menu_choices import ScreenMenu, completed, shows
+from kasmon.detection.rule_file import ScreenRules
+from kasmon.detection.screenshot import LONGEST_TITLE
+from kasmon.errors import KasmonError, SessionEndedError
+from kasmon.model.events import Event, SettingsChanged, SignalSeen
+from kasmon.model.evidence import HOOK_LAG_S, Signal, StateVerdict
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.sanitize import clean_line
+from kasmon.tmux import requests as ask
+from kasmon.tmux.formats import PaneText
+from kasmon.tmux.requests import PaneScreen
+
+BETTER: Final = frozenset({"process", "program", "registry", "hook", "title"})
+"""Sources whose word makes a look at the screen less urgent."""
+AFTER_S: Final = 0.1
+LONGEST_MODE: Final = 40
+UNCLEAR: Final = "unclear"
+WORKING: Final = "working"
+
+
+class StateMonitor:
+    """Of the agent of *session*, the program *program*, in *pane*; tells facts by *say*."""
+
+    def __init__(
+        self,
+        session: SessionId,
+        program: str,
+        line: ServerConnection,
+        pane: str,
+        clues: ProcessEvidence,
+        eyes: ScreenReader,
+        rounds: ProcessScanner,
+        say: Callable[[Event], None],
+        known: tuple[Signal, ...] = (),
+    ) -> None:
+        """*known* are the signals in the log, for an agent that was there before us."""
+        self.clues = clues
+        self.stirred_at = -math.inf
+        self._conversation = ""
+        """As it was told last."""
+        self._permission_mode = ""
+        """Likewise."""
+        self.version = ""
+        """What the agent's program says of its version; empty where nobody knows."""
+        self.session = session
+        self.asked = ScreenRequest(session)
+        self.view: FullView | None = None
+        """Reads what its menus cut in the agent's own full view; None where that is not ours to open."""
+        self._program, self._line, self._pane = program, line, pane
+        self._eyes, self._rounds, self._say = eyes, rounds, say
+        self._eye = PaneScreenReader()
+        self._looking = ScreenSchedule()
+        self._titles = TitleScanner()
+        self._title = ""
+        self._wants_title = True
+        self._read_last = ("", "")
+        """State and rule of the last look that could be taken."""
+        self._words = SignalLedger(known)
+        last = self._words.last("process")
+        clues.is_stopped = last is not None and last.value == "stopped"
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | None = None
+        """When what asks without a menu is looked at again."""
+        self._is_looking = self._is_over = self._was_unclear = False
+        self._waiting: list[asyncio.Future[ScreenObservation]] = []
+        rounds.add(self)
+
+    @property
+    def verdict(self) -> StateVerdict:
+        """What all sources together say now."""
+        return self._words.verdict
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether somebody says what it does, and not only whether it prints."""
+        return self._words.can_tell
+
+    # -- what it is told
+
+    def printed(self, data: bytes) -> None:
+        """The pane printed *data*; empty data says that some output was not heard."""
+        now = self._loop.time()
+        self.stirred_at = now
+        self._rounds.stir()
+        if not data:
+            self._titles, self._wants_title = TitleScanner(), True
+        elif (title := self._titles.feed(data)) is not None:
+            self._titled(title.decode("utf-8", "replace"))
+        self._looking.printed(now)
+        self._arm()
+
+    def flooded(self, is_off: bool) -> None:
+        """It prints so much that it is not heard while *is_off*."""
+        self._wants_title = True
+        self.stirred_at = self._loop.time()
+        self._looking.flooded(is_off, self.stirred_at)
+        self._arm()
+
+    def told(self, signals: Sequence[SignalSeen]) -> None:
+        """What its files and processes say."""
+        for signal in signals:
+            self._hear(signal)
+        if self.clues.version and self.version != self.clues.version:
+            self.version = self.clues.version
+        if self._conversation != self.clues.conversation:
+            self._conversation = self.clues.conversation
+            self._say(SettingsChanged(at=time.time(), resume_id=self._conversation))
+        self._permits(self.clues.permission_mode, time.time())
+
+    def noted(self, signal: SignalSeen) -> None:
+        """*signal* became a fact; of whatever source."""
+        self._words.noted(signal)
+        verdict = self.verdict
+        self._looking.is_decided = verdict.source in BETTER and verdict.state is not SessionState.UNSURE
+        if signal.source in BETTER:
+            self._looking.news(self._loop.time())
+            self._arm()
+        if signal.source in OUTLASTED:
+            self._looking.again(self._loop.time() + HOOK_LAG_S + AFTER_S)
+        for event in self.asked.judged(verdict, signal.at):
+            self._say(event)
+
+    def close(self) -> None:
+        """Look no more. Idempotent."""
+        self._is_over = True
+        self._rounds.drop(self)
+        for timer in (self._timer, self._again):
+            if timer is not None:
+                timer.cancel()
+        for waiting in (one for one in self._waiting if not one.done()):
+            waiting.set_exception(SessionEndedError(self.session))
+
+    # -- the screen
+
+    async def see_now(self) -> ScreenObservation:
+        """What stands on the screen, from a look that is taken now.
+
+        Raises:
+            SessionEndedError: if the agent ends before it is taken.
+            TmuxError: if it cannot be looked at.
+        """
+        if self._is_over:
+            raise SessionEndedError(self.session)
+        waiting: asyncio.Future[ScreenObservation] = self._loop.create_future()
+        self._waiting.append(waiting)
+        if not self._is_looking:
+            self._look()
+        return await waiting
+
+    def last_activity(self) -> str | None:
+        """The agent's last message or tool call, as of the last look; empty where that showed none.
+
+        None where no screen file says what a message looks like.
+        """
+        rules = self._rules()
+        if rules is None or not rules.activity.first:
+            return None
+        seen = self._eye.seen
+        return last_activity(seen.shot, seen.reading.composer, rules) if seen is not None else ""
+
+    def answered(self) -> None:
+        """What was asked is answered: look soon what stands there now."""
+        self.asked.forget(time.time())
+        if self.view is not None:
+            self.view.forget()
+        self.begin()
+
+    def stir(self) -> None:
+        """Look soon at its screen, files and processes."""
+        self.stirred_at = self._loop.time()
+        self._rounds.stir()
+        self.begin()
+
+    def begin(self) -> None:
+        """It runs: look soon, whatever it prints."""
+        self._looking.news(self._loop.time())
+        self._arm()
+
+    def _rules(self) -> ScreenRules | None:
+        rules = self._eyes.rules(self._program, self.version)
+        self._looking.is_wordless = rules is None
+        return rules
+
+    def _arm(self) -> None:
+        """Look in time; a timer that is set already sets the next one itself."""
+        if self._is_looking or self._is_over:
+            return
+        next_at = self._looking.next_at()
+        if self._timer is not None and self._timer.when() > next_at:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and next_at < math.inf:
+            self._timer = self._loop.call_at(next_at, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        if self._loop.time() + 0.001 < self._looking.next_at():
+            self._arm()
+        elif not self._is_looking:
+            self._rules()
+            self._look()
+
+    def _look(self) -> None:
+        self._is_looking = True
+        if self._wants_title:
+            self._wants_title = False
+            self._line.submit(ask.pane_text(self._pane), self._title_told)
+        began_at, is_still = self._loop.time(), self._looking.is_still or self._looking.is_wordless
+        taken_for, self._waiting = self._waiting, []
+        self._looking.looked(began_at)  # what is printed from now on is not on it
+        self._line.submit(
+            ask.screen(self._pane), lambda screen: self._taken(screen, is_still=is_still, taken_for=taken_for)
+        )
+
+    def _title_told(self, text: PaneText | KasmonError) -> None:
+        if not isinstance(text, KasmonError) and not self._wants_title:
+            self._titled(text.title)
+
+    def _taken(
+        self, screen: PaneScreen | KasmonError, *, is_still: bool, taken_for: list[asyncio.Future[ScreenObservation]]
+    ) -> None:
+        if isinstance(screen, KasmonError):
+            self._seen(screen, is_still=is_still, taken_for=taken_for)
+            return
+        self._eye.look(
+            screen,
+            self._title,
+            self._rules(),
+            is_still=is_still,
+            done=lambda seen: self._compared(seen, is_still=is_still, taken_for=taken_for),
+        )
+
+    def _compared(
+        self,
+        seen: ScreenObservation | BaseException,
+        *,
+        is_still: bool,
+        taken_for: list[asyncio.Future[ScreenObservation]],
+    ) -> None:
+        """Look up what the agent itself says of the call that a menu asks about, where it shows one."""
+        menu = seen.reading.menu if isinstance(seen, ScreenObservation) else None
+        if menu is None and self.view is not None:
+            self.view.forget()
+        if (
+            not isinstance(seen, ScreenObservation)
+            or menu is None
+            or not (menu.call or menu.named or not menu.is_whole)
+        ):
+            self._seen(seen, is_still=is_still, taken_for=taken_for)
+            return
+        looked_at, found = seen, menu
+
+        def matched(reading: "asyncio.Future[list[ToolCallEvidence]]") -> None:
+            if reading.cancelled():
+                return
+            calls = [] if reading.exception() is not None else reading.result()
+            self._seen(self._completed(looked_at, found, calls), is_still=is_still, taken_for=taken_for)
+
+        self._loop.run_in_executor(None, self.clues.calls).add_done_callback(matched)
+
+    def _completed(
+        self, seen: ScreenObservation, menu: ScreenMenu, calls: Sequence[ToolCallEvidence]
+    ) -> ScreenObservation:
+        """*seen* with the whole text of the one call that *menu* can be about; as it is where there are several."""
+        fitting = {call.full for call in calls if shows(menu, call.text)}
+        full = fitting.pop() if len(fitting) == 1 else self.view.known(menu) if self.view is not None else ""
+        if not full:
+            return seen
+        reading = msgspec.structs.replace(seen.reading, menu=completed(menu, full))
+        return seen._replace(reading=reading)
+
+    def _seen(
+        self,
+        seen: ScreenObservation | BaseException,
+        *,
+        is_still: bool,
+        taken_for: list[asyncio.Future[ScreenObservation]],
+    ) -> None:
+        self._is_looking = False
+        for waiting in (one for one in taken_for if not one.done()):
+            if isinstance(seen, ScreenObservation):
+                waiting.set_result(seen)
+            else:
+                waiting.set_exception(seen)
+        if self._is_over:
+            return
+        at = time.time()
+        menu: ScreenMenu | None = None
+        text = ""
+        if not isinstance(seen, ScreenObservation):
+            why = seen.message if isinstance(seen, KasmonError) else repr(seen)
+            self._hear(SignalSeen(at=at, source="screen", value="unreadable", text=clean_line(why)[:200]))
+        else:
+            menu, text = seen.reading.menu, seen.reading.text or (seen.guess.text if seen.guess else "")
+            if self.view is not None and self.view.is_open:
+                self._next_look()
+                return
+            self._read(seen, at, is_still=is_still)
+        verdict = self.verdict
+        if (
+            isinstance(seen, ScreenObservation)
+            and menu is not None
+            and verdict.state is SessionState.ASKING
+            and self._opens(seen, menu, at)
+        ):
+            self._next_look()
+            return
+        if verdict.state is SessionState.ASKING and not text:
+            deciding = self._words.last(verdict.source)
+            text = deciding.text if deciding is not None else ""
+        for event in self.asked.seen(verdict, menu, text, at):
+            self._say(event)
+        if self.asked.due_at is not None and (self._again is None or self._again.when() < self._loop.time()):
+            self._again = self._loop.call_later(self.asked.due_at - at + AFTER_S, self.begin)
+        self._next_look()
+
+    def _opens(self, seen: ScreenObservation, menu: ScreenMenu, at: float) -> bool:
+        """Whether the agent's own full view of what *menu* cuts is being read now; what it shows is seen after that."""
+        rules = self._rules()
+        rule = rules.menus.get(menu.name) if rules is not None else None
+        if menu.is_whole or rule is None or rule.view is None or self.view is None or self.asked.is_held:
+            return False
+        return not self.asked.is_early(menu, at) and self.view.begin(seen, menu, rule)
+
+    def _next_look(self) -> None:
+        if self._waiting:
+            self._look()
+        self._arm()
+
+    def _permits(self, mode: str, at: float) -> None:
+        """The agent says that its permission mode is *mode*; nothing where that is empty, or as before."""
+        mode = clean_line(mode)[:LONGEST_MODE]
+        if mode and mode != self._permission_mode:
+            self._permission_mode = mode
+            self._say(SettingsChanged(at=at, permission_mode=mode))
+
+    def _read(self, seen: ScreenObservation, at: float, *, is_still: bool) -> None:
+        reading, guess = seen.reading, seen.guess
+        self._permits(reading.permission_mode, at)
+        before, self._read_last = self._read_last, (reading.state, reading.rule)
+        self._looking.is_steady = reading.state == WORKING and before == self._read_last
+        says_nothing = reading.state == UNCLEAR
+        is_first, self._was_unclear = says_nothing and not self._was_unclear, says_nothing
+        if says_nothing and not is_still:
+            self._looking.nothing_known()
+        if is_first and not is_still:
+            return  # half drawn, maybe: what it said before counts until the next look
+        if not self._looking.is_wordless:
+            self._hear(
+                SignalSeen(
+                    at=at,
+                    source="screen",
+                    value=reading.state,
+                    asking=reading.asking,
+                    text=clean_line(reading.text or reading.notice)[:200],
+                    until=reading.until,
+                    rule=reading.rule,
+                    failed=reading.failed,
+                )
+            )
+        if guess is not None:
+            rule = f"wordless: {guess.sign}"
+            text = clean_line(guess.text.partition("\n")[0])[:200]
+            self._hear(SignalSeen(at=at, source="fallback", value="asking", text=text, rule=rule))
+        elif self._words.last("fallback") is not None:
+            self._hear(SignalSeen(at=at, source="fallback", value=UNCLEAR))
+
+    def _titled(self, title: str) -> None:
+        if title == self._title:
+            return
+        self._title = title
+        rules = self._eyes.rules(self._program, self.version)
+        if rules is None or not rules.titles:
+            return
+        word = title_word(rules, clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip())
+        if word.value or self._words.last("title") is not None:
+            value = word.value or UNCLEAR
+            self._hear(SignalSeen(at=time.time(), source="title", value=value, asking=word.asking, rule=word.rule))
+
+    def _hear(self, signal: SignalSeen) -> None:
+        """Make *signal* a fact where it says something else than its source's last word."""
+        if self._words.is_news(signal):
+            self._say(signal)

@@ -1,0 +1,86 @@
+"""Keeps a hub going on a running loop: reads what tmux says, writes what waits for it, ticks once a second."""
+
+import asyncio
+from typing import Final
+
+from kasmon.tmux.hub import TICK_S, Hub
+
+REST_S: Final = 0.015
+"""Where nobody waits for an echo or an answer, what panes print is read so often: together it costs half."""
+
+
+class HubPump:
+    """Drives *hub* between `begin`, when it is open, and `stop`. All on one loop and in its thread."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.asked = 0
+        """Questions that wait for an answer. Whoever changes it calls `stir`."""
+        self.hurried = 0
+        """People who wait for each echo. Whoever changes it calls `stir`."""
+        self.has_read = False
+        """Set by whoever hears something from the hub."""
+        self._hub = hub
+        self._loop: asyncio.AbstractEventLoop
+        self._fds: tuple[int, int] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._resting: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """The hub is open: keep it going."""
+        self._loop = asyncio.get_running_loop()
+        self._fds = self._hub.fileno(), self._hub.write_fileno()
+        self.asked = 0
+        self._loop.add_reader(self._fds[0], self._readable)
+        self._readable()
+        self._tick()
+
+    def stop(self) -> None:
+        """The hub is gone, or will be closed. Idempotent."""
+        for timer in (self._ticking, self._resting):
+            if timer is not None:
+                timer.cancel()
+        self._ticking = self._resting = None
+        if self._fds is not None:
+            self._loop.remove_reader(self._fds[0])
+            self._loop.remove_writer(self._fds[1])
+            self._fds = None
+
+    def stir(self) -> None:
+        """There is something to write, or somebody waits."""
+        if self._fds is None:
+            return
+        if self._hub.wants_write():
+            self._loop.add_writer(self._fds[1], self._writable)
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+            self._loop.add_reader(self._fds[0], self._readable)
+
+    def _readable(self) -> None:
+        self._hub.pump()
+        if self._fds is None:
+            return
+        if self._hub.wants_write():
+            self._loop.add_writer(self._fds[1], self._writable)
+        if not (self.hurried or self.asked or self._resting):
+            self._loop.remove_reader(self._fds[0])
+            self._resting = self._loop.call_later(REST_S, self._rested)
+
+    def _rested(self) -> None:
+        self.has_read = False
+        self._hub.pump()
+        if self._resting is not None and self.has_read:
+            self._resting = self._loop.call_later(REST_S, self._rested)
+        else:
+            self.stir()
+
+    def _writable(self) -> None:
+        self._hub.flush()
+        if self._fds is not None and not self._hub.wants_write():
+            self._loop.remove_writer(self._fds[1])
+
+    def _tick(self) -> None:
+        if self._fds is not None:
+            self._ticking = self._loop.call_later(TICK_S, self._tick)
+            self._hub.tick()
+            self.stir()

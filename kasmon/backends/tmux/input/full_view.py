@@ -1,0 +1,232 @@
+"""The agent's own full view of a request that its menu cuts (`detection.rule_schema.ViewRule`): opened, read and left
+again.
+
+Each key goes only while the screen is the one that was read, and none while the terminal is focused: then the
+request stays one that may be cut. What was read counts for the menu on which the view was opened, while that stands
+there; before a consent it is read once more.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
+from kasmon.detection.menu_choices import ScreenMenu, squeezed
+from kasmon.detection.rule_schema import MenuRule, ViewRule
+from kasmon.detection.screenshot import ScreenRow
+from kasmon.errors import KasmonError, RefusedError, ScreenChangedError
+from kasmon.tmux.screen_check import changed
+
+SHOWN_S: Final = 3.0
+"""How long a view may take to open, and its menu to come back."""
+MOVED_S: Final = 0.6
+"""A view that does not move within this time after it was scrolled on is at its end."""
+LOOK_S: Final = 0.05
+TRIES: Final = 3
+AGAIN_S: Final = 5.0
+"""So long after somebody was focused there it is tried once more."""
+WATCHED: Final = "the terminal is focused"
+
+log = logging.getLogger(__name__)
+
+
+class ViewTarget(Protocol):
+    """The agent's screen."""
+
+    async def see_now(self) -> ScreenObservation:
+        """What stands on it, from a look that is taken now."""
+        ...
+
+    def begin(self) -> None:
+        """Look at it again as soon as that can be."""
+        ...
+
+
+class ViewWriter(Protocol):
+    """Who types for it."""
+
+    async def press(self, key: bytes, unless: str = "") -> None:
+        """Type *key*, as `Line.press` does."""
+        ...
+
+
+class FullView:
+    """Of one agent."""
+
+    def __init__(self, watched: ViewTarget, typist: ViewWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
+        self._watched, self._typist, self._is_focused = watched, typist, is_focused
+        self._text = ""
+        self._menu = ""
+        """The digest of the menu whose view was read last; `_text` is what it proved to be all, else empty."""
+        self._opened: tuple[ScreenMenu, MenuRule] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self.is_open = False
+        """It is being read: what stands on the screen is not what the agent asks."""
+
+    def known(self, menu: ScreenMenu) -> str:
+        """All of the text that *menu* cuts; empty where it is not known."""
+        if self._menu != menu.digest:
+            self.forget()
+        return self._text if self._menu == menu.digest else ""
+
+    def forget(self) -> None:
+        """Another menu stands there, or none; nothing while it is being read."""
+        if not self.is_open:
+            self._menu = self._text = ""
+            self._opened = None
+
+    def begin(self, seen: ScreenObservation, menu: ScreenMenu, rule: MenuRule) -> bool:
+        """Read what *menu* cuts, once; whether that is under way now. A look is taken when it is over."""
+        if self.is_open:
+            return True
+        if self._menu == menu.digest:
+            return False
+        self.is_open = True
+        self._reading = asyncio.create_task(self._read(seen, menu, rule))
+        return True
+
+    async def is_same(self, digest: str) -> bool | None:
+        """Whether the menu of *digest* still cuts the text that was read; None where it cannot be read now.
+
+        True where nothing was read for it: then its own rows, or the agent's records, say all.
+        """
+        if self._opened is None or not self._text:
+            return True
+        (menu, rule), before = self._opened, self._text
+        seen = await self._watched.see_now()
+        now = seen.reading.menu
+        if now is None or now.digest != digest:
+            return False
+        self.is_open = True
+        await self._read(seen, menu, rule)
+        return self._text == before if self._text else None
+
+    async def _read(self, seen: ScreenObservation, menu: ScreenMenu, rule: MenuRule) -> None:
+        text = ""
+        try:
+            if await self._is_focused():
+                asyncio.get_running_loop().call_later(AGAIN_S, self._again, menu.digest)
+            elif rule.view is not None:
+                text = await self._text_in(seen, menu, rule, rule.view)
+        except KasmonError as error:
+            log.warning("a full view was not read: %s", error)
+        finally:
+            self._menu, self._text, self._opened = menu.digest, text, (menu, rule)
+            self.is_open = False
+            self._watched.begin()
+
+    def _again(self, digest: str) -> None:
+        if self._menu == digest and not self._text and not self.is_open:
+            self._reading = asyncio.create_task(self._once_nobody_is_focused(digest))
+
+    async def _once_nobody_is_focused(self, digest: str) -> None:
+        if await self._is_focused():
+            asyncio.get_running_loop().call_later(AGAIN_S, self._again, digest)
+        else:
+            self.forget()
+            self._watched.begin()
+
+    async def _text_in(self, seen: ScreenObservation, menu: ScreenMenu, rule: MenuRule, view: ViewRule) -> str:
+        """All of the text that the view shows; empty where it does not prove that this is all."""
+        await self._press(view.key, seen, range(*menu.rows))
+        seen = await self._until(lambda now: is_open(now.shot.rows, rule))
+        if not is_open(seen.shot.rows, rule):
+            return ""
+        seen = await self._still(rule)
+        lines = found_in(seen.shot.rows, rule)
+        is_whole = lines is not None
+        if lines is not None and view.on:
+            await self._press_in(view.on, seen, rule)
+            # A view that is half drawn has no end yet: it has not moved.
+            seen = await self._until(lambda now: found_in(now.shot.rows, rule) not in (None, lines), MOVED_S)
+            is_whole = found_in(seen.shot.rows, rule) == lines
+            if not is_whole and view.undo:
+                await self._press_in(view.undo, seen, rule)
+                seen = await self._until(lambda now: found_in(now.shot.rows, rule) == lines)
+        await self._press_in(view.back, seen, rule)
+        back = await self._until(lambda now: _is(now, menu))
+        text = "\n".join(lines or ()).strip("\n")
+        return text if is_whole and _is(back, menu) and menu.call in squeezed(text) else ""
+
+    async def _still(self, rule: MenuRule) -> ScreenObservation:
+        """The view once two looks show the same: it may be half drawn at first."""
+        loop = asyncio.get_running_loop()
+        until, before = loop.time() + SHOWN_S, await self._watched.see_now()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            seen = await self._watched.see_now()
+            same = [row.text for row in seen.shot.rows] == [row.text for row in before.shot.rows]
+            if (same and is_open(seen.shot.rows, rule)) or loop.time() > until:
+                return seen
+            before = seen
+
+    async def _until(
+        self, is_right: Callable[[ScreenObservation], bool], limit_s: float = SHOWN_S
+    ) -> ScreenObservation:
+        """The first look that *is_right*, or the last one."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limit_s
+        while True:
+            seen = await self._watched.see_now()
+            if is_right(seen) or loop.time() > until:
+                return seen
+            await asyncio.sleep(LOOK_S)
+
+    async def _press_in(self, key: str, seen: ScreenObservation, rule: MenuRule) -> None:
+        """Type *key* while the view that was *seen* stands there; once more where only another row was drawn anew."""
+        for _ in range(TRIES):
+            try:
+                await self._press(key, seen)
+            except ScreenChangedError:
+                seen = await self._watched.see_now()
+                if not is_open(seen.shot.rows, rule):
+                    raise
+            else:
+                return
+        raise RefusedError("its view keeps changing.")
+
+    async def _press(self, key: str, seen: ScreenObservation, read: range | None = None) -> None:
+        """Type *key* while what *seen* shows stands there, and nobody is focused."""
+        if await self._is_focused():
+            raise RefusedError(f"nothing is typed while {WATCHED}.")
+        rows = [""] * seen.above + [row.text for row in seen.shot.rows]
+        rows_read = range(len(rows)) if read is None else range(read.start + seen.above, read.stop + seen.above)
+        await self._typist.press(key.encode(), changed(seen.size, rows, rows_read))
+
+
+def _is(seen: ScreenObservation, menu: ScreenMenu) -> bool:
+    """Whether *menu* stands on the screen that was *seen*."""
+    now = seen.reading.menu
+    return now is not None and now.on_screen == menu.on_screen
+
+
+def is_open(rows: Sequence[ScreenRow], rule: MenuRule) -> bool:
+    """Whether the view of *rule* stands on *rows*, and not the menu that cuts."""
+    view = rule.view
+    if view is None or (rule.cut and any(re.search(rule.cut, row.seen) for row in rows)):
+        return False
+    return any(re.search(view.shows, row.seen) for row in rows)
+
+
+def found_in(rows: Sequence[ScreenRow], rule: MenuRule) -> list[str] | None:
+    """The rows of text in the view of *rule*; None where it does not stand on *rows* with its beginning and its end."""
+    view = rule.view
+    if view is None or not is_open(rows, rule):
+        return None
+    start = next((at for at, row in enumerate(rows) if re.search(view.start, row.seen)), None)
+    if start is None:
+        return None
+    lines: list[str] = []
+    ended = False
+    for row in rows[start + 1 :]:
+        if re.search(view.end, row.seen):
+            return lines
+        match = re.search(view.row, row.seen)
+        if match is not None and ended:
+            return None  # what looked like the end was text
+        ended = match is None
+        if match is not None:
+            lines.append(match["text"] or "")
+    return None

@@ -1,0 +1,38 @@
+"""The key that ends an agent's turn."""
+
+import asyncio
+from typing import Final
+
+from kasmon.backends.tmux.input.pane_writer import PaneWriter
+from kasmon.model.commands import Launch
+
+CTRL_C, ESCAPE = b"\x03", b"\x1b"
+STOPPED_BY_ESCAPE: Final = frozenset({"claude", "codex", "gemini", "opencode", "amp", "scripted"})
+"""Agents that end a turn at Escape; Ctrl+C would end some of them whole."""
+STOPPED_BY_TWO: Final = frozenset({"opencode"})
+"""Agents that want to be told twice ("esc again to interrupt")."""
+AGAIN_S: Final = 0.3
+
+
+async def interrupt(launch: Launch, typist: PaneWriter) -> None:
+    """Press what ends the turn of the agent that *launch* describes.
+
+    Raises:
+        PaneDeadError, PasteRefusedError: if the pane takes no key now.
+    """
+    key = interrupt_key(launch)
+    await typist.press(key)
+    if key == ESCAPE and _profile(launch) in STOPPED_BY_TWO:
+        await asyncio.sleep(AGAIN_S)
+        await typist.press(key)
+
+
+def interrupt_key(launch: Launch) -> bytes:
+    """The key that ends the agent's turn: what its launch says, else what agents of this name take."""
+    named = {"ctrl-c": CTRL_C, "escape": ESCAPE}
+    return named.get(launch.interrupt_key) or (ESCAPE if _profile(launch) in STOPPED_BY_ESCAPE else CTRL_C)
+
+
+def _profile(launch: Launch) -> str:
+    """The name of its profile, on whatever machine."""
+    return launch.agent.partition("@")[0]

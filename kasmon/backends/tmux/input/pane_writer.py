@@ -1,0 +1,121 @@
+"""The one writer of a pane: a prompt goes in whole, and what a person types meanwhile comes behind it."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.errors import KasmonError, SessionBusyError
+
+PERSON_S: Final = 2.0
+"""A prompt waits until nobody has typed for so long: who pauses within a draft goes on soon."""
+LOOK_S: Final = 0.05
+PATIENCE_S: Final = 5.0
+"""And so long at most."""
+
+log = logging.getLogger(__name__)
+
+
+class PaneWriter:
+    """Types into *pane* for the session called *session*."""
+
+    def __init__(self, line: ServerConnection, pane: str, session: str) -> None:
+        self.on_typed: Callable[[], None] = lambda: None
+        """Called whenever something is typed."""
+        self._line = line
+        self._pane = pane
+        self._session = session
+        self._writing = asyncio.Lock()
+        self._behind: deque[bytes | str] = deque()
+        self._catching_up: asyncio.Task[None] | None = None
+        self._keyed_at = float("-inf")
+
+    def keys(self, data: bytes) -> None:
+        """Type *data* as a person did: at once, unless something is being written."""
+        self._keyed_at = asyncio.get_running_loop().time()
+        if self._writing.locked() or self._behind:
+            self._queue(data)
+        else:
+            self._line.keys(self._pane, data)
+            self.on_typed()
+
+    def paste(self, text: str) -> None:
+        """Put *text* in as a person's paste, in its place among the keys; dropped if the pane takes none."""
+        self._keyed_at = asyncio.get_running_loop().time()
+        self._queue(text)
+
+    @property
+    def keyed_at(self) -> float:
+        """When a person typed last, by the loop's clock; minus infinity before that."""
+        return self._keyed_at
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator["ExclusivePaneWriter"]:
+        """The pane to oneself, once nobody types: what a person types meanwhile comes behind.
+
+        Raises:
+            SessionBusyError: if somebody types for 5 s on end.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
+        while True:
+            while (quiet_at := self._keyed_at + PERSON_S) > loop.time():
+                if loop.time() > deadline:
+                    raise SessionBusyError(self._session, "being typed into")
+                await asyncio.sleep(min(quiet_at, deadline + LOOK_S) - loop.time())
+            async with self._writing:
+                if self._keyed_at + PERSON_S > loop.time():
+                    continue
+                yield ExclusivePaneWriter(self._line, self._pane, self.on_typed)
+                return
+
+    async def press(self, key: bytes, unless: str = "") -> None:
+        """Press one key, in its place behind what is being written; not where *unless* holds (`standing.changed`).
+
+        Raises:
+            PaneDeadError, PasteRefusedError: if the pane takes no keys.
+            ScreenChangedError: if *unless* holds.
+            TmuxError: if tmux does not do it.
+        """
+        async with self._writing:
+            await self._line.press(self._pane, key, unless)
+            self.on_typed()
+
+    def _queue(self, item: bytes | str) -> None:
+        self._behind.append(item)
+        if self._catching_up is None or self._catching_up.done():
+            self._catching_up = asyncio.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        async with self._writing:
+            while self._behind:
+                item = self._behind[0]
+                try:
+                    if isinstance(item, bytes):
+                        self._line.keys(self._pane, item)
+                    else:
+                        await self._line.paste(self._pane, item, as_typed=True)
+                    self.on_typed()
+                except KasmonError as error:
+                    log.info("%s: a paste was dropped: %s", self._session, error)
+                self._behind.popleft()
+
+
+class ExclusivePaneWriter:
+    """Types into a pane that nobody else types into. Each method raises what `ServerConnection.press` raises."""
+
+    def __init__(self, line: ServerConnection, pane: str, typed: Callable[[], None]) -> None:
+        self._line, self._pane, self._typed = line, pane, typed
+
+    async def paste(self, text: str, unless: str = "") -> None:
+        """Put *text* in as one paste, or nothing of it where *unless* holds."""
+        await self._line.paste(self._pane, text, unless)
+        self._typed()
+
+    async def press(self, keys: bytes, unless: str = "") -> None:
+        """Type *keys*, at most 256 bytes of them; where *unless* holds, none."""
+        await self._line.press(self._pane, keys, unless)
+        self._typed()

@@ -1,0 +1,182 @@
+"""A prompt on its way into a pane: typed where it can be, seen to stand there, sent, and seen to be taken.
+
+| where a screen's file knows the box that takes prompts | |
+|---|---|
+| something is asked, history is read, the program has ended | refused at once; `interrupt` leaves the history |
+| the box is not there, or somebody's draft stands in it | looked at again for `PATIENCE_S`, then refused |
+| a person typed in the last seconds, here or attached | likewise |
+| it is not there even then, and it is to be typed anyway | as below, where nothing asks; nobody sees a draft then |
+| empty | the text is pasted; Enter follows once all of it is seen there, `ENTER_S` later at the earliest |
+| the same text still there, long after Enter | Enter again, `PRESSES` times in all |
+| the box is empty, or a turn began, in two looks | taken |
+| anything else | lost, with what was seen; nothing is typed again |
+
+Enter goes with a question to tmux (`standing.changed`): it is pressed only while the rows that were read stand there.
+For all other programs the text is pasted and Enter pressed, and the receipt says that nobody saw what became of it.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kasmon.backends.tmux.evidence.bracketed_paste import BracketedPasteTracker
+from kasmon.backends.tmux.input.pane_writer import PERSON_S, ExclusivePaneWriter, PaneWriter
+from kasmon.backends.tmux.input.prompt_entry import (
+    LINES,
+    LOOK_S,
+    SHOWN,
+    EntryMethod,
+    EntryObserver,
+    EntryTarget,
+    PromptEntry,
+    asks,
+    unchanged,
+)
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.detection.menu_heuristic import probably_asking
+from kasmon.detection.prompt_box import Composer, inked, stands
+from kasmon.detection.rule_schema import UNCLEAR
+from kasmon.errors import (
+    KasmonError,
+    PasteRefusedError,
+    PromptBoxError,
+    ScreenChangedError,
+    SessionBusyError,
+)
+from kasmon.model.commands import Prompt
+from kasmon.sanitize import outgoing
+from kasmon.tmux import requests as ask
+from kasmon.tmux.screen_check import cursor_moved
+
+PATIENCE_S: Final = 3.0
+"""How long a box that is not there, or not empty, is waited for."""
+SECOND_S: Final = 1.0
+"""How exactly tmux tells when a key was pressed."""
+NO_BOX_SEEN: Final = "its screen shows no input box"
+NO_BOX_HINT: Final = "Type in its terminal, or send anyway (`kasmon send --anyway`) without verification."
+NO_FILE: Final = "unverified: kasmon does not know the input box of this program"
+NO_BOX: Final = "unverified: no agent detected in that terminal"
+UNSEEN: Final = "unverified: its screen showed no input box"
+NO_INK: Final = "unverified: its screen cannot be read"
+
+
+class PromptTarget(NamedTuple):
+    """Where it is typed."""
+
+    name: str
+    """The session's, for people."""
+    id: str
+    line: ServerConnection
+    typist: PaneWriter
+    brackets: BracketedPasteTracker
+    is_ours: bool
+    """Not in the user's own tmux."""
+
+
+class PromptDelivery:
+    """Carries prompts to one agent, one after the other."""
+
+    def __init__(self, pane: PromptTarget, watched: EntryTarget, clock: Callable[[], float]) -> None:
+        self._pane, self._watched, self._clock = pane, watched, clock
+        self._last, self._last_at = "", math.inf
+        """What was typed last, and when."""
+
+    async def carry(self, prompt: Prompt, typing: EntryObserver) -> str:
+        """Type *prompt* and send it; why nobody saw it taken, empty where somebody did.
+
+        Raises:
+            SessionBusyError: if something is asked, which Enter would answer; or if a person types on.
+            PromptBoxError: if nothing can be typed there now, or somebody's draft stands there.
+            PaneDeadError, PasteRefusedError: if the pane takes nothing now, or not several lines.
+            PromptLostError: if it was typed, and was not seen to be taken.
+            TmuxError: if tmux cannot tell. Nothing was typed but for `PromptLostError`.
+        """
+        until, own = self._clock() + PATIENCE_S, ""
+        while True:
+            is_late = self._clock() > until
+            async with self._pane.typist.alone() as hand:
+                way = await self._way(prompt, is_late=is_late)
+                if isinstance(way, EntryMethod):
+                    text = self._last = outgoing(await typing.begins())
+                    self._last_at = self._clock()
+                    try:
+                        return await self._entry(hand, way, text, typing).carry()
+                    except ScreenChangedError:
+                        way = _typed_into(self._pane)
+                own = await self._cleared(hand, own) if prompt.when == "interrupt" else ""
+            if is_late:
+                raise way
+            if not own:
+                await asyncio.sleep(LOOK_S)
+
+    def _entry(self, hand: ExclusivePaneWriter, way: EntryMethod, text: str, typing: EntryObserver) -> PromptEntry:
+        return PromptEntry(self._pane.name, self._pane.id, self._watched, self._clock, hand, way, text, typing)
+
+    async def _way(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
+        """How *prompt* can be typed now, or why it cannot, where that may pass by itself; *is_late*: but did not."""
+        self._refuse_asking()
+        pane, rule, text = self._pane, self._watched.box_rule, outgoing(prompt.text)
+        if time.time() - await pane.line.ask(ask.last_key_at(pane.id)) <= PERSON_S + SECOND_S:
+            return _typed_into(pane)
+        facts = await pane.line.ask(ask.screen_facts(pane.id))
+        if facts.in_mode and prompt.when == "interrupt" and pane.is_ours:
+            await pane.line.ask(ask.leave_mode(pane.id))
+        await pane.line.ask(ask.typeable(pane.id))
+        heard = pane.brackets.is_on if facts.bracketed_paste is None else facts.bracketed_paste
+        is_whole = bool(heard) or (rule is not None and rule.brackets)
+        newline = b""
+        if "\n" in text.strip("\n") and not is_whole:
+            newline = rule.newline.encode() if rule is not None else b""
+            if not newline:
+                raise PasteRefusedError(pane.id, LINES)
+        if rule is None:
+            return EntryMethod(None, NO_FILE, newline, is_whole)
+        seen = await self._watched.see_now()
+        box = seen.reading.composer
+        self._refuse_asking()
+        if box is None and rule.shows_all:
+            if not (prompt.anyway and is_late):
+                return PromptBoxError(pane.name, NO_BOX_SEEN, hint=NO_BOX_HINT, is_unseen=True)
+            if asks(seen) or (seen.reading.state == UNCLEAR and probably_asking(seen.shot) is not None):
+                raise SessionBusyError(pane.name, "asking")
+            return EntryMethod(None, UNSEEN, newline, is_whole)
+        if box is not None and box.draft:
+            return _with_draft(pane.name, box)
+        is_seen = rule.shows_all and bool(inked(text))
+        cursor = seen.shot.cursor
+        unless = "" if cursor is None or is_late else cursor_moved(cursor[0], cursor[1] + seen.above)
+        return EntryMethod(rule if is_seen else None, NO_INK if rule.shows_all else NO_BOX, newline, is_whole, unless)
+
+    async def _cleared(self, hand: ExclusivePaneWriter, own: str) -> str:
+        """Take back what the agent put back into its box when its turn was interrupted, by one key; what that left.
+
+        *own* is what such a key left before, empty for the first one: nothing is taken out but what kasmon typed last,
+        and nobody touched since.
+        """
+        rule, seen = self._watched.box_rule, await self._watched.see_now()
+        box = seen.reading.composer
+        if rule is None or not rule.clear or box is None or not box.draft:
+            return ""
+        is_own = own.startswith(inked(box.draft)) if own else stands(self._last, box, rule)
+        if not is_own or self._pane.typist.keyed_at > self._last_at:
+            return ""
+        with contextlib.suppress(ScreenChangedError):
+            await hand.press(rule.clear.encode(), unchanged(seen, box))
+        await asyncio.sleep(LOOK_S)
+        return inked(box.draft) if own else inked(self._last)
+
+    def _refuse_asking(self) -> None:
+        if self._watched.is_asking:
+            raise SessionBusyError(self._pane.name, "asking")
+
+
+def _typed_into(pane: PromptTarget) -> SessionBusyError:
+    return SessionBusyError(pane.name, "being typed into")
+
+
+def _with_draft(name: str, box: Composer) -> PromptBoxError:
+    why = f"its input box contains a draft ({box.draft[:SHOWN]!r})"
+    return PromptBoxError(name, why, hint="Send it or clear it there first.")

@@ -1,0 +1,257 @@
+"""One prompt from its first character to the look that saw it taken, in a pane that nobody else types into meanwhile.
+
+Enter goes with a question to tmux (`standing.changed`): it is pressed only while the rows that were read stand there.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
+from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
+from kasmon.detection.prompt_box import Composer, stands
+from kasmon.detection.rule_schema import ComposerRule
+from kasmon.errors import (
+    KasmonError,
+    PaneDeadError,
+    PasteRefusedError,
+    PromptLostError,
+    ScreenChangedError,
+    SessionEndedError,
+    TmuxError,
+    TmuxServerGoneError,
+)
+from kasmon.tmux.requests import KEY_BYTES
+from kasmon.tmux.screen_check import changed
+
+ENTER: Final = b"\r"
+ENTER_S: Final = 0.15
+"""How long after a paste Enter comes at the earliest. Some agents take an Enter within 120 ms for a part of it."""
+LOOK_S: Final = 0.05
+TYPED_S: Final = 20.0
+"""How long a text may take to stand there; an agent that has just begun may be busy for long."""
+TAKEN_S: Final = 2.5
+"""How long Enter may take to do something. Who reads nothing for longer reads all Enters at once, and a second one on
+an empty box does nothing."""
+GONE_S: Final = 6.0
+"""How long nobody may be able to tell whether it was taken."""
+PRESSES: Final = 3
+SHOWN: Final = 40
+LINES: Final = "it reads each line of a paste as a separate prompt"
+ENDED: Final = "the agent ended when it received this"
+
+
+class EntryObserver(Protocol):
+    """Who wants the prompt typed, and is told how far it came."""
+
+    async def begins(self) -> str:
+        """The text, which is typed when this returns. Raises RefusedError if it is not wanted any more."""
+        ...
+
+    def stands(self) -> None:
+        """All of it was seen to stand there."""
+        ...
+
+
+class EntryTarget(Protocol):
+    """What is known of the agent, and its screen."""
+
+    @property
+    def has_ended(self) -> bool: ...
+    @property
+    def is_asking(self) -> bool: ...
+    @property
+    def box_rule(self) -> ComposerRule | None: ...
+    async def see_now(self) -> ScreenObservation: ...
+
+
+class EntryMethod(NamedTuple):
+    """How a text can be typed now."""
+
+    rule: ComposerRule | None
+    """By which the box is read; None where nobody can see what becomes of it."""
+    doubt: str
+    newline: bytes
+    """What is typed for a new line; empty: a paste is taken as one, or there is only one line."""
+    is_whole: bool
+    """A paste is taken as one."""
+    unless: str = ""
+    """A format that holds when somebody has begun to type since it was looked (`standing.cursor_moved`)."""
+
+
+class PromptEntry:
+    """The prompt *text* for the session *name* in *pane*, on its *way*."""
+
+    def __init__(
+        self,
+        name: str,
+        pane: str,
+        watched: EntryTarget,
+        clock: Callable[[], float],
+        hand: ExclusivePaneWriter,
+        way: EntryMethod,
+        text: str,
+        typing: EntryObserver,
+    ) -> None:
+        self._name, self._pane, self._watched, self._clock = name, pane, watched, clock
+        self._hand, self._way, self._text, self._typing = hand, way, text, typing
+
+    async def carry(self) -> str:
+        """Type it and send it; why nobody saw it taken, empty where somebody did.
+
+        Raises:
+            ScreenChangedError: if somebody has begun to type there since it was looked; nothing was typed.
+            PaneDeadError, PasteRefusedError: if the pane takes nothing now; nothing was typed.
+            PromptLostError: if it was typed, or a part of it, and was not seen to be taken.
+        """
+        await self._type()
+        typed_at = self._clock()
+        rule = self._way.rule
+        if rule is None:
+            await asyncio.sleep(ENTER_S)
+            seen = await self._look()
+            if self._watched.is_asking or (seen is not None and asks(seen)):
+                raise self._lost("the text was typed, but not Enter: a request is open there now")
+            await self._press()
+            return self._way.doubt
+        seen = await self._standing(rule)
+        self._typing.stands()
+        was_working = "working" in seen.reading.state
+        await asyncio.sleep(max(0.0, typed_at + ENTER_S - self._clock()))
+        for _ in range(PRESSES):
+            await self._enter(rule)
+            try:
+                if await self._is_taken(rule, was_working=was_working):
+                    return ""
+            except PromptLostError:
+                if self._watched.has_ended:  # by what it was told, maybe; its session says how
+                    return ENDED
+                raise
+        raise self._lost("the text is in its input box, and Enter was not accepted")
+
+    async def _type(self) -> None:
+        """Put the text in; where that is refused, nothing of it was."""
+        way, text = self._way, self._text
+        try:
+            if not way.newline:
+                if not way.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
+                    raise PasteRefusedError(self._pane, LINES)
+                await self._hand.paste(text if way.is_whole else text.rstrip("\n"), way.unless)
+                return
+            keys = pieces(text.strip("\n").split("\n"), way.newline)
+            await self._hand.press(keys[0], way.unless)
+        except TmuxError as error:
+            raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
+        try:
+            for piece in keys[1:]:
+                await self._hand.press(piece)
+        except KasmonError as error:
+            raise self._lost(f"only a part of it was typed ({error.message})") from error
+
+    async def _standing(self, rule: ComposerRule) -> ScreenObservation:
+        """A look at the box in which the text stands, and nothing else."""
+        until = self._clock() + TYPED_S
+        while True:
+            seen = await self._look()
+            box = seen.reading.composer if seen is not None else None
+            if seen is not None and box is not None and stands(self._text, box, rule):
+                return seen
+            if self._clock() > until:
+                there = f"its input box shows {box.draft[:SHOWN]!r}" if box else "its screen does not show it"
+                raise self._lost(f"it was typed, and {there}; Enter was not pressed")
+            await asyncio.sleep(LOOK_S)
+
+    async def _enter(self, rule: ComposerRule) -> None:
+        """Press Enter in the moment in which the text stands there."""
+        until = self._clock() + TYPED_S
+        while True:
+            seen = await self._standing(rule)
+            box = seen.reading.composer
+            assert box is not None
+            try:
+                await self._press(unchanged(seen, box))
+            except (ScreenChangedError, PasteRefusedError) as error:
+                if self._clock() > until:
+                    raise self._lost(f"it is in the input box, and Enter was not pressed: {error.message}") from error
+                await asyncio.sleep(LOOK_S)
+            else:
+                return
+
+    async def _press(self, unless: str = "") -> None:
+        try:
+            await self._hand.press(ENTER, unless)
+        except ScreenChangedError:
+            raise
+        except PasteRefusedError as error:
+            if unless:
+                raise
+            raise self._lost(f"the text was typed, but not Enter: {error.why}") from error
+        except PaneDeadError as error:
+            raise self._lost("the agent ended when the text was typed") from error
+        except TmuxError as error:
+            raise self._lost(f"tmux did not report whether Enter was pressed ({error.message})") from error
+
+    async def _is_taken(self, rule: ComposerRule, *, was_working: bool) -> bool:
+        """Whether the text is gone from its box in two looks; false if it stands there still."""
+        again_at, until = self._clock() + TAKEN_S, self._clock() + GONE_S
+        was_gone = False
+        while True:
+            await asyncio.sleep(LOOK_S)
+            seen = await self._look()
+            box = seen.reading.composer if seen is not None else None
+            if seen is None:
+                is_gone = False
+            elif seen.reading.state == "starting":  # it took the text, which stands there until its session begins
+                is_gone = True
+            elif box is None:  # a turn that begins, or what it asks at once, may take the box away
+                is_gone = not was_working and seen.reading.state in ("working", "asking")
+            else:
+                is_gone = not box.draft
+            if is_gone and was_gone:
+                return True
+            was_gone = is_gone
+            now = self._clock()
+            if now > again_at and box is not None and stands(self._text, box, rule):
+                return False
+            if now > until:
+                there = (
+                    f"its input box shows {box.draft[:SHOWN]!r}"
+                    if box and box.draft
+                    else ("its input box is not visible")
+                )
+                raise self._lost(f"Enter was pressed, but it is unknown whether it was accepted: {there}")
+
+    async def _look(self) -> ScreenObservation | None:
+        """A look that is taken now; None where there is nothing to be seen in this moment."""
+        try:
+            return await self._watched.see_now()
+        except SessionEndedError as error:
+            raise self._lost("the agent ended or was released before delivery was confirmed") from error
+        except TmuxServerGoneError as error:
+            raise self._lost(f"delivery was not confirmed ({error.message})") from error
+        except TmuxError:
+            return None
+
+    def _lost(self, why: str) -> PromptLostError:
+        return PromptLostError(self._name, why)
+
+
+def asks(seen: ScreenObservation) -> bool:
+    """Whether a question stands there that a rule knows, whatever other sources say: Enter might answer it."""
+    return seen.reading.menu is not None or "asking" in seen.reading.state
+
+
+def unchanged(seen: ScreenObservation, box: Composer) -> str:
+    """A format that is 1 unless *box* stands there still as it was *seen*."""
+    rows = [""] * seen.above + [row.text for row in seen.shot.rows]
+    return changed(seen.size, rows, range(box.first_row + seen.above, box.last_row + seen.above + 1))
+
+
+def pieces(lines: Sequence[str], newline: bytes) -> list[bytes]:
+    """*lines* as keys, in pieces that can be pressed at once; no key and no character is cut in two."""
+    cut = [b""]
+    for key in (key for at, line in enumerate(lines) for key in ([newline] if at else []) + [*map(str.encode, line)]):
+        if len(cut[-1]) + len(key) > KEY_BYTES:
+            cut.append(b"")
+        cut[-1] += key
+    return cut

@@ -1,0 +1,261 @@
+"""Our tmux server on a running loop: questions are awaited, and the connection is made anew where tmux ends it."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from kasmon.backends.tmux.hub_pump import HubPump
+from kasmon.backends.tmux.pane_events import PaneListeners
+from kasmon.errors import KasmonError, TmuxCommandError, TmuxError, TmuxServerGoneError
+from kasmon.sanitize import outgoing
+from kasmon.tmux import requests as ask
+from kasmon.tmux.formats import PaneFacts, distinct
+from kasmon.tmux.hub import Hub
+from kasmon.tmux.process_identity import ProcessIdentity, identify
+from kasmon.tmux.requests import TmuxRequest
+from kasmon.tmux.server import TmuxServer
+
+Answer = TypeVar("Answer")
+OnDone = Callable[[Answer | KasmonError], None]
+
+ANSWER_S: Final = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class ServerConnection(PaneListeners):
+    """The one control client of a tmux server. `open` starts the server where it does not run.
+
+    When tmux ends the connection, a new one is made; if the server itself is gone, or another one has its place,
+    `on_lost` is called and `open` is needed again.
+    """
+
+    def __init__(self, server: TmuxServer, hub: Hub | None = None) -> None:
+        hub = Hub(server) if hub is None else hub
+        super().__init__(hub, HubPump(hub))
+        self.server = server
+        self.on_lost: Callable[[str], None] = lambda why: None
+        self._hub.on_gone = self._gone
+        self._watched: dict[str, int] = {}
+        self._focused: list[str] = []
+        """The windows that a person has entered, the latest last."""
+        self._opening = asyncio.Lock()
+        self._is_open = False
+        self._process: ProcessIdentity | None = None
+        self._reopening: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether tmux hears us now."""
+        return self._is_open
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """The tmux server that we are, or were last, attached to."""
+        return self._process
+
+    async def open(self) -> None:
+        """Have a server and be attached to it; idempotent.
+
+        Raises:
+            TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
+            TmuxCommandError, TmuxServerGoneError: if it does not start, or ends at once.
+        """
+        async with self._opening:
+            if not self._is_open:
+                await asyncio.to_thread(self.server.start)
+                await self._attach()
+
+    async def attach(self) -> bool:
+        """Be attached to the server if it runs; whether it does. A socket that was swept away is made anew.
+
+        Raises:
+            TmuxMissingError: if there is no tmux.
+            TmuxCommandError: if the server refuses.
+        """
+        async with self._opening:
+            if not self._is_open:
+                with contextlib.suppress(TmuxServerGoneError):
+                    if await asyncio.to_thread(self.server.heal_socket):
+                        await self._attach()
+            return self._is_open
+
+    async def aclose(self) -> None:
+        """Hang up; the server and all its panes go on. Idempotent."""
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.gather(self._reopening, return_exceptions=True)
+        async with self._opening:
+            self._is_open = False
+            self._pump.stop()
+            await asyncio.to_thread(self._hub.close)
+
+    # -- questions and acts
+
+    def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
+        """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
+        if self._is_open:
+            self._hub.submit(request, self._awaited(on_done))
+            self._pump.stir()
+        elif on_done is not None:
+            on_done(TmuxServerGoneError(str(self.server.socket)))
+
+    async def ask(self, request: TmuxRequest[Answer]) -> Answer:
+        """The answer to *request*.
+
+        Raises:
+            TmuxServerGoneError: if the connection ends first.
+            TmuxCommandError: if tmux refuses, or does not answer within 10 s.
+            KasmonError: what the answer means, where it is a refusal.
+        """
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.submit(request, _settling(answered))
+        return await _in_time(answered, request.line[:200])
+
+    async def panes(self) -> dict[str, PaneFacts]:
+        """The panes of all sessions of ours, by session id.
+
+        Raises:
+            TmuxError: if tmux does not tell.
+        """
+        everywhere: list[PaneFacts] = await self.ask(ask.all_panes())
+        by_session: dict[str, PaneFacts] = {}
+        for facts in distinct(everywhere):
+            if facts.kasmon_id:
+                by_session.setdefault(facts.kasmon_id, facts)
+        return by_session
+
+    def keys(self, pane: str, data: bytes) -> None:
+        """Type *data* into *pane*, whatever it shows; at once, and nothing is told back."""
+        for request in ask.keys(pane, data):
+            self.submit(request)
+
+    async def press(self, pane: str, data: bytes, unless: str = "") -> None:
+        """Type *data*, a key or two, into *pane*, or be refused; *unless* as `standing.changed` gives it.
+
+        Raises:
+            PaneDeadError, PasteRefusedError: if the pane takes no keys now; none was sent.
+            ScreenChangedError: if *unless* holds; none was sent.
+            TmuxError: if tmux does not take them.
+        """
+        await self.ask(ask.press(pane, data, unless))
+
+    async def paste(self, pane: str, text: str, unless: str = "", *, as_typed: bool = False) -> None:
+        """Put *text* into *pane* as one paste, without control characters; the one act that starts a process.
+
+        Its line breaks become newlines, or stay as a terminal sent them where it is *as_typed*; *unless* as in `press`.
+
+        A text of which nothing is left is not sent.
+
+        Raises:
+            PaneDeadError, PasteRefusedError: if the pane takes no text now; nothing was sent.
+            ScreenChangedError: if *unless* holds; nothing was sent.
+            TmuxError: if tmux does not take it.
+        """
+        content = ("\r".join(map(outgoing, text.split("\r"))) if as_typed else outgoing(text)).encode()
+        if not content:
+            return
+        buffer = await asyncio.to_thread(self.server.load, content)
+        if not self._is_open:
+            raise TmuxServerGoneError(str(self.server.socket))
+        pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hub.paste_buffer(pane, buffer, self._awaited(_settling(pasted)), unless)
+        self._pump.stir()
+        await _in_time(pasted, "paste-buffer")
+
+    # -- who looks on
+
+    def watch(self, pane: str, by: int) -> None:
+        """*pane* is looked at *by* more (or, negative, fewer) people: it is heard however much it prints."""
+        self._watched[pane] = self._watched.get(pane, 0) + by
+        if self._watched[pane] <= 0:
+            del self._watched[pane]
+        if self._is_open:
+            self._hub.watch(self._watched)
+            self._pump.stir()
+
+    def focus(self, window: str, *, is_focused: bool) -> None:
+        """A person has entered *window*, or has left it: a program in it that asked for focus events is told."""
+        if is_focused == (window in self._focused):
+            return
+        self._focused = [other for other in self._focused if other != window] + [window] * is_focused
+        if self._is_open:
+            self._hub.focus(self._focused)
+            self._pump.stir()
+
+    def hurry(self, by: int) -> None:
+        """*by* more (or fewer) people wait for each echo: what panes print is told at once."""
+        self._pump.hurried += by
+        self._pump.stir()
+
+    # -- the connection
+
+    async def _attach(self) -> None:
+        self._begin()
+        await asyncio.to_thread(self._hub.open)
+        self._process = await asyncio.to_thread(identify, self._hub.server_pid)
+        self._is_open = True
+        self._hub.watch(self._watched)
+        self._hub.focus(self._focused)
+        self._pump.begin()
+
+    def _gone(self) -> None:
+        if self._is_here and self._is_open:
+            self._is_open = False
+            self._pump.stop()
+            self._reopening = self._loop.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        before, why = self._process, "the tmux server ended"
+        try:
+            await asyncio.to_thread(self._hub.close)
+            await self.attach()
+        except TmuxError as error:
+            why = error.message
+        if not self._is_open or self._process != before:
+            log.warning("the tmux server is gone: %s", why)
+            self.on_lost(why)
+            return
+        log.warning("tmux closed our connection; kasmon reconnected")
+        self._missed()
+
+    def _awaited(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
+        """*on_done* of a question that is asked now, called on the loop whatever thread the hub is pumped in."""
+        self._pump.asked += 1
+
+        def answered(answer: Answer | KasmonError) -> None:
+            self._pump.asked -= 1
+            if on_done is not None:
+                on_done(answer)
+
+        def heard(answer: Answer | KasmonError) -> None:
+            if self._is_here:
+                answered(answer)
+            else:
+                self._loop.call_soon_threadsafe(answered, answer)
+
+        return heard
+
+
+def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:
+    """What settles *future* with an answer or its error."""
+
+    def settle(answer: Answer | KasmonError) -> None:
+        if future.done():
+            return
+        if isinstance(answer, KasmonError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    return settle
+
+
+async def _in_time(answered: asyncio.Future[Answer], command: str) -> Answer:
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await answered
+    except TimeoutError as error:
+        raise TmuxCommandError(command, f"no answer within {ANSWER_S:g} s") from error

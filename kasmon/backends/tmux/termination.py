@@ -1,0 +1,122 @@
+"""How an agent's process is ended, and what its pane says afterwards of why it did."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from typing import Final
+
+from kasmon.backends.common.agent_version import HURRY_S
+from kasmon.backends.tmux.agent_identity import advised
+from kasmon.backends.tmux.evidence.process_table import foreground_of
+from kasmon.model.commands import Launch
+from kasmon.model.evidence import AT_ONCE
+from kasmon.sanitize import clean_line
+from kasmon.tmux.process_identity import ProcessIdentity, identify
+from kasmon.tmux.process_identity import signal as send
+from kasmon.tmux.requests import Lines
+
+DIE_S: Final = 2.0
+"""How long a killed process may take to be gone."""
+TMUX_SAYS: Final = "Pane is dead"
+"""How tmux's own line on a dead pane begins."""
+OURS: Final = "kasmon: "
+"""How the words of a program of ours begin that stands before the agent."""
+CANNOT: Final = frozenset({125, 126, 127})
+"""How it ends where it could not start the agent."""
+WRAPPED_ROWS: Final = 20
+"""So many rows above the screen may be a part of the last line, which is as long as it is."""
+SCROLLED_BY_DEATH: Final = -1
+"""That line pushes the screen up by one row, into the history: the first row that an agent wrote is this one."""
+COMPLAINT: Final = re.compile(
+    r"\b(unknown|unrecognized|unexpected|invalid|no such) (option|argument|flag|command|subcommand)s?\b", re.IGNORECASE
+)
+"""How programs say that they do not understand their command line."""
+
+
+async def end_group(
+    process: ProcessIdentity | None, grace_s: float, ended: asyncio.Event, inmate: ProcessIdentity | None = None
+) -> None:
+    """End what *process* leads: HUP, as when a terminal is closed, then TERM, then KILL, until *ended* is set.
+
+    Where *inmate* is the agent in a sandbox, it is asked alone: what stands in front would take all with it at once.
+    """
+    steps = [(signal.SIGHUP, grace_s / 2), (signal.SIGTERM, grace_s / 2), (signal.SIGKILL, DIE_S)]
+    for number, patience_s in steps if grace_s > 0 else steps[-1:]:
+        if inmate is not None and number != signal.SIGKILL:
+            await asyncio.to_thread(send, inmate, number)
+        else:
+            await asyncio.to_thread(signal_group, process, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await ended.wait()
+                return
+
+
+def signal_group(process: ProcessIdentity | None, number: int) -> bool:
+    """Send signal *number* to the process group that *process* leads; false if it is gone."""
+    if process is None or identify(process.pid) != process:
+        return False
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, number)
+        return True
+    return False
+
+
+def continue_group(process: ProcessIdentity | None) -> bool:
+    """Send SIGCONT to the group that *process* leads and to the one in front of its terminal; false if it is gone."""
+    if process is None or not signal_group(process, signal.SIGCONT):
+        return False
+    if (front := foreground_of(process.pid)) > 0 and front != process.pid:
+        with contextlib.suppress(OSError):
+            os.killpg(front, signal.SIGCONT)
+    return True
+
+
+def signal_name(number: int | None) -> str | None:
+    """`SIGKILL` for 9; a number for a signal without a name."""
+    if number is None:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+async def cause(launch: Launch, rows: Lines, status: int | None, number: int | None, *, is_young: bool) -> str:
+    """Why the agent of *launch* ended, with an exit code or a signal, by the last *rows* of its pane; empty where those
+    two say all there is. *is_young*: it had hardly begun.
+    """
+    line = last_line(rows)
+    if status and is_young:
+        return await _at_once(launch, complaint(rows), line)
+    if status in CANNOT and line.startswith(OURS):
+        return line.removeprefix(OURS)  # what stood in front of its sandbox came so far, and took its time
+    return "it ended; tmux has no exit status" if status is None and number is None else ""
+
+
+async def _at_once(launch: Launch, complaint: str, line: str) -> str:
+    """Why it ended as soon as it had begun: *complaint*, or else *line*, is what it said."""
+    said = (complaint or line).removeprefix(OURS)
+    why = f"{AT_ONCE}: {said}" if said else AT_ONCE
+    told = ""
+    if complaint and not launch.machine:
+        with contextlib.suppress(TimeoutError):
+            told = await asyncio.wait_for(asyncio.to_thread(advised, launch.argv), HURRY_S)
+    return f"{why.rstrip('.')}. {told}" if told else why
+
+
+def last_line(rows: Lines) -> str:
+    """The last row that says something, cleaned; tmux's own words on a dead pane aside."""
+    lines = (_cleaned(row) for row in reversed(rows))
+    return next((line for line in lines if line and not line.startswith(TMUX_SAYS)), "")
+
+
+def complaint(rows: Lines) -> str:
+    """The first row in which a program says that it does not understand its command line, cleaned; else empty."""
+    return next((line for line in map(_cleaned, rows) if COMPLAINT.search(line)), "")
+
+
+def _cleaned(row: bytes) -> str:
+    return clean_line(row.decode("utf-8", "replace")).strip()

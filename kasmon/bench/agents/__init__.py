@@ -1,0 +1,1 @@
+"""What agents and their hosts cost: starts, processes, detection of their state."""

@@ -1,0 +1,122 @@
+"""What it costs to see what agents in terminals do, and how late it is seen."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch
+from kasmon.bench.support.process_cost import share_of_a_core
+from kasmon.bench.support.tmux_sessions import PROGRAMS, below, terminals
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.watch import FleetWatch
+
+AGENTS: Final = 50
+TURN_S: Final = 2.0
+"""How long an agent works, and then rests, where changes are timed."""
+WATCHED: Final = 6
+SETTLE_S: Final = 8.0
+AGENT: Final = "codex"
+"""Whose rules are used; what it draws is one of its screens."""
+SOURCES: Final = {"program": 150.0, "title": 150.0, "screen": 600.0}
+"""Who says it, and the target in ms. A title only says that an agent works; that it rests its screen says."""
+
+
+def observing(seconds: float) -> list[Figure]:
+    """50 agents that work at once: ten frames a second with a spinner each, in the screen, and in the title or not."""
+    return [_observing("spinner", "with titles", seconds), _observing("screen", "by their screens alone", seconds)]
+
+
+def _observing(source: str, how: str, seconds: float) -> Figure:
+    with _programs() as path:
+        programs = [(f"agent-{n:02d}", path.command(AGENT, source)) for n in range(AGENTS)]
+        with terminals(programs) as (where, _):
+            asyncio.run(_until_working(where, AGENTS))
+            time.sleep(SETTLE_S)
+            host, server = below(where)
+            share, around = share_of_a_core([host], seconds), share_of_a_core([server], seconds)
+    return Figure(
+        name=f"{AGENTS} agents at work, observed {how}",
+        value=share,
+        unit="% of a core",
+        target=10,
+        samples=1,
+        note=f"the tmux host; the tmux server, which draws all of it, takes {around:.1f} %",
+    )
+
+
+def changes(seconds: float) -> list[Figure]:
+    """From the moment an agent changes what it does to the fleet that a dashboard gets, by who says it."""
+    return [_change(source, max(seconds, 3 * TURN_S)) for source in SOURCES]
+
+
+class _Programs:
+    """Fake agents: their programs bear the agents' names, for kasmon to know them by."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def command(self, agent: str, *words: str) -> list[str]:
+        program = self._folder / agent
+        if not program.exists():
+            program.symlink_to(sys.executable)
+        return [str(program), "-I", "-S", str(PROGRAMS / "spinner.py"), *words]
+
+
+@contextlib.contextmanager
+def _programs() -> Iterator[_Programs]:
+    with scratch() as where:
+        folder = where.state / "programs"
+        folder.mkdir(mode=0o700)
+        yield _Programs(folder)
+
+
+def _change(source: str, seconds: float) -> Figure:
+    kinds = (SessionState.WORKING,) if source == "title" else (SessionState.WORKING, SessionState.IDLE)
+    offsets = {f"{source}-{n}": n * TURN_S / WATCHED for n in range(WATCHED)}
+    with _programs() as path:
+        programs = [(name, path.command(AGENT, source, str(TURN_S), str(at))) for name, at in offsets.items()]
+        with terminals(programs) as (where, _):
+            delays = asyncio.run(_delays(where, offsets, kinds, seconds))
+    late = percentile(delays, 0.95)
+    return Figure(
+        name=f"state change to row, by {source}, p95",
+        value=late,
+        unit="ms",
+        target=SOURCES[source],
+        samples=len(delays),
+        note=f"p50 {percentile(delays, 0.5):.0f} ms; from the agent's write to the fleet that the dashboard shows",
+    )
+
+
+async def _delays(
+    where: Paths, offsets: dict[str, float], kinds: Sequence[SessionState], seconds: float
+) -> list[float]:
+    """How late each change to one of *kinds* was seen, in ms. It happens at a moment that both clocks know."""
+    delays: list[float] = []
+    states: dict[str, SessionState] = {}
+    began = time.time()
+    async for fleet in FleetWatch(where, writes=False).changes():
+        now = time.time()
+        for session in fleet.sessions:
+            if states.get(session.name) is not session.state:
+                expected = int((now - offsets[session.name]) // TURN_S) % 2 == 0
+                if now > began + SETTLE_S and session.state in kinds:
+                    is_right = (session.state is SessionState.WORKING) is expected
+                    delay_s = (now - offsets[session.name]) % TURN_S
+                    delays.append(1000 * (delay_s if is_right else delay_s + TURN_S))
+                states[session.name] = session.state
+        if now > began + SETTLE_S + seconds:
+            return delays
+    return delays
+
+
+async def _until_working(where: Paths, count: int) -> None:
+    async for fleet in FleetWatch(where, writes=False).changes():
+        if sum(session.state is SessionState.WORKING for session in fleet.sessions) >= count:
+            return

@@ -1,0 +1,167 @@
+"""What the host of a structured session costs: its memory and the time until the agent runs, beside the agent's own.
+
+Nobody prompts the agent: it is measured from the wish to the fact that says that it runs, and then at rest.
+"""
+
+import contextlib
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import psutil
+
+from kasmon.bench.agents.bare_agent import opening_ms
+from kasmon.bench.agents.offline import program, settled
+from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
+from kasmon.bench.support.figure import Figure
+from kasmon.bench.support.fleet import scratch
+from kasmon.bench.support.process_cost import held_mb, memory_mb
+from kasmon.bench.support.terminal import environment
+from kasmon.errors import LaunchError, LogMissingError
+from kasmon.model.events import Event, SessionCreated, SessionStarted
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+
+REAL = ("claude", "codex", "opencode", "gemini")
+REST_S = 2.0
+"""How long after its start an agent and its host are weighed, in seconds."""
+LIMIT_S = 120.0
+LOOK_S = 0.003
+NAME = "measured"
+BARE_AT_REST = [*BARE_PYTHON[:-1], "import sys; print('ready', flush=True); sys.stdin.read()"]
+
+FactT = TypeVar("FactT", bound=Event)
+
+
+class BenchSession(msgspec.Struct, frozen=True):
+    """A session that runs."""
+
+    start_ms: float
+    limit_ms: float
+    """What the agent took alone, to open a conversation over a pipe; for one that is none, what a bare Python takes."""
+    host_pid: int
+    agent_pid: int | None
+    """None where the agent lives in its host."""
+
+
+def host(agent: str, rounds: int) -> list[Figure]:
+    """Memory and start of *agent*'s host: the medians of *rounds* sessions, one after the other.
+
+    Raises:
+        AgentNotFoundError: if the agent is not installed.
+        LaunchError: if it does not start; with what it said.
+    """
+    path = program(agent) if agent in REAL else None
+    starts, limits, hosts, agents = [], [], [], []
+    for _ in range(rounds):
+        with scratch() as where, _session(where, agent, path) as begun:
+            starts.append(begun.start_ms)
+            limits.append(begun.limit_ms)
+            time.sleep(REST_S)
+            hosts.append(held_mb(begun.host_pid))
+            agents.append(memory_mb(begun.agent_pid) if begun.agent_pid else _bare_mb())
+    start, limit = statistics.median(starts), statistics.median(limits)
+    weight, beside = statistics.median(hosts), statistics.median(agents)
+    return [
+        Figure(
+            name=f"{agent}: start to first event",
+            value=start,
+            unit="ms",
+            limit=limit,
+            limit_name=f"{agent} itself" if path else "bare Python",
+            samples=rounds,
+        ),
+        Figure(
+            name=f"{agent}: memory of its host",
+            value=weight,
+            unit="MB",
+            limit=beside,
+            limit_name=f"{agent} itself" if path else "bare Python",
+            samples=rounds,
+            note="proportional set size, at rest before the first prompt",
+        ),
+    ]
+
+
+@contextlib.contextmanager
+def _session(where: Paths, agent: str, path: Path | None) -> Iterator[BenchSession]:
+    """A session of *agent* that has just started; its program *path* was alone before, in the same surroundings."""
+    root = where.state.parents[1]
+    around, own = settled(agent, root)
+    variables = environment(where.environment_variables() | around | own)
+    if path is None:
+        began = time.perf_counter()
+        _run(BARE_PYTHON, variables)
+        limit_ms = 1000 * (time.perf_counter() - began)
+    else:
+        variables["PATH"] = f"{path.parent}:{variables['PATH']}"
+        limit_ms = opening_ms(agent, path, root / "work", variables)
+    named = [word for name in own for word in ("--env", name)]
+    new = [*KASMON, "new", NAME, "--agent", agent, "--mode", "sdk", "--dir", str(root / "work"), *named]
+    with ThreadPoolExecutor(1) as beside:
+        created = beside.submit(_run, new, variables)
+        fact, start_ms = _heard(where, created)
+        created.result()
+    try:
+        host_pid = fact.host_pid or 0
+        yield BenchSession(start_ms, limit_ms, host_pid, None if fact.pid == host_pid else fact.pid)
+    finally:
+        _run([*KASMON, "stop", NAME], variables)
+
+
+def _heard(where: Paths, created: Future[str]) -> tuple[SessionStarted, float]:
+    """The fact that the agent runs, and how long after the wish it stood in the log, in ms.
+
+    What a fact says of its own time is when its agent's process began: the way until it was written is longer.
+
+    Raises:
+        LaunchError, TimeoutError: if it does not start.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        now = time.time()
+        for wish in _facts(where.fleet_log, SessionCreated):
+            for fact in _facts(where.log(wish.launch.session), SessionStarted):
+                return fact, 1000 * (now - wish.at)
+        if created.done():
+            created.result()
+        time.sleep(LOOK_S)
+    raise TimeoutError(f"nothing was heard of the agent within {LIMIT_S:g} s.")
+
+
+def _facts(log: Path, kind: type[FactT]) -> list[FactT]:
+    with contextlib.suppress(LogMissingError):
+        return [event for event, _ in EventLog(log).read() if isinstance(event, kind)]
+    return []
+
+
+def _run(argv: Sequence[str], variables: dict[str, str]) -> str:
+    """What *argv* printed.
+
+    Raises:
+        LaunchError: if it failed; with the first line that it said.
+        TimeoutError: if it took too long.
+    """
+    try:
+        done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as expired:
+        raise TimeoutError(f"{argv[0]!r} did not end within {LIMIT_S:g} s.") from expired
+    if done.returncode:
+        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise LaunchError(said[0] if said else f"{argv[0]!r} failed with exit code {done.returncode}.")
+    return done.stdout
+
+
+def _bare_mb() -> float:
+    """The memory of a Python that waits, in MB."""
+    with subprocess.Popen(BARE_AT_REST, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bare:
+        assert bare.stdout is not None
+        bare.stdout.readline()
+        with contextlib.suppress(psutil.Error):
+            return held_mb(bare.pid)
+    return 0.0

@@ -1,0 +1,1 @@
+"""What the dashboard costs: start, events, keys, output, large fleets."""

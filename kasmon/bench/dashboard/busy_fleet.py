@@ -1,0 +1,91 @@
+"""What a fleet of 200 terminals costs with 20 at work, and how late their output is on the screen."""
+
+import re
+import time
+from collections.abc import Sequence
+
+from kasmon.bench.dashboard.startup import KASMON
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch, session_id
+from kasmon.bench.support.process_cost import family, share_of_a_core
+from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
+from kasmon.bench.support.tmux_sessions import below, program, terminals
+from kasmon.paths import Paths
+from kasmon.tmux.server import TmuxServer
+
+FLEET = 200
+BUSY = 20
+STAMP = re.compile(rb"T(\d{9,20})T")
+IDLE = ("cat",)
+SETTLE_S = 2.0
+
+
+def busy(seconds: float) -> list[Figure]:
+    """20 of 200 sessions print ten lines a second; one of them, in the preview, stamps its lines with their time."""
+    programs = [("a-stamped", program("talk", "10", "stamp"))]
+    programs += [(f"busy-{n:03d}", program("talk", "10")) for n in range(1, BUSY)]
+    programs += [(f"idle-{n:03d}", list(IDLE)) for n in range(FLEET - BUSY)]
+    with terminals(programs) as (where, _):
+        terminal = BenchTerminal(KASMON, environment(where.environment_variables()), columns=160, rows=50)
+        try:
+            terminal.until(b"idle-0")  # what works stands below what is unsure
+            settle(terminal, 4.0)
+            terminal.press(b"/a-stamped\r")
+            settle(terminal, 2.0)
+            pids = _counted(terminal, where)
+            delays = _delays(terminal, seconds)
+            terminal.press(b"/\x1b")
+            settle(terminal, 1.0)
+            share = reading(terminal, pids, seconds)
+        finally:
+            terminal.close()
+    alone = _alone([argv for _, argv in programs], seconds)
+    return [
+        Figure(
+            name="output to preview, p95",
+            value=percentile(delays, 0.95),
+            unit="ms",
+            target=50,
+            samples=len(delays),
+            note=f"p50 {percentile(delays, 0.5):.1f} ms; from the write in the pane to the write on our terminal",
+        ),
+        Figure(
+            name="20 busy of 200",
+            value=share,
+            unit="% of a core",
+            target=12,
+            samples=1,
+            note="ten lines a second each; dashboard, tmux host and tmux server together",
+        ),
+        Figure(name="the same panes in a tmux that nobody listens to", value=alone, unit="% of a core", samples=1),
+    ]
+
+
+def _alone(commands: Sequence[Sequence[str]], seconds: float) -> float:
+    """What a tmux server set up as ours takes, while *commands* run in its panes and no client is there."""
+    with scratch() as where:
+        server = TmuxServer(where.tmux_socket)
+        pid = server.start()
+        for number, argv in enumerate(commands):
+            server.create(session_id(number), argv)
+        time.sleep(SETTLE_S)
+        return share_of_a_core([pid], seconds)
+
+
+def _counted(terminal: BenchTerminal, where: Paths) -> list[int]:
+    """The pids of the dashboard with its guard, of the tmux host and of the tmux server."""
+    return [*(process.pid for process in family([terminal.pid])), *below(where)]
+
+
+def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:
+    delays: list[float] = []
+    seen: set[bytes] = set()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        data = terminal.read(0.1)
+        now = time.monotonic_ns()
+        new = [stamp for stamp in STAMP.findall(data) if stamp not in seen]
+        seen.update(new)
+        if new:
+            delays.append((now - max(int(stamp) for stamp in new)) / 1e6)
+    return delays

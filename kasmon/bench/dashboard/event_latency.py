@@ -1,0 +1,95 @@
+"""Twenty structured sessions at work, fifty facts a second each: how late one is on the screen, and what that takes."""
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from kasmon.bench.dashboard.bare_textual import READY, following
+from kasmon.bench.dashboard.event_writer import EVERY_MESSAGE
+from kasmon.bench.dashboard.startup import KASMON
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.process_cost import family
+from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
+from kasmon.model.permission import SessionId
+
+SESSIONS, RATE_HZ = 20, 50.0
+STAMP = re.compile(rb"T(\d{9,20})T")
+STAMP_BYTES = 22
+TALKING = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.event_writer"]
+
+
+def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = RATE_HZ) -> list[Figure]:
+    """The way of each message of the selected session, and the dashboard's processor time: *seconds* each."""
+    with scratch() as where, standing(where, sessions) as ids:
+        own = environment(where.environment_variables())
+        terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
+        try:
+            terminal.until(b"session-0000")
+            with _talking(ids, rate_hz, own):
+                settle(terminal, 3.0)
+                delays = _delays(terminal, seconds)
+                share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
+        finally:
+            terminal.close()
+        bare = BenchTerminal(following(where.log(ids[0]), '"text":"T'), own)
+        try:
+            bare.until(READY)
+            with _talking(ids, rate_hz, own):
+                limits = _delays(bare, seconds)
+        finally:
+            bare.close()
+    told = f"{len(delays)} of some {seconds * rate_hz / EVERY_MESSAGE:.0f} messages came by"
+    return [
+        Figure(
+            name=f"event to screen, p95, {sessions} at {rate_hz:g} events/s",
+            value=percentile(delays, 0.95),
+            unit="ms",
+            target=50,
+            samples=len(delays),
+            note=f"p50 {percentile(delays, 0.5):.1f} ms; {told}; a bare Textual app that does nothing but follow this "
+            f"log, in the same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms",
+        ),
+        Figure(
+            name=f"{sessions} structured sessions at {rate_hz:g} events/s",
+            value=share,
+            unit="% of a core",
+            target=25,
+            samples=1,
+            note="the dashboard and its guard; whoever writes the logs is left out",
+        ),
+    ]
+
+
+@contextlib.contextmanager
+def _talking(ids: Sequence[SessionId], rate_hz: float, own: Mapping[str, str]) -> Iterator[None]:
+    """Meanwhile *ids* write *rate_hz* facts a second each."""
+    talking = subprocess.Popen([*TALKING, str(rate_hz), *ids], env=dict(own))
+    try:
+        yield
+    finally:
+        talking.kill()
+        talking.wait()
+
+
+def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:
+    """How long each stamp that was made within *seconds* took to the terminal, in ms; the first time it came by.
+
+    Raises:
+        TimeoutError: if none came by.
+    """
+    delays: dict[int, float] = {}
+    began, rest = time.monotonic_ns(), b""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        rest = rest[-STAMP_BYTES:] + terminal.read(0.1)
+        now = time.monotonic_ns()
+        for stamp in map(int, STAMP.findall(rest)):
+            if stamp > began:
+                delays.setdefault(stamp, (now - stamp) / 1e6)
+    if not delays:
+        raise TimeoutError("no message of the selected session came to the screen.")
+    return list(delays.values())

@@ -1,0 +1,53 @@
+"""Run as a program: it writes the logs of structured sessions that are at work, at one pace, without end.
+
+    python -m kasmon.bench.dashboard.event_writer HZ SESSION...
+
+A message, a call, its outcome and the usage, in turn. The messages of the first session begin with the moment at which
+they are written down: `T<nanoseconds>T`, by the monotonic clock, which all processes of a machine share. It is no part
+of the message's last line, so the list does not show it.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, UsageReported
+from kasmon.model.permission import SessionId
+from kasmon.paths import places
+from kasmon.store.event_log import EventLog
+
+EVERY_MESSAGE = 4
+"""One of so many facts is a message."""
+
+
+def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
+    """Append to each of *sessions* *rate_hz* facts a second, evenly spread; never returns."""
+    where = places()
+    logs = [EventLog(where.log(session)) for session in sessions]
+    stories = [_story(stamps=number == 0) for number in range(len(sessions))]
+    step_s = 1 / (rate_hz * len(sessions))
+    due = time.monotonic()
+    for log, story in itertools.cycle(zip(logs, stories, strict=True)):
+        due += step_s
+        time.sleep(max(0.0, due - time.monotonic()))
+        log.append(next(story))
+
+
+def _story(*, stamps: bool) -> Iterator[Event]:
+    """What one session does, each fact made when it is taken."""
+    for number in itertools.count():
+        stamp = f"T{time.monotonic_ns()}T" if stamps else "No stamp"
+        yield MessageWritten(
+            at=time.time(), text=f"{stamp} is when I said this.\n\nOn with part {number} of the whole."
+        )
+        call = f"call-{number}"
+        yield ToolStarted(
+            at=time.time(), call=call, tool="Bash", title=f"make part-{number}", input='{"command":"make"}'
+        )
+        yield ToolFinished(at=time.time(), call=call, output=f"part {number}: compiled\npart {number}: linked\n")
+        yield UsageReported(at=time.time(), input=1000 + number, output=number, context=900, limit=200_000)
+
+
+if __name__ == "__main__":
+    talk([SessionId(session) for session in sys.argv[2:]], float(sys.argv[1]))

@@ -1,0 +1,34 @@
+"""What a pane that prints without end does to the dashboard that shows it."""
+
+import sys
+import time
+
+from kasmon.bench.support.figure import Figure
+from kasmon.bench.support.terminal import BenchTerminal, environment
+from kasmon.bench.support.tmux_sessions import terminals
+
+LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
+
+
+def stall(seconds: float) -> Figure:
+    """The longest time that the screen's loop did not turn in *seconds*, with `yes` running in the preview."""
+    with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (where, _):
+        file = where.state / "lag"
+        terminal = BenchTerminal([*LAG, str(file)], environment(where.environment_variables()), 160, 50)
+        try:
+            terminal.until(b"a line of a flood")
+            until = time.monotonic() + seconds + 2.0
+            while time.monotonic() < until:
+                terminal.read(0.05)
+            lags = [float(line) for line in file.read_text().splitlines()][1:]
+        finally:
+            terminal.close()
+    worst = max(lags)
+    return Figure(
+        name="longest stall under a `yes` flood",
+        value=worst,
+        unit="ms",
+        target=100,
+        samples=len(lags),
+        note="the longest turn of the screen's loop, its first second left out",
+    )

@@ -1,0 +1,84 @@
+"""From a key to its glyph: in the dashboard's focus mode, against a raw `tmux attach` to the same pane."""
+
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Iterator
+
+from kasmon.bench.dashboard.startup import KASMON
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.terminal import BenchTerminal, environment
+from kasmon.bench.support.tmux_sessions import program, terminals
+from kasmon.tmux.server import TmuxServer
+
+GAP_S = (0.01, 0.05)
+"""A person's gap between two keys, drawn from here."""
+LEAVE = b"\x1d"
+
+
+def key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
+    """Median and 95th percentile of *keys* presses a round, the two ways interleaved."""
+    with terminals([("echo", program("echo"))]) as (where, (session,)):
+        own = environment(where.environment_variables())
+        attach = TmuxServer(where.tmux_socket).attach_argv(session)
+        raw: list[float] = []
+        ours: list[float] = []
+        letters = itertools.cycle(b"abcdefghijklmnopqrstuvwxyz")
+        for _ in range(rounds):
+            raw += _attached(attach, own, letters, keys)
+            ours += _focused(own, letters, keys)
+    limit = statistics.median(raw)
+    return [
+        Figure(
+            name="focus, key to glyph, p50",
+            value=statistics.median(ours),
+            unit="ms",
+            target=6,
+            limit=limit,
+            limit_name="raw tmux attach",
+            samples=len(ours),
+        ),
+        Figure(
+            name="focus, key to glyph, p95",
+            value=percentile(ours, 0.95),
+            unit="ms",
+            target=5,
+            samples=len(ours),
+            note=f"raw tmux attach in the same run: {percentile(raw, 0.95):.2f} ms",
+        ),
+    ]
+
+
+def _attached(argv: list[str], own: dict[str, str], letters: Iterator[int], keys: int) -> list[float]:
+    terminal = BenchTerminal(argv, own)
+    try:
+        terminal.until(b"echo-is-ready")
+        return _type(terminal, letters, keys)
+    finally:
+        terminal.close()
+
+
+def _focused(own: dict[str, str], letters: Iterator[int], keys: int) -> list[float]:
+    terminal = BenchTerminal(KASMON, own)
+    try:
+        terminal.until(b"echo-is-ready")
+        terminal.press(b"\r")
+        terminal.until(b"Ctrl+]")
+        taken = _type(terminal, letters, keys)
+        terminal.press(LEAVE)
+        return taken
+    finally:
+        terminal.close()
+
+
+def _type(terminal: BenchTerminal, letters: Iterator[int], keys: int) -> list[float]:
+    terminal.drain(0.3)
+    times: list[float] = []
+    for letter in itertools.islice(letters, keys):
+        time.sleep(random.uniform(*GAP_S))
+        wanted = bytes([letter - 32]) * 4
+        began = time.perf_counter()
+        terminal.press(bytes([letter]))
+        times.append(1000 * (terminal.until(wanted, 2.0) - began))
+    return times

@@ -1,0 +1,86 @@
+"""A session of a hundred thousand facts: how long until its last page can be read."""
+
+import itertools
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kasmon.bench.dashboard.startup import BARE_TEXTUAL, KASMON, until_shown, warm
+from kasmon.bench.support.figure import Figure, ratio
+from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.terminal import BenchTerminal, environment, settle
+from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
+from kasmon.paths import write_private
+
+EVENTS = 100_000
+LAST = "the-last-page-of-all"
+"""In the last message, but not in its last line, which the list shows."""
+
+
+def last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
+    """From the key that selects the session to its last page, and the same from the dashboard's start; index warm."""
+    with scratch() as where, standing(where, 2) as (_, long):
+        lengthen(where.log(long), events)
+        own = environment(where.environment_variables())
+        warm(where, own)
+        selected = [_selected(own) for _ in range(rounds)]
+    with scratch() as where, standing(where, 1) as (long,):
+        lengthen(where.log(long), events)
+        own = environment(where.environment_variables())
+        warm(where, own)
+        bare, opened = [], []
+        for _ in range(rounds):
+            bare.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
+            opened.append(until_shown(KASMON, own, LAST.encode()))
+    value = statistics.median(selected)
+    return [
+        Figure(
+            name=f"{events:,} events, to the last page",
+            value=value,
+            unit="ms",
+            target=300,
+            samples=rounds,
+            note="from the key that selects the session; the dashboard runs, and has not read the session's log yet",
+        ),
+        ratio(f"{events:,} events, start to the last page", opened, bare, "bare Textual", None),
+    ]
+
+
+def _selected(own: dict[str, str]) -> float:
+    """From the key to the last page of the second session, in ms."""
+    terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
+    try:
+        terminal.until(b"session-0001")
+        settle(terminal, 1.5)
+        began = time.perf_counter()
+        terminal.press(b"j")
+        return 1000 * (terminal.until(LAST.encode()) - began)
+    finally:
+        terminal.close()
+
+
+def lengthen(log: Path, events: int) -> None:
+    """Add *events* facts to *log*, all at once: nobody follows it yet."""
+    lines = (encode(event) + b"\n" for event in itertools.chain(itertools.islice(_story(), events - 2), _end()))
+    write_private(log, log.read_bytes() + b"".join(lines))
+
+
+def _story() -> Iterator[Event]:
+    now = time.time()
+    for turn in itertools.count():
+        yield TurnEnded(at=now)
+        yield TurnStarted(at=now, prompt=f"Do part {turn}.")
+        for step in range(6):
+            call = f"call-{turn}-{step}"
+            yield ToolStarted(
+                at=now, call=call, tool="Bash", title=f"make part-{turn}-{step}", input='{"command":"make"}'
+            )
+            yield ToolFinished(at=now, call=call, output=f"part {turn}: compiled\npart {turn}: linked\n" * (step + 1))
+            yield MessageWritten(at=now, text=f"Step **{step}** of part {turn} is done; `make part-{turn}` says so.")
+
+
+def _end() -> Iterator[Event]:
+    now = time.time()
+    yield TurnStarted(at=now, prompt="Finish.")
+    yield MessageWritten(at=now, text=f"This is {LAST}.\n\nThere is nothing more.")

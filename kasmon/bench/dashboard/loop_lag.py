@@ -1,0 +1,43 @@
+"""Run as a program in a terminal: the real dashboard with a probe that says how long its loop did not turn.
+
+    python -m kasmon.bench.dashboard.loop_lag FILE
+
+Every ten milliseconds the loop is asked to turn; how much later it did is the lag. After each second the longest lag of
+that second, in milliseconds, is added to FILE as a line.
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from kasmon.paths import places
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.textual_ext.driver import TapDriver
+
+STEP_S = 0.01
+
+
+class ProbedKasmon(Kasmon):
+    """The dashboard, and a probe beside it."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(world=LiveGateway(places()), driver_class=TapDriver)
+        self._file = file
+
+    def on_ready(self) -> None:
+        self.run_worker(self._probe(), group="probe")
+
+    async def _probe(self) -> None:
+        with self._file.open("a", buffering=1) as file:
+            while True:
+                longest, until = 0.0, time.perf_counter() + 1.0
+                while (asked := time.perf_counter()) < until:
+                    await asyncio.sleep(STEP_S)
+                    longest = max(longest, time.perf_counter() - asked - STEP_S)
+                file.write(f"{1000 * longest:.1f}\n")
+
+
+if __name__ == "__main__":
+    ProbedKasmon(Path(sys.argv[1])).run()

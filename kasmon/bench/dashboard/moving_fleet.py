@@ -1,0 +1,166 @@
+"""Run as a program in a terminal: the dashboard over a fleet of values that keep changing.
+
+python -m kasmon.bench.dashboard.moving_fleet ROWS ALIVE CHANGES HZ
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+
+import msgspec
+
+from kasmon.bench.support.fleet import session_id
+from kasmon.config import ProfileOffer
+from kasmon.host.rpc.frames import FromTerminal
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
+from kasmon.model.fleet import Fleet
+from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.model.permission import SessionId
+from kasmon.model.session import HostSeen, Session, Tokens
+from kasmon.model.session_state import SessionState
+from kasmon.store.event_log import START, Cursor
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.supervisor.sandboxes.history import SandboxHistory
+from kasmon.supervisor.search.search import SessionHits
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.protocol import (
+    DashboardSettings,
+    EventBatch,
+    Heard,
+    RecordedText,
+    SandboxChoices,
+    SandboxPreview,
+    Wanted,
+)
+
+
+class MovingGateway:
+    """Implements `Gateway`: fleets of *rows* sessions, of which *changes* differ from one fleet to the next."""
+
+    terminals = None
+
+    def __init__(self, rows: int, alive: int, changes: int, rate_hz: float) -> None:
+        self._rng = random.Random(7)
+        self._alive, self._changes, self._rate_hz = alive, changes, rate_hz
+        now = time.time()
+        self._sessions = [self._session(number, number < alive, now) for number in range(rows)]
+
+    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
+        """There are no terminals."""
+
+    async def changes(self) -> AsyncIterator[Fleet]:
+        while True:
+            yield Fleet(sessions=tuple(self._sessions), at=time.time())
+            await asyncio.sleep(1 / self._rate_hz)
+            for number in self._rng.sample(range(self._alive), self._changes):
+                old = self._sessions[number]
+                tokens = Tokens(input=self._rng.randrange(100_000), output=900, context=800, limit=200_000)
+                line = f"step {self._rng.randrange(1000)} of many"
+                self._sessions[number] = msgspec.structs.replace(old, last_line=line, tokens=tokens)
+
+    async def settings(self) -> AsyncIterator[DashboardSettings]:
+        yield DashboardSettings()
+        await asyncio.Event().wait()
+
+    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+        yield EventBatch(events=(), cursor=since)
+        await asyncio.Event().wait()
+
+    async def boards(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
+        await asyncio.Event().wait()
+        yield ()
+
+    async def wish(self, wanted: Wanted, /) -> str:
+        return ""
+
+    async def folders(self, written: str, /) -> Sequence[str]:
+        return ()
+
+    async def files(self, session: SessionId, /) -> Sequence[str]:
+        return ()
+
+    async def foreign_panes(self) -> Sequence[AdoptablePane]:
+        return ()
+
+    async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
+        return ()
+
+    async def folder_notice(self, folder: str, /) -> str:
+        return ""
+
+    async def printed(self, session: SessionId, /) -> Sequence[str]:
+        return ()
+
+    async def search(self, words: str, /) -> AsyncGenerator[SessionHits, None]:
+        await asyncio.Event().wait()
+        yield SessionHits(self._sessions[0], ())
+
+    async def keep_searchable(self) -> None:
+        """Nothing is searched."""
+
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
+        return RecordedText()
+
+    async def fact(self, session: SessionId, place: int, /) -> Event | None:
+        return None
+
+    async def explained(self, session: SessionId, /) -> Sequence[str]:
+        return ()
+
+    async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
+        await asyncio.Event().wait()
+        yield {}
+
+    async def diff(self, session: SessionId, /) -> str:
+        return ""
+
+    async def sandboxes(self) -> SandboxChoices:
+        return SandboxChoices()
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
+        return SandboxPreview()
+
+    async def machines(self) -> Sequence[str]:
+        return ()
+
+    async def sandbox(self, session: SessionId, /) -> SandboxHistory:
+        return SandboxHistory()
+
+    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
+        return ""
+
+    async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        return ()
+
+    async def project(self, session: SessionId, /) -> str:
+        return ""
+
+    async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
+        return ("true",)
+
+    def _session(self, number: int, alive: bool, now: float) -> Session:
+        return Session(
+            id=session_id(number),
+            name=f"row-{number:04d}",
+            agent="scripted",
+            mode=Mode.SDK,
+            backend="scripted",
+            state=SessionState.WORKING if alive else SessionState.ENDED,
+            since=now - number,
+            generation=1,
+            last_line="Working on it",
+            exit_code=None if alive else 0,
+            host=HostSeen(pid=1, alive=True) if alive else None,
+        )
+
+
+def main(rows: int, alive: int, changes: int, rate_hz: float) -> None:
+    Kasmon(world=MovingGateway(rows, alive, changes, rate_hz)).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

@@ -1,0 +1,90 @@
+"""From a request in a session's log to the card that shows it, with nobody at the keyboard."""
+
+import itertools
+import random
+import time
+from pathlib import Path
+
+from kasmon.bench.dashboard.bare_textual import READY, following
+from kasmon.bench.dashboard.startup import KASMON
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.terminal import BenchTerminal, environment, settle
+from kasmon.model.events import RequestOpened, RequestWithdrawn
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
+from kasmon.store.event_log import EventLog
+from kasmon.tui.permissions.queue import QUIET_S
+
+SESSIONS = 20
+WORD = "show-me-"
+
+
+def event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
+    """*asks* requests of all sessions but the selected one, each when no key was pressed for a while."""
+    with scratch() as where, standing(where, sessions) as ids:
+        own = environment(where.environment_variables())
+        terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
+        try:
+            terminal.until(b"session-0000")
+            settle(terminal, 2.0)
+            turns = itertools.islice(itertools.cycle(ids[1:]), asks)
+            delays = [_asked(terminal, where.log(session), session, number) for number, session in enumerate(turns)]
+        finally:
+            terminal.close()
+        limits = _bare(where.log(ids[0]), ids[0], own, asks)
+    return Figure(
+        name="permission event to dialog, p95",
+        value=percentile(delays, 0.95),
+        unit="ms",
+        target=100,
+        samples=len(delays),
+        note=f"p50 {percentile(delays, 0.5):.1f} ms; a bare Textual app that does nothing but follow one log, in the "
+        f"same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms",
+    )
+
+
+def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int) -> float:
+    """From the fact to the card, in ms; then the card is closed, the request withdrawn, and the keyboard left alone."""
+    log, request = EventLog(path), _request(session, number)
+    began = time.perf_counter()
+    log.append(RequestOpened(at=time.time(), request=request))
+    taken_ms = 1000 * (terminal.until(request.shown.encode()) - began)
+    settle(terminal, 0.2)
+    terminal.press(b"\x1b")
+    log.append(RequestWithdrawn(at=time.time(), request=request.id))
+    settle(terminal, QUIET_S + random.uniform(0.5, 0.8))
+    return taken_ms
+
+
+def _bare(path: Path, session: SessionId, own: dict[str, str], asks: int) -> list[float]:
+    """The same facts to the screen of an app that does nothing else, in ms."""
+    log, terminal = EventLog(path), BenchTerminal(following(path, WORD), own)
+    try:
+        terminal.until(READY)
+        taken: list[float] = []
+        for number in range(asks):
+            settle(terminal, random.uniform(0.1, 0.2))
+            request = _request(session, number)
+            began = time.perf_counter()
+            log.append(RequestOpened(at=time.time(), request=request))
+            taken.append(1000 * (terminal.until(request.shown.encode()) - began))
+        return taken
+    finally:
+        terminal.close()
+
+
+def _request(session: SessionId, number: int) -> Request:
+    """A request of which only the card shows the command."""
+    command = f"{WORD}{number:05d}"
+    return sealed(
+        Request(
+            id=RequestId(f"{session}-{number}"),
+            session=session,
+            tool="Bash",
+            title="A command",
+            input={"command": command},
+            shown=command,
+            choices=(Decision.ALLOW, Decision.DENY),
+            asked_at=time.time(),
+        )
+    )

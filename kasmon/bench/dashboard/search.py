@@ -1,0 +1,127 @@
+"""How long a search through many long sessions takes: `kasmon grep`, from its start to its end."""
+
+import itertools
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
+from kasmon.bench.support.figure import Figure
+from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.terminal import environment
+from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, write_private
+from kasmon.store.terminal_record import TerminalRecord
+from kasmon.supervisor.search.index_writer import bring_up
+
+SESSIONS, MEGABYTES = 50, 10
+RARE: Final = "the needle_in_17 of session 0017"
+LIMIT_MS: Final = 1000
+NOUNS: Final = (
+    "parser",
+    "token",
+    "buffer",
+    "session",
+    "socket",
+    "worker",
+    "cache",
+    "index",
+    "query",
+    "record",
+    "module",
+)
+VERBS: Final = ("reads", "writes", "checks", "drops", "keeps", "opens", "closes", "merges", "splits", "locks", "frees")
+
+
+def searching(rounds: int) -> list[Figure]:
+    """50 sessions of 10 MB, half of them terminals: words that are in one of them, in all, in none; and no index."""
+    with scratch() as where, standing(where, SESSIONS, alive=0) as sessions:
+        for number, session in enumerate(sessions):
+            fill(where, session, number, MEGABYTES * 1_000_000)
+        own = environment(where.environment_variables())
+        without = _timed(where, own, RARE, max(3, rounds // 3))
+        began = time.perf_counter()
+        bring_up(where)
+        took = time.perf_counter() - began
+        size_mb = where.search_index.stat().st_size / 1e6
+        bare = _times([*BARE_PYTHON], own, rounds)
+        times = {words: _timed(where, own, words, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
+        capped = _timed(where, own, "session", rounds, "--max", "5")
+    whole = f"{SESSIONS} sessions x {MEGABYTES} MB"
+    note = (
+        f"the command from start to end; of that Python's own start {statistics.median(bare):.0f} ms. The index has "
+        f"{size_mb:.0f} MB and took {took:.0f} s, which a dashboard spends in the background"
+    )
+    worst = max(times.values(), key=statistics.median)
+    return [
+        _figure(f"search in {whole}", worst, LIMIT_MS, note),
+        _figure(f"search in {whole}, words that are everywhere, the newest 5 of each", capped, LIMIT_MS),
+        _figure(f"search in {whole}, without any index", without, None),
+    ]
+
+
+def fill(where: Paths, session: SessionId, number: int, size: int) -> None:
+    """Give *session* so many bytes that it said, or, every second one, that its terminal printed."""
+    chance = Random(number)
+    if number % 2:
+        story, said, written = _story(chance, number), [where.log(session).read_bytes()], 0
+        while written < size:
+            said.append(encode(next(story)) + b"\n")
+            written += len(said[-1])
+        write_private(where.log(session), b"".join(said))
+        return
+    record = TerminalRecord(where.record(session), 2 * size)
+    record.open(0)
+    lines = _lines(chance, number)
+    written, now = 0, time.time()
+    while written < size:
+        some = [*itertools.islice(lines, 200)]
+        record.append(some, now)
+        written += sum(map(len, some)) + 2 * len(some)
+
+
+def _story(chance: Random, number: int) -> Iterator[Event]:
+    now, lines = time.time() - 86_400, _lines(chance, number)
+    for turn in itertools.count():
+        yield TurnStarted(at=now + turn, prompt=f"Look at part {turn}: {next(lines)}")
+        for step in range(4):
+            call = f"call-{turn}-{step}"
+            yield ToolStarted(
+                at=now + turn, call=call, tool="Bash", title=next(lines)[:60], input='{"command":"make check"}'
+            )
+            yield ToolFinished(at=now + turn, call=call, output="\n".join(itertools.islice(lines, 30)))
+            yield MessageWritten(at=now + turn, text=" ".join(itertools.islice(lines, 5)))
+        yield TurnEnded(at=now + turn)
+
+
+def _lines(chance: Random, number: int) -> Iterator[str]:
+    for line in itertools.count():
+        if line == 3000:
+            yield f"here is the needle_in_{number} of session {number:04d}"
+        noun, other = chance.choice(NOUNS), chance.choice(NOUNS)
+        yield (
+            f"src/{noun}/{other}_{chance.randrange(5000)}.py:{chance.randrange(900)}: {noun} {chance.choice(VERBS)} "
+            f"the {other} of session {number:04d} at 0x{chance.randrange(1 << 32):08x} in {chance.random():.3f} s"
+        )
+
+
+def _timed(where: Paths, own: dict[str, str], words: str, rounds: int, *more: str) -> list[float]:
+    return _times([*KASMON, "grep", "--json", *more, words], own, rounds)
+
+
+def _times(argv: list[str], own: dict[str, str], rounds: int) -> list[float]:
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        subprocess.run(argv, env=own, stdout=subprocess.DEVNULL, check=False)
+        times.append(1000 * (time.perf_counter() - began))
+    return times
+
+
+def _figure(name: str, times: list[float], target: float | None, note: str = "") -> Figure:
+    value = statistics.median(times)
+    return Figure(name=name, value=value, unit="ms", target=target, samples=len(times), note=note)

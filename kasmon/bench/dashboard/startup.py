@@ -1,0 +1,115 @@
+"""How long until something can be read: the dashboard's first frame, and `kasmon ls`."""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from kasmon.bench.support.figure import Figure, ratio
+from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.process_cost import memory_mb
+from kasmon.bench.support.terminal import BenchTerminal, environment
+from kasmon.paths import Paths
+from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_index import FleetIndex
+
+WARM_S = 30.0
+KASMON = [sys.executable, "-P", "-m", "kasmon"]
+BARE_PYTHON = [sys.executable, "-P", "-c", "print('ready')"]
+BARE_TEXTUAL = [
+    sys.executable,
+    "-P",
+    "-c",
+    "from textual.app import App\n"
+    "from textual.widgets import Static\n"
+    "class Bare(App):\n"
+    "    def compose(self): yield Static('bare-and-ready')\n"
+    "Bare().run()\n",
+]
+
+
+def first_frame(rounds: int) -> Figure:
+    """Spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
+    with scratch() as where, standing(where, 20):
+        own = environment(where.environment_variables())
+        values, limits = [], []
+        for _ in range(rounds):
+            limits.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
+            values.append(until_shown(KASMON, own, b"session-0019"))
+        return ratio("first frame, live list of 20", values, limits, "bare Textual", 1.5)
+
+
+def ls(rounds: int, rows: int = 200) -> Figure:
+    """`kasmon ls` of 200 live sessions, its index warm as a dashboard leaves it, against bare Python."""
+    with scratch() as where, standing(where, rows):
+        own = environment(where.environment_variables())
+        warm(where, own)
+        values, limits = [], []
+        for _ in range(rounds):
+            limits.append(_run(BARE_PYTHON, own))
+            values.append(_run([*KASMON, "ls"], own))
+        return ratio(f"kasmon ls, {rows} sessions", values, limits, "bare Python", 10)
+
+
+def memory(rounds: int) -> Figure:
+    """The dashboard's memory with 200 sessions, against a bare Textual app's."""
+    with scratch() as where, standing(where, 200):
+        own = environment(where.environment_variables())
+        values, limits = [], []
+        for _ in range(rounds):
+            limits.append(_weigh(BARE_TEXTUAL, own, b"bare-and-ready"))
+            values.append(_weigh(KASMON, own, b"session-00"))
+    value, limit = statistics.median(values), statistics.median(limits)
+    return Figure(
+        name="memory with 200 sessions",
+        value=value,
+        unit="MB",
+        target=1.6,
+        limit=limit,
+        limit_name="bare Textual",
+        samples=rounds,
+        note="proportional set size; the guard process included",
+    )
+
+
+def warm(where: Paths, own: dict[str, str]) -> None:
+    """Let a dashboard write the index once: it does so after a few seconds.
+
+    Raises:
+        TimeoutError: if it did not.
+    """
+    terminal = BenchTerminal(KASMON, own)
+    deadline = time.monotonic() + WARM_S
+    try:
+        while not remember(where.index, FleetIndex(where)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the dashboard wrote no index within {WARM_S:g} s.")
+            terminal.read(0.05)
+    finally:
+        terminal.close()
+
+
+def until_shown(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
+    """From the start of *argv* to *text* on its terminal, in ms."""
+    terminal = BenchTerminal(argv, own, columns=160, rows=50)
+    try:
+        return 1000 * (terminal.until(text) - terminal.started_at)
+    finally:
+        terminal.close()
+
+
+def _run(argv: Sequence[str], own: dict[str, str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(argv, env=own, stdout=subprocess.DEVNULL, check=True)
+    return 1000 * (time.perf_counter() - began)
+
+
+def _weigh(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
+    terminal = BenchTerminal(argv, own, columns=160, rows=50)
+    try:
+        terminal.until(text)
+        terminal.drain(1.0, 5.0)
+        return memory_mb(terminal.pid)
+    finally:
+        terminal.close()

@@ -1,0 +1,1 @@
+"""What sandboxes cost: start, runs, checkpoints, snapshots."""

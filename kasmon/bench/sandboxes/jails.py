@@ -1,0 +1,101 @@
+"""What jails cost: how soon one answers, alone and many at once, and what many hold and use while nothing runs in them.
+
+A jail is measured with what belongs to one that waits for code: the agent inside, a Python and a bash.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch, session_id
+from kasmon.bench.support.process_cost import family, held_mb, share_of_a_core
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.managed.sandbox import PREWARMED
+
+MANY: Final = 50
+AT_ONCE: Final = 8
+REST_S: Final = 2.0
+"""How long after their start many jails are weighed, in seconds."""
+
+
+def ready(rounds: int) -> Figure:
+    """From the wish for a jail to the agent inside that answers, one after the other."""
+    with _jails(rounds) as (jail, policies):
+        times = []
+        for policy in policies:
+            began = time.perf_counter()
+            jail.create(policy)
+            times.append(1000 * (time.perf_counter() - began))
+    middle = percentile(times, 0.5)
+    return Figure(
+        name="a jail is ready, p50",
+        value=middle,
+        unit="ms",
+        target=150,
+        samples=rounds,
+        note=f"p95 {percentile(times, 0.95):.0f} ms",
+    )
+
+
+def many(seconds: float, count: int = MANY) -> list[Figure]:
+    """*count* jails that are made at once, then left alone for *seconds*."""
+    with _jails(count) as (jail, policies), ThreadPoolExecutor(AT_ONCE) as pool:
+        began = time.perf_counter()
+        made = list(pool.map(jail.create, policies))
+        each_ms = 1000 * (time.perf_counter() - began) / count
+        list(pool.map(_warmed, made))
+        time.sleep(REST_S)
+        inside = [process.pid for process in family([runtime.pid for runtime in made])]
+        each_mb = sum(map(held_mb, inside)) / count
+        share = share_of_a_core(inside, seconds)
+        ending = time.perf_counter()
+        list(pool.map(jail.destroy, policies, made))
+        end_ms = 1000 * (time.perf_counter() - ending) / count
+    return [
+        Figure(
+            name=f"{count} jails at once, each",
+            value=each_ms,
+            unit="ms",
+            target=40,
+            samples=count,
+            note=f"{AT_ONCE} at a time; to end them: {end_ms:.0f} ms each",
+        ),
+        Figure(
+            name=f"each of {count} jails with python and bash holds",
+            value=each_mb,
+            unit="MB",
+            target=15,
+            samples=count,
+            note=f"{len(inside) / count:.1f} processes each; pages that they share count once",
+        ),
+        Figure(
+            name=f"{count} jails in which nothing runs",
+            value=share,
+            unit="% of a core",
+            target=1,
+            samples=1,
+            note=f"over {seconds:g} s",
+        ),
+    ]
+
+
+@contextlib.contextmanager
+def _jails(count: int) -> Iterator[tuple[Jail, Sequence[SandboxPolicy]]]:
+    """What makes *count* jails, which are gone in the end, and their policies."""
+    with scratch() as where:
+        jail, policies = Jail(where), [SandboxPolicy(session=session_id(number)) for number in range(count)]
+        try:
+            yield jail, policies
+        finally:
+            for policy in policies:
+                jail.forget(policy)
+
+
+def _warmed(runtime: SandboxRuntime) -> None:
+    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
+        inside.prewarm(PREWARMED)

@@ -1,0 +1,153 @@
+"""What it takes to run code in a sandbox: asked of the agent inside, through its host, and of one that sleeps."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch, session_id
+from kasmon.config import Config
+from kasmon.errors import SandboxError, SessionNotFoundError
+from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.frames import CommandDone, ExecuteCommand
+from kasmon.model.commands import Mode, Pause, Run, SandboxWish
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, SandboxPolicy
+from kasmon.paths import Paths
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes import operations
+
+CODE: Final[dict[Interpreter, str]] = {"python": "x = 1", "bash": "x=1", "node": "x = 1"}
+TARGETS: Final[dict[Interpreter, float]] = {"python": 1, "bash": 1, "node": 2}
+SLOWEST_MS: Final = 10
+WARM: Final = 20
+LIMIT_S: Final = 60.0
+NAME: Final = "measured"
+
+
+def requests(rounds: int) -> list[Figure]:
+    """Code that does next to nothing, *rounds* times in each interpreter: from the agent's socket to its answer."""
+    figures: list[Figure] = []
+    with _jail() as (_, _, inside):
+        for interpreter in INTERPRETERS:
+            times = _timed(inside, interpreter, rounds)
+            middle, late = percentile(times, 0.5), percentile(times, 0.95)
+            figures += [
+                _figure(f"a run of {interpreter}, p50", middle, TARGETS[interpreter], rounds),
+                _figure(f"a run of {interpreter}, p95", late, SLOWEST_MS, rounds),
+            ]
+    return figures
+
+
+def standby(rounds: int) -> Figure:
+    """A jail with all interpreters that is stopped and goes on: to the first answer of its Python."""
+    with _jail() as (jail, policy, inside):
+        runtime = jail.adopt(policy)
+        if runtime is None:
+            raise SandboxError("nothing was measured", "the jail is gone")
+        for interpreter in INTERPRETERS:
+            _ran(inside, interpreter)
+        to_sleep: list[float] = []
+        awake: list[float] = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            slept = jail.pause(policy, runtime)
+            to_sleep.append(1000 * (time.perf_counter() - began))
+            time.sleep(0.05)
+            began = time.perf_counter()
+            jail.resume(policy, runtime, slept)
+            _ran(inside, "python")
+            awake.append(1000 * (time.perf_counter() - began))
+    note = f"p95 {percentile(awake, 0.95):.1f} ms; to put it to sleep p50 {percentile(to_sleep, 0.5):.1f} ms"
+    return _figure("from standby to the first answer, p50", percentile(awake, 0.5), 10, rounds, note)
+
+
+def through_host(rounds: int, sleeps: int = 10) -> list[Figure]:
+    """The same in a session, as the dashboard and MCP run it; then of one that sleeps, healed before it answers."""
+    with scratch() as where, _as_its_own(where):
+        return asyncio.run(_through_host(where, rounds, sleeps))
+
+
+async def _through_host(where: Paths, rounds: int, sleeps: int) -> list[Figure]:
+    session = await operations.create(where, Config(), operations.NewSandbox(name=NAME))
+    try:
+        host = await link(where, session, Mode.INTERPRETER)
+        run = Run(interpreter="python", code=CODE["python"])
+        for _ in range(WARM):
+            await _done(host, session, run)
+        times = [await _done(host, session, run) for _ in range(rounds)]
+        woken = []
+        for _ in range(sleeps):
+            await _done(host, session, Pause())
+            woken.append(await _done(host, session, run))
+        await host.aclose()
+    finally:
+        if (seen := look_once(where).get(session)) is None:
+            raise SessionNotFoundError(session)
+        await operations.remove(where, seen)
+    note = f"p95 {percentile(times, 0.95):.1f} ms"
+    late = f"p95 {percentile(woken, 0.95):.1f} ms; it was proven, healed and looked at before that"
+    return [
+        _figure("a run of python through its host, p50", percentile(times, 0.5), None, rounds, note),
+        _figure("a session wakes and answers, p50", percentile(woken, 0.5), 100, sleeps, late),
+    ]
+
+
+async def _done(host: HostLink, session: SessionId, wish: SandboxWish) -> float:
+    """How long *wish* took, in ms."""
+    if isinstance(wish, Run):
+        wish = Run(interpreter=wish.interpreter, code=wish.code, id=os.urandom(8).hex())
+    began = time.perf_counter()
+    done = await host.ask(ExecuteCommand(n=0, session=session, wish=wish), LIMIT_S)
+    took_ms = 1000 * (time.perf_counter() - began)
+    if not isinstance(done, CommandDone) or (done.ran is not None and done.ran.exit_code):
+        raise SandboxError("nothing was measured", f"the host answers {done!r}")
+    return took_ms
+
+
+@contextlib.contextmanager
+def _jail() -> Iterator[tuple[Jail, SandboxPolicy, GuestChannel]]:
+    with scratch() as where:
+        jail, policy = Jail(where), SandboxPolicy(session=session_id(0))
+        try:
+            with contextlib.closing(GuestChannel(jail.create(policy).socket)) as inside:
+                yield jail, policy, inside
+        finally:
+            jail.forget(policy)
+
+
+@contextlib.contextmanager
+def _as_its_own(where: Paths) -> Iterator[None]:
+    """This process, and what it starts, is of the kasmon of *where* as long as the context lasts."""
+    before = dict(os.environ)
+    os.environ.update(where.environment_variables())
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _ran(inside: GuestChannel, interpreter: Interpreter) -> float:
+    """How long code that does next to nothing takes, in ms."""
+    began = time.perf_counter()
+    ran = inside.run(interpreter, CODE[interpreter], timeout_s=LIMIT_S)
+    if ran.exit_code:
+        raise SandboxError(f"{interpreter} was not measured", ran.stderr.strip() or str(ran.exit_code))
+    return 1000 * (time.perf_counter() - began)
+
+
+def _timed(inside: GuestChannel, interpreter: Interpreter, rounds: int) -> list[float]:
+    """How long each of *rounds* takes, in ms, once it is warm."""
+    for _ in range(WARM):
+        _ran(inside, interpreter)
+    return [_ran(inside, interpreter) for _ in range(rounds)]
+
+
+def _figure(name: str, value: float, target: float | None, samples: int, note: str = "") -> Figure:
+    return Figure(name=name, value=value, unit="ms", target=target, samples=samples, note=note)

@@ -1,0 +1,214 @@
+"""What sandboxes that keep their memory cost: to be made, put on disk and woken; and five microVMs made at once.
+
+A microVM that was woken has answered when its time is taken, since a memory that is there and answers nobody is none.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.fleet import scratch, session_id
+from kasmon.bench.support.process_cost import memory_mb
+from kasmon.errors import KasmonError, SandboxError
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
+from kasmon.sandbox.base import PauseResult
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.sandbox import PREWARMED
+from kasmon.sandbox.microvm import qemu_program
+from kasmon.sandbox.microvm.machine import STARTED, MicroVm
+
+AT_ONCE: Final = 5
+ANSWER_S: Final = 60.0
+
+
+class SnapshotCycles(NamedTuple):
+    """What became of one sandbox that was put on disk and woken again and again."""
+
+    to_sleep_ms: list[float]
+    awake_ms: list[float]
+    size_mb: float
+    """Of its memory on disk, at the last time."""
+
+
+def booted(rounds: int) -> Figure:
+    """A microVM that is started, with nothing to be copied: to the answer of the agent inside."""
+    with _tier() as vm:
+        times = _made(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
+    return _figure("a microVM starts and answers, p50", times, None, how_played(vm))
+
+
+def copied(rounds: int) -> Figure:
+    """A microVM that is a copy of the warm one: to the answer of the agent inside."""
+    with _tier() as vm:
+        times = _made(_copies(vm), vm, rounds)
+    return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, how_played(vm))
+
+
+def paused(rounds: int) -> Figure:
+    """A microVM with a python and a bash, until its memory is on disk and it has no process."""
+    with _tier() as vm:
+        nights = _nights(vm, rounds)
+    name, note = "a microVM is put on disk, p50", f"{nights.size_mb:.0f} MB; {how_played(vm)}"
+    return _figure(name, nights.to_sleep_ms, 1000, note)
+
+
+def resumed(rounds: int) -> Figure:
+    """The same, from the wish to go on until its python answers with what it held."""
+    with _tier() as vm:
+        nights = _nights(vm, rounds)
+    return _figure("a microVM wakes from disk and answers, p50", nights.awake_ms, 1000, how_played(vm))
+
+
+def many(count: int = AT_ONCE) -> list[Figure]:
+    """*count* copies of the warm microVM that are made at once: until all answer, what each holds, and who failed."""
+    with _tier() as vm:
+        policies = [SandboxPolicy(session=session_id(number), tier="microvm") for number in range(count)]
+        copies = _copies(vm)
+        try:
+            with ThreadPoolExecutor(count) as pool:
+                began = time.perf_counter()
+                made = list(pool.map(lambda policy: _or_why(copies, policy), policies))
+                took_ms = 1000 * (time.perf_counter() - began)
+            living = [each for each in made if isinstance(each, SandboxRuntime)]
+            failures = [each for each in made if isinstance(each, str)]
+            if not living:
+                raise SandboxError("no microVM was made", failures[0])
+            each_mb = sum(memory_mb(runtime.front or runtime.pid) for runtime in living) / len(living)
+        finally:
+            for policy in policies:
+                vm.forget(policy)
+    note = how_played(vm)
+    return [
+        Figure(name=f"{count} microVMs at once, until all answer", value=took_ms, unit="ms", samples=count, note=note),
+        Figure(
+            name=f"each of {count} microVMs holds",
+            value=each_mb,
+            unit="MB",
+            samples=len(living),
+            note="with its door; pages that they share count once",
+        ),
+        Figure(
+            name=f"of {count} microVMs at once, those that failed",
+            value=len(failures),
+            unit="machines",
+            target=0,
+            samples=count,
+            note="; ".join(sorted(set(failures))),
+        ),
+    ]
+
+
+def how_played(vm: MicroVm) -> str:
+    """What of this machine a microVM runs on."""
+    return "KVM" if vm.accelerator.startswith("kvm") else "emulated (TCG), without KVM"
+
+
+@contextlib.contextmanager
+def _tier() -> Iterator[MicroVm]:
+    """The tier, of a kasmon of its own that is gone in the end.
+
+    Raises:
+        SandboxError: if none can be made here.
+    """
+    with scratch() as where:
+        yield MicroVm(where)
+
+
+def _copies(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
+    """What makes a copy of the warm one, and fails where one was started instead.
+
+    Raises:
+        SandboxError: if there is no warm one that fits, or none can be made here.
+    """
+    if lack := qemu_program.lacking(vm.program):
+        raise SandboxError("no machine can be made", lack.why, lack.hint)
+    none, hint = "there is no warm microVM to be copied", "`kasmon sandbox image build` makes a warm one."
+    origin = vm.stock("default").origin(vm.made_by)
+    if origin.memory is None:
+        raise SandboxError(none, origin.why or "none was put away", hint)
+
+    def copy(policy: SandboxPolicy) -> SandboxRuntime:
+        runtime = vm.create(policy)
+        if started := next((notice for notice in runtime.notices if STARTED in notice), ""):
+            raise SandboxError(none, started, hint)
+        return runtime
+
+    return copy
+
+
+def _made(make: Callable[[SandboxPolicy], SandboxRuntime], vm: MicroVm, rounds: int) -> list[float]:
+    """How long it takes to make each of *rounds*, one after the other, in ms."""
+    times = []
+    for number in range(rounds):
+        policy = SandboxPolicy(session=session_id(number), tier="microvm")
+        try:
+            began = time.perf_counter()
+            make(policy)
+            times.append(1000 * (time.perf_counter() - began))
+        finally:
+            vm.forget(policy)
+    return times
+
+
+def _or_why(make: Callable[[SandboxPolicy], SandboxRuntime], policy: SandboxPolicy) -> SandboxRuntime | str:
+    try:
+        return make(policy)
+    except KasmonError as error:
+        return error.message
+
+
+def _nights(vm: MicroVm, rounds: int) -> SnapshotCycles:
+    """Put one to sleep on disk and wake it, *rounds* times.
+
+    Raises:
+        SandboxError: if what it held is not there when it wakes.
+    """
+    policy, nights = SandboxPolicy(session=session_id(0), tier="microvm"), SnapshotCycles([], [], 0.0)
+    try:
+        runtime = vm.create(policy)
+        with contextlib.closing(GuestChannel(runtime.socket)) as inside:
+            inside.prewarm(PREWARMED)
+            inside.run("python", "held = 0", timeout_s=ANSWER_S)
+        for number in range(rounds):
+            began = time.perf_counter()
+            slept = vm.pause(policy, runtime, to_disk=True)
+            nights.to_sleep_ms.append(1000 * (time.perf_counter() - began))
+            nights = nights._replace(size_mb=_size_mb(vm, policy))
+            runtime, took_ms = _woken(vm, policy, runtime, slept, number)
+            nights.awake_ms.append(took_ms)
+    finally:
+        vm.forget(policy)
+    return nights
+
+
+def _woken(
+    vm: MicroVm, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, number: int
+) -> tuple[SandboxRuntime, float]:
+    """Where it lives then, and how long it took until it answered, in ms."""
+    began = time.perf_counter()
+    runtime = vm.resume(policy, runtime, slept)
+    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
+        ran = inside.run("python", "held += 1; print(held)", timeout_s=ANSWER_S)
+    took_ms = 1000 * (time.perf_counter() - began)
+    if ran.stdout != f"{number + 1}\n":
+        raise SandboxError("nothing was measured", f"what it held is lost: {ran.stdout or ran.stderr}")
+    return runtime, took_ms
+
+
+def _size_mb(vm: MicroVm, policy: SandboxPolicy) -> float:
+    snapshot = vm.kept(policy)
+    return snapshot.size_bytes / 1e6 if snapshot else 0.0
+
+
+def _figure(name: str, times: Sequence[float], target: float | None, note: str) -> Figure:
+    return Figure(
+        name=name,
+        value=percentile(times, 0.5),
+        unit="ms",
+        target=target,
+        samples=len(times),
+        note=f"p95 {percentile(times, 0.95):.0f} ms; {note}",
+    )

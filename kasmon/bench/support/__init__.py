@@ -1,0 +1,1 @@
+"""What the measurements share: figures, fleets, terminals, and the cost of a process."""

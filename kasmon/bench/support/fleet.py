@@ -1,0 +1,91 @@
+"""The fleets that are measured: scratch places, and sessions in them that are cheap to make and honest to look at."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from kasmon.demo.scratch import Scratch
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import (
+    LogOpened,
+    MessageWritten,
+    SessionCreated,
+    SessionEnded,
+    SessionStarted,
+    TurnStarted,
+    UsageReported,
+)
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, places, write_private
+from kasmon.process_identity import started_at
+from kasmon.store.event_log import EventLog
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Paths]:
+    """Places of the bench's own, cleared at the end with all that runs in them."""
+    made = Scratch(places())
+    try:
+        yield made.places
+    finally:
+        made.close()
+
+
+@contextlib.contextmanager
+def standing(where: Paths, count: int, *, alive: int | None = None) -> Iterator[list[SessionId]]:
+    """*count* structured sessions with real logs. The first *alive* (default: all) have a host: this very process.
+
+    It holds their locks, so every reader sees them as alive and working; it serves no socket.
+    """
+    locks: list[HostLock] = []
+    ids = [session_id(number) for number in range(count)]
+    for number, session in enumerate(ids):
+        folder = where.folder(session)
+        folder.mkdir(mode=0o700)
+        lives = alive is None or number < alive
+        _write_facts(where, session, number, lives=lives)
+        if lives:
+            lock = HostLock(where.host_lock(session))
+            lock.take()
+            locks.append(lock)
+    try:
+        yield ids
+    finally:
+        for lock in locks:
+            lock.let_go()
+
+
+def session_id(number: int) -> SessionId:
+    """An id that no session of another number has."""
+    text = ""
+    for _ in range(7):
+        number, rest = divmod(number, 26)
+        text = LETTERS[rest] + text
+    return SessionId(f"s{text}")
+
+
+def _write_facts(where: Paths, session: SessionId, number: int, *, lives: bool) -> None:
+    now = time.time() - 60
+    name = f"session-{number:04d}"
+    launch = Launch(
+        session=session, name=name, agent="scripted", mode=Mode.SDK, backend="scripted", workdir="/", created_at=now
+    )
+    write_private(where.launch(session), msgspec.json.encode(launch))
+    EventLog(where.fleet_log).append(SessionCreated(at=now, launch=launch))
+    log = EventLog(where.log(session))
+    pid = os.getpid()
+    log.append(LogOpened(at=now, session=session))
+    log.append(
+        SessionStarted(at=now, backend="scripted", workdir="/", pid=pid, pid_started=started_at(pid), host_pid=pid)
+    )
+    log.append(TurnStarted(at=now, prompt="go on"))
+    log.append(MessageWritten(at=now, text=f"Working on part {number} of the whole."))
+    log.append(UsageReported(at=now, input=1000 + number, output=200, context=900, limit=200_000, cost_usd=0.01))
+    if not lives:
+        log.append(SessionEnded(at=now, exit_code=0))

@@ -1,0 +1,254 @@
+"""`kasmon answer`: exactly one request, by its id and the digest of what was shown."""
+
+import asyncio
+import json
+import sys
+import termios
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.cli.output.console import say, say_block, tell
+from kasmon.cli.output.json_objects import answer as answered
+from kasmon.cli.output.json_objects import request_object
+from kasmon.cli.show import option_lines
+from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.host.session.rules import project_of
+from kasmon.model.answer import must_be_complete, must_be_whole, must_take, with_text_as_label
+from kasmon.model.commands import Answer, Mode
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestId, RequestKind
+from kasmon.model.request_groups import strings, texts
+from kasmon.model.rule import Scope
+from kasmon.model.session import Session
+from kasmon.paths import Paths, places
+from kasmon.sanitize import has_hidden, redact, visible
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions import operations
+
+STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
+ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
+
+
+def answer(
+    wanted: str,
+    said: str,
+    *,
+    digest: str,
+    scope: Scope,
+    reason: str,
+    edited: str | None,
+    labels: Sequence[str],
+    text: str,
+    wants_json: bool,
+) -> None:
+    """Answer the request *wanted* with the decision *said*; *text* is an answer in the person's own words.
+
+    Without a *digest* the request is shown and the person asked, on a terminal only.
+
+    Raises:
+        UsageError: if there is no such decision, it lacks what it needs, or would ignore a part of what was given.
+        RequestNotFoundError: if there never was such a request.
+        RefusedError: if it is closed, does not take this decision, has another digest, or nobody could look at it.
+    """
+    decision = decision_of(said)
+    where = places()
+    session, request = meant(look_once(where), wanted)
+    labels = tuple(_label(request, label) for label in labels)
+    _check(request, decision)
+    tool_input = None if edited is None else _edited(edited) if decision is Decision.EDIT else {}
+    given = Answer(
+        request=request.id,
+        digest=digest,
+        decision=decision,
+        reason=reason,
+        input=tool_input,
+        labels=labels,
+        text=text,
+        scope=scope,
+    )
+    must_be_complete(request, given)
+    makes_rule = decision in STANDING and session.mode is not Mode.TMUX
+    if makes_rule and scope == "plan" and not session.plan:
+        raise UnableError(
+            f"session {session.id!r} does not belong to a plan.", hint="Use --scope session or --scope project."
+        )
+    if decision in STANDING and _holds_secrets(request, secrets_of(where, request.session)):
+        raise UnableError(
+            f"request {request.id!r} contains secrets, so no rule can be created from it.",
+            hint="Answer it with `allow` or `deny`.",
+        )
+    if not digest:
+        reach = _reach(session, scope) if makes_rule else ""
+        chosen = with_text_as_label(given).labels
+        seen = shown(where, request, decision, edited=tool_input, labels=chosen, reach=reach)
+        given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
+    asyncio.run(operations.answer(where, session, given))
+    if wants_json:
+        tell(answered(request=request_object(request), decision=decision.value))
+    else:
+        say(f"{request.id}: {decision}")
+
+
+def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
+    """The open request called *wanted*, and its session.
+
+    Raises:
+        RequestClosedError: if it was answered or withdrawn.
+        RequestNotFoundError: if nothing is known of it.
+    """
+    for session in fleet.sessions:
+        if (request := session.open_request(RequestId(wanted))) is not None:
+            return session, request
+        for closed in session.closed:
+            if closed.id == wanted:
+                who = f" at {closed.who}" if closed.who else ""
+                how = f"{closed.decision} by {closed.by}{who}" if closed.decision else f"withdrawn, {closed.by}"
+                raise RequestClosedError(wanted, how)
+    raise RequestNotFoundError(wanted)
+
+
+def ask(request: Request, decision: Decision, seen: Sequence[str], *, wants_json: bool) -> str:
+    """Show *seen*, all of *request*, have the person type the decision, and return the digest of what was shown.
+
+    Raises:
+        RefusedError: if nobody can look, or the person typed something else.
+    """
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise RefusedError(
+            f"request {request.id!r} was not answered: there is no terminal to show it on.",
+            hint="Review it with `kasmon inbox --json`, then pass its digest with --digest.",
+        )
+    for line in seen:
+        say_block(line)
+    hidden = any(map(has_hidden, texts(request)))
+    word = request.tool if hidden and request.tool and decision in ALLOWING else decision.value
+    why = "It contains hidden characters. " if hidden else ""
+    if typed(f"{why}Type {visible(word)} to answer {decision.value!r}") != word:
+        raise RefusedError(f"request {request.id!r} was not answered.", hint="Nothing was sent.")
+    return request.digest
+
+
+def typed(question: str) -> str:
+    """What the person at the terminal types to *question*, after it stands there."""
+    # What was typed before was not meant for it.
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print(f"{question}, anything else to cancel:", end=" ", flush=True)
+    return sys.stdin.readline().strip()
+
+
+def shown(
+    where: Paths,
+    request: Request,
+    decision: Decision,
+    *,
+    edited: dict[str, Any] | None = None,
+    labels: Sequence[str] = (),
+    reach: str = "",
+) -> list[str]:
+    """The whole request as text, nothing invisible in it, secrets hidden; and what *decision* would do.
+
+    Args:
+        where: where the secrets of its session are known from.
+        request: what is asked.
+        decision: what the person is about to say.
+        edited: the input that it would go on with.
+        labels: what is chosen.
+        reach: whose requests a rule would cover; empty where the agent's own menu says it.
+    """
+    known = secrets_of(where, request.session)
+    text, hidden = redact(request.shown or json.dumps(request.input, ensure_ascii=False, indent=2), known)
+    lines = [f"{request.kind} {request.id}", visible(f"{request.tool} {request.title}".strip()), "", text, ""]
+    lines += [*further, ""] if (further := _further(request, known)) else []
+    if request.may_be_cut:
+        lines += [f"{MAY_BE_CUT}.".capitalize(), ""]
+    if hidden:
+        lines.append(f"{hidden} secrets are redacted.")
+    if request.why:
+        lines += ["Reason: " + redact(request.why, known)[0], ""]
+    lines += option_lines(request, known)
+    if edited is not None:
+        lines += [
+            "Edited input:",
+            redact(json.dumps(edited, ensure_ascii=False, indent=2), known)[0],
+            "",
+        ]
+    if decision in STANDING:
+        effect = "allowed" if decision is Decision.ALWAYS else "denied"
+        where_to = f"From now on {effect} in {reach}" if reach else "The agent's own menu says"
+        lines.append(f"{where_to}: {visible(request.rule)}")
+    if decision is Decision.CANCEL:
+        lines.append("The request is denied, and the turn is interrupted.")
+    lines += [f"Chosen: {visible(label)}" for label in labels]
+    return lines
+
+
+def _further(request: Request, known: Collection[str]) -> list[str]:
+    """What else the tool would get than what is shown as its text."""
+    if not request.shown or request.kind is RequestKind.QUESTION:  # a question's input is the question again
+        return []
+    lines: list[str] = []
+    for key, value in request.input.items():
+        parts = value.split("\n") if isinstance(value, str) and request.is_diff else [value]
+        if all(isinstance(part, str) and part in request.shown for part in parts):
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        lines.append(f"{visible(key)}: {redact(text, known)[0]}")
+    return lines
+
+
+def _holds_secrets(request: Request, known: Collection[str]) -> bool:
+    return any(redact(text, known)[1] for text in (request.shown, "\n".join(strings(request.input))))
+
+
+def _reach(session: Session, scope: Scope) -> str:
+    """Whose requests a rule of *scope* would cover, in words."""
+    match scope:
+        case "session":
+            return "this session"
+        case "plan":
+            return f"plan {visible(session.plan or '')}"
+        case "project":
+            return f"project {visible(project_of(session.workdir))}"
+
+
+def decision_of(said: str) -> Decision:
+    """The decision called *said*.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    try:
+        return Decision(said)
+    except ValueError as error:
+        raise UsageError(f"unknown answer {said!r}.", hint=f"Answers: {', '.join(Decision)}.") from error
+
+
+def _check(request: Request, decision: Decision) -> None:
+    must_be_whole(request, decision)
+    if not request.answerable:
+        raise UnableError(
+            f"request {request.id!r} was only recognised on the screen, so kasmon cannot answer it.",
+            hint=f"Answer it in the terminal: `kasmon attach {request.session}`.",
+        )
+    must_take(request, decision, (*request.choices, Decision.LATER))
+
+
+def _label(request: Request, said: str) -> str:
+    """The option that *said* names by its label, or by its number from 1; else what was said, which is no choice."""
+    if said in request.options or not (said.isascii() and said.isdecimal()):
+        return said
+    number = int(said)
+    return request.options[number - 1] if 0 < number <= len(request.options) else said
+
+
+def _edited(said: str) -> dict[str, Any]:
+    try:
+        edited = json.loads(sys.stdin.read() if said == "-" else said)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the input is not valid JSON: {error}.") from error
+    if not isinstance(edited, dict):
+        raise UsageError("the input must be a JSON object, as shown by `kasmon inbox --json`.")
+    return edited

@@ -1,0 +1,199 @@
+"""`kasmon answer --alike`, `kasmon inbox --alike` and `kasmon rules`: similar requests answered together, and the
+rules that answer them.
+
+Each request is answered by its own digest. The listed requests have a digest too, over all of them in their
+order: an answer that names it reaches exactly that list, or no request.
+"""
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kasmon.cli.answer import decision_of, meant, shown, typed
+from kasmon.cli.output.console import note, say, say_block, tell
+from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
+from kasmon.cli.output.json_objects import answer as answered
+from kasmon.cli.show import on_one_row
+from kasmon.errors import KasmonError, RefusedError, StaleRequestError, UnableError, UsageError
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.commands import Answer
+from kasmon.model.fleet import Fleet, requests
+from kasmon.model.permission import Decision, Request
+from kasmon.model.request_groups import alike
+from kasmon.model.rule import Rule
+from kasmon.model.session import Session
+from kasmon.paths import Paths, places
+from kasmon.sanitize import visible
+from kasmon.store.rules import RuleBook
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions import operations
+
+
+def rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
+    """List the standing rules (*act* `ls`), or revoke those that are *wanted* (`rm`).
+
+    Raises:
+        UsageError: if there is no such act, or nothing to revoke was named.
+        NotFoundError: if there is no such rule; those before it are revoked.
+        ConfigError: if the rules cannot be read.
+    """
+    book = RuleBook(places().rules)
+    if act == "ls":
+        if wanted:
+            raise UsageError(f"`kasmon rules ls` accepts no argument {wanted[0]!r}.")
+        found = book.read()
+    elif act == "rm":
+        if not wanted:
+            raise UsageError("`kasmon rules rm` requires the id of a rule.", hint="`kasmon rules ls` lists the ids.")
+        found = tuple(book.remove(rule) for rule in wanted)
+    else:
+        raise UsageError(f"unknown command `kasmon rules {act}`.", hint="Use `ls` or `rm`.")
+    if wants_json:
+        tell(answer(rules=[rule_object(rule) for rule in found]))
+        return
+    for rule in found:
+        say(line(rule) if act == "ls" else f"{rule.id}: revoked")
+    if act == "ls" and not found:
+        say("No standing rules.")
+
+
+def line(rule: Rule) -> str:
+    """One rule for people."""
+    made = datetime.fromtimestamp(rule.made_at).astimezone().strftime("%Y-%m-%d %H:%M") if rule.made_at else "-"
+    return f"{rule.id}  {rule.effect}  {visible(rule.words)}  {rule.scope} {visible(rule.of)}  {made}"
+
+
+TOGETHER: Final = (Decision.ALLOW, Decision.DENY)
+"""What may be said to several at once; a rule, an edit or a choice is decided on alone."""
+
+
+def list_alike(wanted: str, *, wants_json: bool) -> None:
+    """Print the request *wanted* and those that are like it, with the digest of all of them.
+
+    Raises:
+        RequestClosedError, RequestNotFoundError: if it does not wait.
+    """
+    fleet = look_once(places())
+    _, request = meant(fleet, wanted)
+    listed = alike(request, requests(fleet)) or (request,)
+    if wants_json:
+        tell(answered(requests=[request_object(each) for each in listed], digest=digest_of(listed)))
+    else:
+        say(*_lines(places(), fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
+
+
+def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool, wants_json: bool) -> int:
+    """Answer *wanted* and all that are like it with the decision *said*; the exit code.
+
+    Without *yes* and the *digest* of the list they are all shown and the person asked, on a terminal only. One that is
+    answered elsewhere meanwhile is told with its reason, and does not keep the others from their answer.
+
+    Raises:
+        UsageError: if it is no decision for several.
+        StaleRequestError: if other requests are alike now than those of *digest*.
+        RefusedError: if nobody could look at them, or nothing is like it.
+        RequestClosedError, RequestNotFoundError: if it does not wait.
+    """
+    decision = decision_of(said)
+    if decision not in TOGETHER:
+        raise UsageError(
+            f"similar requests can be answered with {' or '.join(TOGETHER)}, not with {said!r}.",
+            hint="Leave out --alike.",
+        )
+    if reason and decision is not Decision.DENY:
+        raise UsageError(f"{said!r} accepts no reason.", hint="Use --reason with deny.")
+    where = places()
+    fleet = look_once(where)
+    _, request = meant(fleet, wanted)
+    listed = alike(request, requests(fleet))
+    if not listed:
+        raise UnableError(f"no other request is similar to {request.id!r}.", hint="Leave out --alike.")
+    if any(decision not in each.choices for each in listed):
+        raise UnableError(f"not all of these requests accept {said!r}.", hint="Answer them one by one.")
+    if digest and digest != digest_of(listed):
+        raise StaleRequestError(f"{request.id} and similar requests")
+    if not (yes and digest):
+        _ask(where, fleet, listed, decision, wants_json=wants_json)
+    outcomes = asyncio.run(_answer(where, fleet, listed, decision, reason))
+    return _tell(listed, decision, outcomes, wants_json=wants_json)
+
+
+def digest_of(listed: Sequence[Request]) -> str:
+    """The SHA-256, in hex, of which requests are listed and what each of them says."""
+    return hashlib.sha256("\n".join(f"{each.id} {each.digest}" for each in listed).encode()).hexdigest()
+
+
+def _ask(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, *, wants_json: bool) -> None:
+    """Show all of *listed*, and have the person type the decision.
+
+    Raises:
+        RefusedError: if nobody can look, or the person typed something else.
+    """
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if not wants_json:
+            say(*_lines(where, fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
+        raise RefusedError(
+            f"{len(listed)} requests were not answered: there is no terminal to show them on.",
+            hint=f"Review them with `kasmon inbox --alike {listed[0].id} --json`, then pass --yes --digest "
+            f"{digest_of(listed)}.",
+        )
+    for number, request in enumerate(listed, 1):
+        session = _session(fleet, request)
+        say(f"{number} of {len(listed)}: {session.name}, {session.agent} in {session.workdir}")
+        for line in shown(where, request, decision):
+            say_block(line)
+    if typed(f"Type {decision.value} to answer {decision.value!r} to these {len(listed)}") != decision.value:
+        raise RefusedError(f"{len(listed)} requests were not answered.", hint="Nothing was sent.")
+
+
+async def _answer(
+    where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, reason: str
+) -> list[KasmonError | None]:
+    """What became of each answer: nothing, or why it was not taken."""
+    outcomes: list[KasmonError | None] = []
+    for request in listed:
+        given = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
+        try:
+            await operations.answer(where, _session(fleet, request), given)
+            outcomes.append(None)
+        except KasmonError as error:
+            outcomes.append(error)
+    return outcomes
+
+
+def _tell(
+    listed: Sequence[Request], decision: Decision, outcomes: Sequence[KasmonError | None], *, wants_json: bool
+) -> int:
+    failed = [error for error in outcomes if error is not None]
+    if wants_json:
+        told: list[dict[str, Any]] = []
+        for request, error in zip(listed, outcomes, strict=True):
+            why = None if error is None else error_object(error)["error"]
+            told.append(request_object(request) | {"decision": None if error else decision.value, "error": why})
+        tell(answered(requests=told, decision=decision.value))
+    else:
+        for request, error in zip(listed, outcomes, strict=True):
+            if error is None:
+                say(f"{request.id}: {decision}")
+            else:
+                note(f"{request.id}: {error.message} {error.hint}".strip())
+    return failed[0].exit_code if failed else 0
+
+
+def _lines(where: Paths, fleet: Fleet, listed: Sequence[Request]) -> list[str]:
+    """One line for each: its id, whose it is, and what it says on one row."""
+    lines: list[str] = []
+    for request in listed:
+        text = on_one_row(request.shown or request.title, secrets_of(where, request.session))
+        lines.append(f"{request.id}  {visible(_session(fleet, request).name)}  {visible(request.tool)} {text}")
+        lines.append(f"    digest {request.digest}")
+    return lines
+
+
+def _session(fleet: Fleet, request: Request) -> Session:
+    session = fleet.get(request.session)
+    assert session is not None  # it was found by its session
+    return session

@@ -1,0 +1,105 @@
+"""`kasmon config`: show, explain and change settings. What could not be read is never written."""
+
+from typing import Any
+
+from kasmon.cli.output.console import as_json, note, say, tell
+from kasmon.cli.output.json_objects import answer
+from kasmon.config import Config, load
+from kasmon.config.edit import put
+from kasmon.config.explain import ExplainedSetting, explain, settings, value_at
+from kasmon.errors import ConfigError, UsageError
+from kasmon.paths import Paths, places
+from kasmon.supervisor.sessions.folder_config import in_folder
+
+
+def config(key: str | None, value: str | None, explained: str | None, *, wants_json: bool) -> None:
+    """Print all settings, or one, or what it means; or change one.
+
+    Raises:
+        NotFoundError: if there is no such setting.
+        ConfigError: if the config file cannot be used; it stays as it is.
+        UsageError: if asked for two things at once.
+    """
+    where = places()
+    if explained is not None and key is not None:
+        raise UsageError("--explain requires the key as its own value.", hint=f"Run `kasmon config --explain {key}`.")
+    if key is not None and value is not None:
+        put(where, key, value, check=lambda config: _check(where, key, config))
+    if explained is not None:
+        _print_explained(explain(where, explained), _here(where, explained), wants_json=wants_json)
+    elif key is not None:
+        told = explain(where, key)
+        if wants_json:
+            tell(answer(**_object(told)))
+        else:
+            say(_written(told.value))
+    else:
+        found = settings(load(where))
+        if wants_json:
+            tell(answer(file=str(where.config_file), settings=_plain(found)))
+        else:
+            say(f"# {where.config_file}", *(f"{name} = {_written(set_to)}" for name, set_to in found.items()))
+
+
+def _check(where: Paths, key: str, config: Config) -> None:
+    """
+    Raises:
+        ConfigError: if an action or key is unknown, or one key would do two things; if there is no such theme.
+    """
+    from kasmon.cli.completion import themes
+    from kasmon.tui.keymap import chosen
+
+    chosen(config.keys)
+    if key == "ui.theme" and config.ui.theme and config.ui.theme not in (known := themes(where)):
+        raise ConfigError(str(where.config_file), f"there is no theme {config.ui.theme!r}", key=key, allowed=[*known])
+
+
+def _here(where: Paths, key: str) -> dict[str, Any] | None:
+    """What the setting is for sessions of the folder one stands in, where that is something else; or what is to be said
+    of the config that it brings along."""
+    own = load(where)
+    here = in_folder(where, own, "")
+    if here.local is None:
+        return None
+    path = tuple(key.split("."))
+    if here.notice:
+        return {"origin": here.local.file, "counts": False, "notice": here.notice}
+    if (value := value_at(here.config, path)) == value_at(own, path):
+        return None
+    return {"origin": here.local.file, "counts": True, "value": value}
+
+
+def _print_explained(told: ExplainedSetting, here: dict[str, Any] | None, *, wants_json: bool) -> None:
+    if wants_json:
+        tell(answer(**_object(told), here=here))
+        return
+    say(f"{told.key} = {_written(told.value)}", f"  {told.sentence}")
+    say(f"  default   {_written(told.default)}", f"  from      {told.origin}")
+    if told.allowed:
+        say(f"  allowed   {', '.join(told.allowed)}")
+    if here is not None and here["counts"]:
+        say(f"  here      {_written(here['value'])}, from {here['origin']}")
+    elif here is not None:
+        note(here["notice"])
+
+
+def _object(told: ExplainedSetting) -> dict[str, Any]:
+    return {
+        "key": told.key,
+        "value": _plain(told.value),
+        "default": _plain(told.default),
+        "origin": told.origin,
+        "sentence": told.sentence,
+        "allowed": list(told.allowed),
+    }
+
+
+def _plain(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def _written(value: Any) -> str:
+    """*value* as TOML would have it; nothing for what is not set."""
+    return "" if value is None else as_json(_plain(value))

@@ -1,0 +1,154 @@
+"""`kasmon ctx` and `kasmon tell`: what an agent reads about its own session, and what it reports of itself.
+
+Neither answers a permission request.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kasmon.cli.ls import is_utf8
+from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.json_objects import answer, receipt_object, session_object
+from kasmon.cli.output.table import state_words, wave_words
+from kasmon.errors import KasmonError, UsageError
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
+from kasmon.model.fleet import Fleet, peers_of
+from kasmon.model.formatting import clock
+from kasmon.model.permission import SessionId
+from kasmon.paths import places
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.fleet.lookup import find, own_id
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.plans import peer_messages
+from kasmon.supervisor.plans.peer_context import TaskContext, context_of, now_of
+from kasmon.supervisor.sessions import operations
+
+NOTES = "notes"
+
+
+def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
+    """Give the peers that are *wanted* a message, and print the receipts.
+
+    Raises:
+        UsageError: if no session's agent runs this, or there is no text.
+        NotFoundError: if there is no such peer.
+        RefusedError: if the only one takes none now.
+    """
+    where = places()
+    fleet = look_once(where)
+    teller = find(fleet, own_session(os.environ))
+    said = sys.stdin.read() if text == "-" else text or ""
+    if not said.strip():
+        raise UsageError("missing message.", hint="Usage: `kasmon tell PEER TEXT`, or `-` to read it from stdin.")
+    if wanted == NOTES:
+        if teller.plan is None:
+            raise UsageError(f"{teller.name!r} does not belong to a plan, so it has no notes.")
+        path = PlanLog(where, teller.plan).notes
+        peer_messages.write_note(path, teller, said, clock(time.time()))
+        say(f"noted in {path}")
+        return
+    peers, receipts = peer_messages.meant(fleet, teller, wanted), []
+    for peer in peers:
+        try:
+            receipts.append(asyncio.run(peer_messages.tell(where, teller, peer, said)))
+        except KasmonError as error:
+            if len(peers) == 1 or isinstance(error, UsageError):
+                raise
+            receipts.append(
+                Receipt(id=ReceiptId(""), session=peer.id, state=ReceiptState.REFUSED, reason=error.message)
+            )
+    if wants_json:
+        tell(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
+        return
+    for peer, receipt in zip(peers, receipts, strict=True):
+        say(f"{peer.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}")
+
+
+def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json: bool) -> None:
+    """Print the session's task, wave and peers; before that note what it says of itself.
+
+    Args:
+        wanted: which session; None is the one that this command runs in.
+        done: its task is done, with a word on it; None says nothing.
+        waiting: what it waits for on purpose; empty takes that back, None says nothing.
+
+    Raises:
+        UsageError: if *wanted* is None and no session's agent runs this.
+        KasmonError: why it could not be noted.
+    """
+    where = places()
+    session = find(look_once(where), wanted or own_session(os.environ))
+    if done is not None or waiting is not None:
+        asyncio.run(operations.declare(where, session, waiting=waiting, done=done))
+    fleet = look_once(where)
+    session = fleet.get(session.id) or session
+    context = context_of(where, session.id)
+    peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)
+    if wants_json:
+        more = {"peer_sessions": peers, "notes": None if context is None else context.notes}
+        tell(answer(session=session_object(session) | more))
+        return
+    say(f"{session.name} ({session.id}): {state_words(session, utf8=is_utf8())}")
+    for name, text in {
+        "wave": "" if session.wave is None else wave_words(session),
+        "plan": session.plan or "",
+        "waits": session.waits,
+        "done": "" if session.done is None else session.done or "yes",
+    }.items():
+        if text:
+            say(f"  {name:<7} {text}")
+    if context is not None:
+        say(f"  task    {context.task} {context.title}", f"  notes   {context.notes}")
+    say(*(f"  beside  {_words(peer, fleet)}" for peer in peers))
+
+
+def own_session(variables: Mapping[str, str]) -> str:
+    """The session whose agent's environment this is.
+
+    Raises:
+        UsageError: if it is none's.
+    """
+    if session := own_id(variables):
+        return session
+    raise UsageError(
+        "no session given, and KASMON_SESSION is not set: this command was not run by a session's agent.",
+        hint="Run `kasmon ctx SESSION`.",
+    )
+
+
+def with_word(arguments: Sequence[str]) -> list[str]:
+    """*arguments* of `ctx` in which a `--done` without a word says that it has none."""
+    told: list[str] = []
+    for at, word in enumerate(arguments):
+        told.append(word)
+        if word == "--done" and (at + 1 == len(arguments) or arguments[at + 1].startswith("--")):
+            told.append("")
+    return told
+
+
+def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
+    """The peers that the plan's runner wrote down, with what their logs say now."""
+    told = []
+    for peer in context.peer_sessions:
+        session = fleet.get(SessionId(peer.id or ""))
+        now = {"id": peer.id, "name": peer.name, "task": peer.task, "state": None, "waits": None, "done": None}
+        beside = {"title": peer.title, "task_state": peer.task_state, "branch": peer.branch, "files": [*peer.files]}
+        told.append((now if session is None else now_of(session)) | beside)
+    return told
+
+
+def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:
+    """One peer for people: who it is, how it stands, where it works."""
+    session = fleet.get(SessionId(peer["id"] or ""))
+    state = peer["task_state"] if session is None else state_words(session, utf8=is_utf8())
+    task = f"task {peer['task']}"
+    words = f"{peer['name'] or peer.get('title')} ({peer['id'] or task}): {state}"
+    if peer.get("branch"):
+        words += f" on {peer['branch']}"
+    files = peer.get("files") or []
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+    return f"{words}: {', '.join(files[:5])}{more}" if files else words

@@ -1,0 +1,1 @@
+"""`kasmon doctor`: its checks and what it can mend. Start with `command`."""

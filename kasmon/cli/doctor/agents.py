@@ -1,0 +1,129 @@
+"""What `kasmon doctor` says of agents: which can start, which get hooks, which run in another mode than was asked."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kasmon.backends.common.environment import program_of
+from kasmon.cli.doctor.result import DoctorCheck
+from kasmon.config import load, offers, resolve
+from kasmon.errors import KasmonError
+from kasmon.model.session_state import ALIVE
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.snapshot import look_once
+
+VERSION_S: Final = 3.0
+"""How long an agent may take to say its version, in seconds."""
+
+
+def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
+    """Which agents can be started here."""
+    try:
+        offered = offers(load(where), environment)
+    except KasmonError:
+        return DoctorCheck(id="agents", level="warn", text="unknown: the config is not valid")
+    can = [offer.name for offer in offered if not offer.problem]
+    return DoctorCheck(id="agents", level="ok", text=f"available: {', '.join(can)}")
+
+
+def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Which version of each coding agent is there, whether kasmon was tried with it, and how it can run."""
+    from kasmon.backends.common.agent_version import (  # with it comes the loop that no other check needs
+        TRIED,
+        found,
+        numbers,
+    )
+
+    try:
+        config = load(where)
+        offered = [offer for offer in offers(config, environment) if not offer.problem]
+    except KasmonError:
+        return
+    agents = [(offer, program_of((config.agents[offer.name].program,))) for offer in offered]
+    agents = [(offer, program) for offer, program in agents if program in TRIED]
+    if not agents:
+        return
+
+    async def asked() -> list[str]:
+        places = [shutil.which(config.agents[offer.name].program, path=environment.get("PATH")) for offer, _ in agents]
+        return await asyncio.gather(
+            *(found([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in places)
+        )
+
+    told, is_older = [], False
+    for (offer, program), version in zip(agents, asyncio.run(asked()), strict=True):
+        modes = " and ".join(mode.value for mode in offer.modes)
+        tried = TRIED[program]
+        state = "tried" if version == tried else f"tested with {tried}"
+        is_older |= bool(version) and numbers(version) < numbers(tried)
+        told.append(f"{offer.name} {version or 'that does not report its version'} ({state}; {modes})")
+    text = "; ".join(told)
+    if is_older:
+        yield DoctorCheck(
+            id="versions", level="warn", text=text, fix="Update the older ones: they may not know a flag."
+        )
+    else:
+        yield DoctorCheck(id="versions", level="ok", text=text)
+
+
+async def _nothing() -> str:
+    return ""
+
+
+def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Which agents get hooks in a terminal, for the one start; and why the others get none."""
+    from kasmon.backends.tmux.evidence.hook_setup import (  # with it comes the loop that no other check needs
+        hookable,
+        why_not,
+    )
+
+    try:
+        config = load(where)
+        known = [offer.name for offer in offers(config, environment) if not offer.problem]
+    except KasmonError:
+        return
+    told: list[str] = []
+    for name in known:
+        profile = config.agents[name]
+        argv = (shutil.which(profile.program, path=environment.get("PATH")) or profile.program, *profile.flags)
+        if (program := hookable(argv)) is not None:
+            why = why_not(program, argv)
+            told.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
+    if told:
+        yield DoctorCheck(id="hooks", level="ok", text="; ".join(told))
+
+
+def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Which agents report no status of their own in a terminal, and why: then other sources say their state."""
+    from kasmon.backends.tmux.agent_identity import program_of as running
+    from kasmon.backends.tmux.evidence.silent_sources import STATUS  # as above
+
+    try:
+        config = load(where)
+        known = [offer.name for offer in offers(config, environment) if not offer.problem]
+    except KasmonError:
+        return
+    silent = [(name, running((config.agents[name].program,), name)) for name in known]
+    told = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
+    if told:
+        text = f"{'; '.join(told)}. In a terminal, their state comes from hooks, files, title and screen"
+        yield DoctorCheck(id="status", level="ok", text=text)
+
+
+def fallbacks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Who was asked to run structured and runs in tmux, and why: profiles, and sessions that live."""
+    try:
+        config = load(where)
+        startable = [offer.name for offer in offers(config, environment) if not offer.problem]
+        profiles = {name: resolve(config, name, environment=environment).fallback for name in startable}
+        alive = [session for session in look_once(where).sessions if session.state in ALIVE]
+    except KasmonError:
+        return  # other checks say why
+    told = [f"{name}: {why}" for name, why in profiles.items() if why]
+    told += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
+    if told:
+        fix = 'Set the profile\'s `execution_mode` to "tmux"; or, where its program speaks ACP, its `acp` arguments.'
+        text = f"in tmux, though sdk was asked for: {'; '.join(told)}"
+        names = {session.name: session.id for session in alive if session.fallback}
+        yield DoctorCheck(id="fallback", level="warn", text=text, fix=fix, private=names)

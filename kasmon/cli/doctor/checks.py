@@ -1,0 +1,365 @@
+"""The checks of `kasmon doctor`, from Python to the running hosts and machines. Its agents are in
+`cli/doctor/agents.py`.
+"""
+
+import asyncio
+import errno
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kasmon.charset import wants_ascii
+from kasmon.cli import mcp, web
+from kasmon.cli.dashboard import no_screen
+from kasmon.cli.doctor.agents import agents, fallbacks, hooks, statuses, versions
+from kasmon.cli.doctor.result import DoctorCheck, Level
+from kasmon.cli.doctor.sandboxes import sandboxes
+from kasmon.cli.doctor.strays import strays
+from kasmon.cli.doctor.system import limits, sqlite
+from kasmon.cli.ls import is_utf8
+from kasmon.config import load
+from kasmon.config.parser import read
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.session_state import SessionState
+from kasmon.paths import SOCKET_PATH_BYTES, Paths, no_runtime_dir
+from kasmon.supervisor.fleet.snapshot import look_once, no_room
+from kasmon.supervisor.sessions.folder_config import in_folder
+
+if TYPE_CHECKING:
+    from kasmon.supervisor.sessions.other_hosts import OtherHost
+
+import concurrent.futures
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from kasmon.errors import RemoteUnreachableError
+from kasmon.supervisor.sessions.machines import used
+from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
+from kasmon.tmux.remote.task import version
+
+AT_ONCE: Final = 8
+"""So many machines are asked at once: each that does not answer takes ten seconds to say so."""
+
+
+def machines(where: Paths, known_of_tmux: Callable[[str], tuple[Level, str]]) -> Iterator[DoctorCheck]:
+    """A line for each machine that a session runs on, or ran on; *known_of_tmux* judges the tmux there."""
+    try:
+        hosts, ssh = used(look_once(where)), load(where).remote.ssh
+    except KasmonError:
+        return  # other lines say so
+    if hosts:
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            asked = pool.map(partial(_asked, ssh=ssh, known_of_tmux=known_of_tmux), hosts)
+            yield from (replace(check, private={host: "⟨machine⟩"}) for host, check in zip(hosts, asked, strict=True))
+
+
+def _asked(host: str, ssh: tuple[str, ...], known_of_tmux: Callable[[str], tuple[Level, str]]) -> DoctorCheck:
+    name = f"machine-{host}"
+    try:
+        said = version(RemoteMachine(host, ssh), ssh_environment(os.environ))
+    except RemoteUnreachableError as error:
+        return DoctorCheck(id=name, level="warn", text=f"{host!r} does not respond: {error.why}", fix=error.hint)
+    if not said:
+        text = f"{host!r} responds, but has no tmux: no agent can be started there"
+        return DoctorCheck(id=name, level="fail", text=text, fix=f"Install tmux 3.4 or newer on {host!r}.")
+    level, why = known_of_tmux(said)
+    text = f"{host!r} responds, with {said}" + (f": {why}" if why else "")
+    return DoctorCheck(
+        id=name, level=level, text=text, fix=f"Install a newer tmux on {host!r}." if level != "ok" else ""
+    )
+
+
+TMUX_LIMIT_S: Final = 5.0
+SMALLEST: Final = (80, 24)
+"""The smallest terminal that the dashboard is at ease in: columns and rows."""
+
+
+def checks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Look at everything, the most fundamental first. Leaves nothing behind; asks machines that were used."""
+    yield python()
+    yield tmux(environment)
+    yield from terminal(environment)
+    yield from folders(where, environment)
+    yield socket_path(where)
+    yield config(where)
+    yield from local(where)
+    yield sqlite(where)
+    yield from limits()
+    yield agents(where, environment)
+    yield from versions(where, environment)
+    yield from hooks(where, environment)
+    yield from statuses(where, environment)
+    yield from fallbacks(where, environment)
+    yield from strays(where)
+    yield from sandboxes(where)
+    yield from machines(where, known_of_tmux)
+    yield mcp.check()
+    yield web.check()
+    yield from hosts(where)
+    yield from host_versions(where)
+
+
+def python() -> DoctorCheck:
+    """Which Python runs kasmon."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return DoctorCheck(id="python", level="ok", text=f"Python {version} at {sys.executable}")
+
+
+def tmux(environment: Mapping[str, str]) -> DoctorCheck:
+    """Which tmux would be used, and what that version is known for."""
+    wanted = environment.get("KASMON_TMUX") or "tmux"
+    program = shutil.which(wanted, path=environment.get("PATH"))
+    get = "Install tmux 3.4 or newer, for example `apt-get install tmux` or `brew install tmux`."
+    if program is None:
+        text = f"{wanted!r} is not on PATH: structured sessions work, terminal sessions do not"
+        return DoctorCheck(id="tmux", level="fail", text=text, fix=get)
+    try:
+        said = subprocess.run(
+            [program, "-V"], capture_output=True, text=True, timeout=TMUX_LIMIT_S, check=False
+        ).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return DoctorCheck(id="tmux", level="fail", text=f"cannot read the version of {program!r}: {error}", fix=get)
+    level, why = known_of_tmux(said)
+    text = f"{said or 'something that is no tmux'} at {program}" + (f": {why}" if why else "")
+    return DoctorCheck(id="tmux", level=level, text=text, fix=get if level != "ok" else "")
+
+
+def known_of_tmux(said: str) -> tuple[Level, str]:
+    """How good the tmux is whose `-V` says *said*, and why it is not quite."""
+    found = re.search(r"(\d+)\.(\d+)([a-z]?)", said)
+    if not said.startswith("tmux"):
+        return "fail", "it is not tmux"
+    if found is None:
+        return "ok", ""
+    version, letter = (int(found[1]), int(found[2])), found[3]
+    if version < (3, 2):
+        return "fail", "too old (minimum 3.2); structured sessions work without it"
+    if (version, letter) == ((3, 7), ""):
+        return "fail", "this release crashes on break-pane; 3.7a does not"
+    if version < (3, 4):
+        return "warn", "it crashes when text is pasted into a dead pane; kasmon's paste guard is active"
+    if (version, letter) in (((3, 6), ""), ((3, 6), "a"), ((3, 6), "b")):
+        return "warn", "it may crash when a terminal with a large history is resized in copy mode"
+    return "ok", ""
+
+
+def terminal(environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Whether the dashboard could open here; in a pipe that is no question."""
+    if not sys.stdout.isatty():
+        yield DoctorCheck(id="terminal", level="ok", text="not checked: the output is not a terminal", is_info=True)
+        return
+    if why := no_screen(environment):
+        fix = "Run kasmon in a terminal; `kasmon ls --watch` works anywhere."
+        yield DoctorCheck(id="terminal", level="warn", text=f"the dashboard cannot open here: {why}", fix=fix)
+        return
+    columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    small = columns < SMALLEST[0] or rows < SMALLEST[1]
+    text = f"{environment.get('TERM')}, {columns}x{rows}, {colours(environment)}"
+    yield DoctorCheck(
+        id="terminal", level="warn" if small else "ok", text=text, fix="Make it 80x24 or larger." if small else ""
+    )
+    encoding = "ASCII (from the locale)" if wants_ascii() else sys.stdout.encoding or "none"
+    utf8 = is_utf8()
+    fix = "" if utf8 else "Set LANG to a UTF-8 locale, for example C.UTF-8; until then shapes are ASCII."
+    yield DoctorCheck(
+        id="encoding", level="ok" if utf8 else "warn", text=f"the terminal's encoding is {encoding}", fix=fix
+    )
+
+
+def colours(environment: Mapping[str, str]) -> str:
+    """How many colours the terminal has, by what its variables say."""
+    if environment.get("NO_COLOR"):
+        return "no colours (NO_COLOR)"
+    if environment.get("COLORTERM") in ("truecolor", "24bit"):
+        return "16 million colours"
+    return "256 colours" if "256" in environment.get("TERM", "") else "few colours"
+
+
+def folders(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    """Whether our folders are ours alone, and whether writable."""
+    yield _folder("state", where.state)
+    yield runtime(where, environment)
+    yield _folder("config", where.config)
+    if full := no_room(where):
+        yield DoctorCheck(id="disk", level="fail", text=f"{str(where.state)!r}: {full}", fix="Make room on this disk.")
+    else:
+        yield DoctorCheck(id="disk", level="ok", text="writable")
+
+
+def runtime(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
+    """Where sockets are; told where that is not the folder that XDG_RUNTIME_DIR names."""
+    check = _folder("runtime", where.runtime)
+    if where.given_runtime is not None or check.level == "fail":
+        return check
+    why = no_runtime_dir(environment)
+    instead = f"using {str(where.runtime)!r}" if where.has_runtime else "created when needed"
+    fix = "Set XDG_RUNTIME_DIR to a private folder with a short path." if environment.get("XDG_RUNTIME_DIR") else ""
+    text = f"XDG_RUNTIME_DIR: {why}; {instead}"
+    return DoctorCheck(id=check.id, level="warn" if fix else "ok", text=text, fix=fix)
+
+
+def _folder(name: str, folder: Path) -> DoctorCheck:
+    identity = f"folder-{name}"
+    try:
+        facts = folder.lstat()
+    except FileNotFoundError:
+        return DoctorCheck(id=identity, level="ok", text=f"{str(folder)!r} is created when needed")
+    except NotADirectoryError:
+        return DoctorCheck(
+            id=identity,
+            level="fail",
+            text=f"cannot create {str(folder)!r}: its parent is a file",
+            fix="Move that file away.",
+        )
+    except OSError as error:
+        return DoctorCheck(id=identity, level="fail", text=f"{str(folder)!r}: {error.strerror}")
+    make_ours = f"chmod 700 {folder}"
+    if name == "config" and stat.S_ISLNK(facts.st_mode):
+        return DoctorCheck(id=identity, level="ok", text=f"{str(folder)!r} is a symbolic link")
+    if not stat.S_ISDIR(facts.st_mode):
+        is_link = stat.S_ISLNK(facts.st_mode)
+        return DoctorCheck(
+            id=identity,
+            level="fail",
+            text=f"{str(folder)!r} is {'a symbolic link, which kasmon does not follow' if is_link else 'not a folder'}",
+            fix="Move it away: kasmon creates a folder there.",
+        )
+    if facts.st_uid != os.geteuid():
+        return DoctorCheck(
+            id=identity,
+            level="fail",
+            text=f"{str(folder)!r} belongs to another user",
+            fix=f"chown {os.geteuid()} {folder}",
+        )
+    if facts.st_mode & 0o022:
+        text, mend = f"other users can write to {str(folder)!r}", partial(folder.chmod, 0o700)
+        return DoctorCheck(id=identity, level="fail", text=text, fix=make_ours, mend=mend)
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return DoctorCheck(
+            id=identity, level="fail", text=f"{str(folder)!r}: {os.strerror(errno.EACCES)}", fix=make_ours
+        )
+    return DoctorCheck(id=identity, level="ok", text=str(folder))
+
+
+def socket_path(where: Paths) -> DoctorCheck:
+    """Whether the path of a socket in the runtime folder is one that the system takes."""
+    if not where.has_runtime:
+        return DoctorCheck(id="socket-path", level="ok", text="the runtime folder will get a short path")
+    longest = len(os.fsencode(where.socket("12345678")))
+    if longest > SOCKET_PATH_BYTES:
+        limit = f"a socket path would have {longest} bytes (maximum {SOCKET_PATH_BYTES})"
+        text = f"the runtime folder's path is too long: {limit}"
+        return DoctorCheck(
+            id="socket-path", level="fail", text=text, fix="Set XDG_RUNTIME_DIR to a folder with a shorter path."
+        )
+    return DoctorCheck(id="socket-path", level="ok", text=f"socket paths have {longest} of {SOCKET_PATH_BYTES} bytes")
+
+
+def config(where: Paths) -> DoctorCheck:
+    """Whether the config can be used, its keys too."""
+    from kasmon.tui.keymap import chosen
+
+    try:
+        chosen(load(where).keys, str(where.config_file), read(where.config_file))
+    except KasmonError as error:
+        return DoctorCheck(
+            id="config", level="fail", text=error.message, fix=error.hint or f"Edit {where.config_file}."
+        )
+    there = where.config_file.exists()
+    return DoctorCheck(
+        id="config", level="ok", text=str(where.config_file) if there else "no config file; using the defaults"
+    )
+
+
+def local(where: Paths) -> Iterator[DoctorCheck]:
+    """Whether the config that this folder brings along counts; nothing of it runs here."""
+    try:
+        here = in_folder(where, load(where), "")
+    except (KasmonError, OSError):
+        return  # told of the config itself, or of the folder that is gone
+    if here.counts and here.local is not None:
+        yield DoctorCheck(id="local-config", level="ok", text=f"{here.local.file} is trusted and applies here")
+    elif here.notice:
+        what, _, fix = here.notice.partition(". ")
+        yield DoctorCheck(id="local-config", level="warn", text=what.removesuffix("."), fix=fix)
+
+
+def hosts(where: Paths) -> Iterator[DoctorCheck]:
+    """Who is alive, and which sockets nobody listens on any more."""
+    try:
+        sessions = look_once(where).sessions
+    except KasmonError as error:
+        yield DoctorCheck(id="hosts", level="fail", text=error.message)
+        return
+    alive = sum(session.host is not None and session.host.alive for session in sessions)
+    odd = [session for session in sessions if session.state in ("lost", "unsure")]
+    text = f"{len(sessions)} sessions, {alive} with a live host"
+    if odd:
+        text += f"; lost or unsure: {', '.join(session.name for session in odd)}"
+    fix = "`kasmon explain SESSION` explains why a session is unsure." if odd else ""
+    if any(session.state is SessionState.LOST for session in odd):
+        fix = "`kasmon restart SESSION` restarts a lost session."
+    names = {session.name: session.id for session in odd}
+    yield DoctorCheck(id="hosts", level="warn" if odd else "ok", text=text, fix=fix, private=names)
+    stale = list(_stale_sockets(where))
+    if stale:
+        text, fix = f"{len(stale)} sockets of hosts that no longer run", "`kasmon doctor --fix` removes them."
+        yield DoctorCheck(id="sockets", level="warn", text=text, fix=fix, mend=partial(_remove, stale))
+
+
+def host_versions(where: Paths) -> Iterator[DoctorCheck]:
+    """Which hosts run that another version of kasmon started; `--fix` replaces those that can hand over."""
+    from kasmon.supervisor.sessions.other_hosts import find_other_hosts  # loads asyncio, and is seldom wanted
+
+    try:
+        others = find_other_hosts(where, look_once(where).sessions)
+    except (KasmonError, OSError):
+        return  # told of the hosts above
+    names = {each.name: each.session.id for each in others if each.session is not None}
+    if movable := [each for each in others if each.status is not None]:
+        text = f"hosts of another kasmon version: {'; '.join(each.text for each in movable)}"
+        fix = "`kasmon doctor --fix` replaces them: terminals keep running, other agents are resumed after their turn."
+        mend = partial(_replace, where, movable)
+        yield DoctorCheck(id="host-versions", level="warn", text=text, fix=fix, mend=mend, private=names)
+    if fixed := [each for each in others if each.status is None]:
+        text = f"hosts too old to hand over: {'; '.join(each.text for each in fixed)}"
+        fix = " ".join(each.end for each in fixed)
+        yield DoctorCheck(id="host-too-old", level="warn", text=text, fix=fix, private=names)
+
+
+def _replace(where: Paths, others: Sequence["OtherHost"]) -> None:
+    """
+    Raises:
+        KasmonError: why not all of them were replaced; each was tried.
+    """
+    from kasmon.supervisor.sessions.other_hosts import replace  # likewise
+
+    problems = []
+    for other in others:
+        try:
+            asyncio.run(replace(where, other))
+        except KasmonError as error:
+            problems.append(str(error))
+    if problems:
+        raise KasmonError(" ".join(problems))
+
+
+def _stale_sockets(where: Paths) -> Iterator[Path]:
+    """Sockets of structured hosts whose lock nobody holds; tmux's and the tmux host's own are left alone."""
+    for path in sorted(where.runtime.glob("????????.sock")):
+        if lock_holder(where.host_lock(path.stem)) is None and stat.S_ISSOCK(path.lstat().st_mode):
+            yield path
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

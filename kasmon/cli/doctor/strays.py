@@ -1,0 +1,67 @@
+"""What `kasmon doctor` says of what sandboxes left that no session knows, and what `--fix` removes of it."""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kasmon.cli.doctor.result import DoctorCheck
+from kasmon.errors import KasmonError
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, unfinished
+from kasmon.supervisor.fleet.snapshot import look_once
+
+if TYPE_CHECKING:
+    from kasmon.sandbox.jail.strays import JailLeftover
+
+
+def strays(where: Paths) -> Iterator[DoctorCheck]:
+    """Grounds, work and jails that no session knows; only Linux has any."""
+    if sys.platform == "linux":
+        with contextlib.suppress(KasmonError, OSError):
+            yield from _left(where)
+
+
+def _left(where: Paths) -> Iterator[DoctorCheck]:
+    from kasmon.sandbox.jail import strays as stray  # only where there can be one
+
+    sessions = look_once(where).sessions
+    if begun := unfinished(where, sessions):
+        text = f"unfinished sandboxes still run, and their hosts do not: {', '.join(e.name for e in begun)}"
+        fix = "`kasmon doctor --fix` ends them."
+        yield DoctorCheck(id="sandbox-unfinished", level="warn", text=text, fix=fix, mend=partial(_end, where, begun))
+    found = stray.strays(where, {session.id for session in sessions})
+    gone = [each for each in found if each.can_go]
+    groups = stray.empty_groups()
+    if gone or groups:
+        text = f"{len(gone)} folders and {len(groups)} empty control groups of sandboxes without a session"
+        fix = "`kasmon doctor --fix` removes them."
+        yield DoctorCheck(id="sandbox-left", level="warn", text=text, fix=fix, mend=partial(_remove, gone, groups))
+    if work := [str(each.folder / "workspace") for each in found if each.holds_work]:
+        text = f"work in sandboxes whose sessions were removed: {', '.join(work)}"
+        yield DoctorCheck(id="sandbox-work", level="warn", text=text, fix="Copy what you need; `rm -r` deletes it.")
+    if alive := [f"{each.folder} (process {each.process})" for each in found if each.process is not None]:
+        text = f"running sandboxes without a session: {', '.join(alive)}"
+        yield DoctorCheck(
+            id="sandbox-alive", level="warn", text=text, fix="`kill -9` of that process ends the whole sandbox."
+        )
+
+
+def _end(where: Paths, sessions: Sequence[Session]) -> None:
+    for each in sessions:
+        with contextlib.suppress(KasmonError):  # the next look tells of it again
+            end_unfinished(where, each)
+
+
+def _remove(strays: Sequence["JailLeftover"], groups: Sequence[Path]) -> None:
+    from kasmon.sandbox.jail.strays import remove
+
+    for each in strays:
+        with contextlib.suppress(OSError):  # the next look tells of it again
+            remove(each)
+    for group in groups:
+        with contextlib.suppress(OSError):
+            group.rmdir()

@@ -1,0 +1,80 @@
+"""What `kasmon doctor` says of this machine below kasmon: its SQLite, and the limits that many agents run into."""
+
+import os
+import resource
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kasmon.cli.doctor.result import DoctorCheck
+from kasmon.paths import Paths
+from kasmon.store.fleet_cache import connect
+
+SAFE_SQLITE: Final = (3, 51, 3)
+"""From this version on, two writers of one database in WAL mode cannot damage it; kasmon uses one writer and no WAL."""
+ENOUGH: Final = {"open files": 1024, "processes": 512, "terminals": 128, "file watches": 8192, "file watchers": 32}
+"""What 50 agents take, with room to spare."""
+RAISE: Final = {
+    "open files": "`ulimit -n 4096` before kasmon starts, or LimitNOFILE in the service that starts it.",
+    "processes": "`ulimit -u 4096` before kasmon starts.",
+    "terminals": "`sysctl kernel.pty.max=4096`.",
+    "file watches": "`sysctl fs.inotify.max_user_watches=65536`; without, changes show a few seconds later.",
+    "file watchers": "`sysctl fs.inotify.max_user_instances=512`; without, changes show a few seconds later.",
+}
+OF_THE_KERNEL: Final = {
+    "terminals": "kernel/pty/max",
+    "file watches": "fs/inotify/max_user_watches",
+    "file watchers": "fs/inotify/max_user_instances",
+}
+
+
+def sqlite(where: Paths) -> DoctorCheck:
+    """Which SQLite there is, and whether the index is intact."""
+    version = ".".join(map(str, sqlite3.sqlite_version_info))
+    said = f"SQLite {version}"
+    if sqlite3.sqlite_version_info < SAFE_SQLITE:
+        said += ": in WAL mode, two writers can corrupt a database of this version; kasmon uses one writer and no WAL"
+    if not where.index.exists():
+        return DoctorCheck(id="sqlite", level="ok", text=said)
+    try:
+        database = connect(where.index)
+        try:
+            (whole,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        finally:
+            database.close()
+    except sqlite3.Error as error:
+        whole = str(error)
+    if whole == "ok":
+        return DoctorCheck(id="sqlite", level="ok", text=f"{said}; the index is intact")
+    text = f"{said}; the index is damaged ({whole})"
+    return DoctorCheck(id="sqlite", level="warn", text=text, fix="Nothing is lost: the next dashboard rebuilds it.")
+
+
+def limits(proc: Path = Path("/proc/sys")) -> Iterator[DoctorCheck]:
+    """Which limits of this system many agents would run into. *proc*: where the kernel's own stand."""
+    found = {
+        "open files": _limit(resource.RLIMIT_NOFILE),
+        "processes": _limit(resource.RLIMIT_NPROC),
+        **{name: _of_kernel(proc / path) for name, path in OF_THE_KERNEL.items()},
+    }
+    low = {name: value for name, value in found.items() if value is not None and value < ENOUGH[name]}
+    if low:
+        text = "; ".join(f"{name}: {value} (50 agents need {ENOUGH[name]})" for name, value in low.items())
+        yield DoctorCheck(id="limits", level="warn", text=text, fix=" ".join(RAISE[name] for name in low))
+        return
+    said = ", ".join(f"{value} {name}" for name, value in found.items() if value is not None)
+    yield DoctorCheck(id="limits", level="ok", text=f"enough for 50 agents: {said}")
+
+
+def _limit(which: int) -> int | None:
+    """What this process may raise it to; None where that is anything."""
+    _, hard = resource.getrlimit(which)
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def _of_kernel(path: Path) -> int | None:
+    try:
+        return int(os.fsdecode(path.read_bytes()).strip())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,172 @@
+"""`explain`: which evidence made a state, which lost, and why; of a session, or of a screen in a file.
+
+A screen can be exported as a golden folder: screen, title, and what is read there. In `tests/detection/golden` it is a
+test; sent to somebody it shows what went wrong. What stood on the screen stands in it.
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.json_objects import answer
+from kasmon.config.parser import in_force
+from kasmon.detection.reader import read, signals
+from kasmon.detection.rule_catalog import RuleCatalog
+from kasmon.detection.screenshot import Screenshot, captured
+from kasmon.errors import NotFoundError, UnavailableError, UsageError
+from kasmon.model.evidence import judge
+from kasmon.paths import Paths, places
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions.explain import ExplainedState, explain
+from kasmon.supervisor.sessions.explanation_text import EXPECTED, SCREEN, TITLE, as_object, lines, save
+
+LARGEST: Final = 1024 * 1024
+"""A larger file is no screen, in bytes."""
+LOOK_FIRST: Final = "{folder!r} contains the whole screen: review it before you share it."
+
+
+def explain_session(wanted: str, *, export: str | None = None, wants_json: bool = False) -> None:
+    """Print why a session is in its state, and write its screen to the folder *export*.
+
+    Raises:
+        NotFoundError: if there is no such session.
+        UnavailableError: if it is to be exported, and its screen cannot be looked at.
+        RefusedError: if *export* holds a golden folder already.
+    """
+    where = places()
+    session = find(look_once(where), wanted)
+    found = asyncio.run(explain(where, session, catalogue(where)))
+    if export is not None:
+        if found.shot is None:
+            raise UnavailableError(f"cannot export a screen of {session.name!r}: {found.unseen}.")
+        of_session = {"agent": session.agent, "session": session.id}
+        _export(export, found.text, found.shot, found, {**of_session, **as_object(found)})
+    if wants_json:
+        tell(answer(session=session.id, explanation=as_object(found)))
+    else:
+        first, *others = lines(found)
+        say(f"{session.name} ({session.id}): {first}", *others)
+
+
+def explain_screen(
+    screen: str,
+    agent: str,
+    *,
+    title: str | None = None,
+    version: str = "",
+    export: str | None = None,
+    wants_json: bool = False,
+) -> None:
+    """Print what the screen in the file *screen* says of an *agent*; `-` is stdin.
+
+    A golden folder, or a `screen.txt` in one, brings its own title and cursor. Without a cursor it is taken to stand at
+    the end of the last row.
+
+    Raises:
+        UsageError: if the file is none, or no rules are known for *agent*.
+        RefusedError: if *export* holds a golden folder already.
+    """
+    where = places()
+    text, shot = _shot(screen, title)
+    now = time.time()
+    chosen = catalogue(where).rules(program_of(where, agent), version)
+    if chosen is None:
+        known = ", ".join(catalogue(where).programs)
+        raise UsageError(f"there are no screen rules for {agent!r}.", hint=f"Known: {known}.")
+    reading = read(shot, chosen.rules, now, wants_all=True)
+    evidence = signals(reading, now)
+    found = ExplainedState(verdict=judge(evidence, now), signals=evidence, reading=reading, note=chosen.note)
+    if export is not None:
+        _export(export, text, shot, found)
+    if wants_json:
+        tell(answer(explanation=as_object(found)))
+    else:
+        say(*lines(found))
+
+
+def catalogue(where: Paths) -> RuleCatalog:
+    """The shipped screens' files, and before those a person's own; what is wrong with those is told on stderr."""
+    found = RuleCatalog([where.config / "screens"])
+    for problem in found.problems:
+        note(f"{problem.message} {problem.hint}".strip())
+    return found
+
+
+def program_of(where: Paths, agent: str) -> str:
+    """The program that the profile *agent* starts, as screens' files name it."""
+    profile = in_force(where).agents.get(agent)
+    return Path(profile.program).name if profile is not None and profile.program else agent
+
+
+def _export(
+    folder: str, text: str, shot: Screenshot, found: ExplainedState, evidence: dict[str, Any] | None = None
+) -> None:
+    save(Path(folder), text, shot, found, evidence)
+    note(LOOK_FIRST.format(folder=folder))
+
+
+def _shot(screen: str, title: str | None) -> tuple[str, Screenshot]:
+    """The text of a screen, and the screen."""
+    path = Path(screen)
+    folder = path if path.is_dir() else path.parent if path.name == SCREEN else None
+    text = _read(screen if path != folder else str(path / SCREEN))
+    facts: dict[str, Any] = {}
+    if folder is not None:
+        title = title if title is not None else _beside(folder / TITLE).strip()
+        facts = _facts(folder / EXPECTED)
+    return text, captured(text, title or "", **facts)
+
+
+def _read(screen: str) -> str:
+    try:
+        if screen == "-":
+            content = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with Path(screen).open("rb") as file:
+                content = file.read(LARGEST + 1)
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            f"there is no file {screen!r}.", hint="Create one with `tmux capture-pane -e -p`."
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{screen!r} cannot be read: {error.strerror or error}.") from error
+    if len(content) > LARGEST:
+        raise UsageError(f"{screen!r} is larger than {LARGEST // 1024} KB, so it is not a screen.")
+    return content.decode("utf-8", "replace")
+
+
+def _beside(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """What a golden folder knows of its terminal; nothing where that cannot be used."""
+    import tomllib
+
+    try:
+        shot = tomllib.loads(_beside(path)).get("shot", {})
+        known = msgspec.convert(shot, _Facts)
+    except (ValueError, RecursionError, AttributeError):  # msgspec's and tomllib's are of the first kind
+        return {}
+    return {
+        "cursor": known.cursor,
+        "cursor_visible": known.cursor_visible,
+        "alternate": known.alternate,
+        "columns": known.columns,
+    }
+
+
+class _Facts(msgspec.Struct):
+    cursor: tuple[int, int] | None = None
+    cursor_visible: bool = True
+    alternate: bool = False
+    columns: int = 0

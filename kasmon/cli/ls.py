@@ -1,0 +1,80 @@
+"""`kasmon ls`: the sessions, once. On the way of every status bar and script, so it loads little and starts nothing."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from kasmon.charset import wants_ascii
+from kasmon.cli.output.console import as_json, note, say
+from kasmon.cli.output.json_objects import answer, session_object
+from kasmon.cli.output.table import cut, fallbacks, summary, table
+from kasmon.model.fleet import Fleet, by_attention
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState, states_of
+from kasmon.paths import Paths, places
+from kasmon.supervisor.fleet.snapshot import look_once
+
+NOTHING_YET = "No sessions yet. Start one with `kasmon new NAME`, or try `kasmon demo`."
+
+
+def ls(states: str | None, wave: int | None, *, wants_json: bool) -> None:
+    """Print the sessions in *states* (comma-separated; None: any) and *wave*, those that need a person first.
+
+    Raises:
+        UsageError: if there is no such state.
+    """
+    wanted = states_in(states)
+    fleet = look_once(places())
+    sessions = chosen(fleet, wanted, wave)
+    if wants_json:
+        print(as_json(answer(sessions=[session_object(session) for session in sessions])))
+        return
+    for line in drawn(fleet, sessions):
+        say(line)
+    if fleet.read_only:
+        note(f"events cannot be written at the moment: {fleet.read_only}.")
+
+
+def ls_object(where: Paths) -> str:
+    """What `kasmon ls --json` prints for the kasmon at *where*."""
+    sessions = by_attention(look_once(where).sessions)
+    return as_json(answer(sessions=[session_object(session) for session in sessions]))
+
+
+def states_in(said: str | None) -> frozenset[SessionState]:
+    """The states in a comma-separated list; all of them for None.
+
+    Raises:
+        UsageError: if one of them is none, or there is none.
+    """
+    return states_of(tuple(SessionState) if said is None else [word.strip() for word in said.split(",")])
+
+
+def chosen(fleet: Fleet, states: frozenset[SessionState], wave: int | None) -> tuple[Session, ...]:
+    """The sessions of *fleet* in one of *states* and in *wave* (None: any), those that need a person first."""
+    return by_attention(
+        session for session in fleet.sessions if session.state in states and wave in (None, session.wave)
+    )
+
+
+def drawn(fleet: Fleet, sessions: Sequence[Session]) -> list[str]:
+    """*sessions* of *fleet* as lines for the terminal or file that stdout is."""
+    if not fleet.sessions:
+        return [NOTHING_YET]
+    utf8 = is_utf8()
+    width = columns()
+    notes = [cut(line, width, utf8=utf8) if width else line for line in fallbacks(sessions)]
+    return [*table(sessions, fleet.at, width=width, utf8=utf8), *notes, summary(fleet, utf8=utf8)]
+
+
+def columns() -> int:
+    """How many cells wide the terminal at stdout is; 0 where it is none, and nothing needs to be cut."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
+def is_utf8() -> bool:
+    """Whether stdout takes every character, and whoever reads it does."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" and not wants_ascii()

@@ -1,0 +1,55 @@
+"""`kasmon mcp`: serves tools to one agent until that hangs up."""
+
+import gc
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Literal
+
+from kasmon.cli.doctor.result import DoctorCheck
+from kasmon.cli.output.console import note
+from kasmon.config import load
+from kasmon.errors import UnavailableError
+from kasmon.paths import places
+from kasmon.supervisor.sandboxes.create import NewSandbox
+
+GET = "pip install 'kasmon[mcp]'"
+ADD = "claude mcp add kasmon -- kasmon mcp"
+
+
+def mcp(
+    client: str = "",
+    size: Literal["default", "build", "max"] | None = None,
+    project: str | None = None,
+    hosts: Sequence[str] | None = None,
+) -> int:
+    """Serve over stdin and stdout; the exit code.
+
+    Raises:
+        UnavailableError: if the package that speaks the protocol is not there, or is not the one this knows.
+        KasmonError: if the config cannot be used, or *client* cannot be a client's name.
+    """
+    gc.disable()  # the package makes many classes: looking for garbage meanwhile takes a quarter of the start
+    try:
+        from kasmon.mcp.server import serve
+    except ImportError as error:
+        why = "another version is installed" if is_installed() else "it is not installed"
+        raise UnavailableError(f"the package `mcp`, which speaks the protocol: {why}.", hint=f"`{GET}`") from error
+    finally:
+        gc.enable()
+    if sys.stdin is not None and sys.stdin.isatty():
+        note("an agent's program starts this command and uses it over stdin. Ctrl+C stops it.")
+    where = places()
+    return serve(where, load(where), client, NewSandbox(name="mcp", size=size, project=project, hosts=hosts))
+
+
+def is_installed() -> bool:
+    """Whether the package is there; nothing of it is imported."""
+    return find_spec("mcp") is not None
+
+
+def check() -> DoctorCheck:
+    """What doctor says of it."""
+    if not is_installed():
+        return DoctorCheck(id="mcp", level="ok", text=f"`kasmon mcp` requires the package `mcp`: {GET}")
+    return DoctorCheck(id="mcp", level="ok", text=f"`kasmon mcp` serves tools to agents: {ADD}")

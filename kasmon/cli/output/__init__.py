@@ -1,0 +1,1 @@
+"""What commands print: cleaned text for people (`console`, `table`), JSON for programs (`json_objects`)."""

@@ -1,0 +1,95 @@
+"""What leaves this process: cleaned lines for people, ASCII JSON for programs, one line for what went wrong."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TextIO
+
+from kasmon.cli.output.json_objects import error_object
+from kasmon.errors import KasmonError, of_system
+from kasmon.sanitize import clean_block, clean_line
+
+INTERRUPTED: Final = 130
+
+
+def say(*lines: str) -> None:
+    """Print *lines*; each stays one line, whatever is in it."""
+    for line in lines:
+        print(clean_line(line), flush=True)
+
+
+def say_block(text: str) -> None:
+    """Print *text* with its lines and tabs."""
+    print(clean_block(text), flush=True)
+
+
+def tell(answer: dict[str, Any]) -> None:
+    """Print *answer* as one line of ASCII JSON."""
+    print(as_json(answer), flush=True)
+
+
+def as_json(answer: dict[str, Any]) -> str:
+    """*answer* as one line of JSON, in ASCII."""
+    import json
+
+    return json.dumps(answer, separators=(",", ":"))
+
+
+def note(text: str) -> None:
+    """One line on stderr that is no answer."""
+    with contextlib.suppress(OSError):
+        print(f"kasmon: {clean_line(text)}", file=sys.stderr, flush=True)
+
+
+def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
+    """Run *call* and return its exit code, or that of what went wrong, which is told in one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        _never_fails(stream)
+    try:
+        code = call()
+        print(end="", flush=True)
+    except KasmonError as error:
+        return _complain(error, wants_json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _give_up_stdout()
+        return 0
+    except OSError as error:
+        return _complain(of_system(error), wants_json)
+    except Exception as error:  # noqa: BLE001 - a bug of ours: it may hold foreign text, so Python must not print it
+        from kasmon.backends.common.environment import secret_values
+        from kasmon.host.journal.process_log import hidden, learn
+
+        learn(secret_values(os.environ))
+        if os.environ.get("KASMON_DEV") == "1":
+            import traceback
+
+            print(clean_block(hidden(traceback.format_exc())), file=sys.stderr)
+        text = f"internal error in kasmon: {type(error).__name__}: {hidden(str(error))}."
+        return _complain(KasmonError(text, hint="Set KASMON_DEV=1 to see the traceback."), wants_json)
+    return code or 0
+
+
+def _complain(error: KasmonError, wants_json: bool) -> int:
+    note(f"{error.message} {error.hint}".strip())
+    try:
+        if wants_json:
+            tell(error_object(error))
+        sys.stdout.flush()
+    except OSError:  # nobody reads it, or it has no room: the sentence on stderr stays
+        _give_up_stdout()
+    return error.exit_code
+
+
+def _never_fails(stream: TextIO) -> None:
+    """Let *stream* print `?` for what its encoding lacks instead of failing."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
+def _give_up_stdout() -> None:
+    """Nobody reads any more; keep Python from complaining about it when it ends."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,166 @@
+"""The objects of `--json`, as `cli.app.md` promises them: every field always there, values of JSON only. Pure.
+
+Fields are only added.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.errors import KasmonError
+from kasmon.model.commands import Receipt
+from kasmon.model.events import Event
+from kasmon.model.permission import Request
+from kasmon.model.rule import Rule
+from kasmon.model.session import HostSeen, Session, Tokens
+from kasmon.model.session_state import SessionState
+
+SCHEMA: Final = 1
+
+
+def answer(**parts: Any) -> dict[str, Any]:
+    """What a verb prints: the schema, and *parts* by their name."""
+    return {"schema": SCHEMA, **parts}
+
+
+def session_object(session: Session) -> dict[str, Any]:
+    """*session* as a program sees it."""
+    host = session.host or HostSeen(pid=None, alive=False)
+    confinement = session.housing.confinement if session.housing else None
+    return {
+        "id": session.id,
+        "name": session.name,
+        "agent": session.agent,
+        "mode": session.mode.value,
+        "backend": session.backend,
+        "parent": session.parent,
+        "sandbox": session.sandbox,
+        "phase": session.phase,
+        "confined": confinement.ok if confinement else None,
+        "mismatches": list(confinement.mismatches) if confinement else [],
+        "plan": session.plan,
+        "fallback": session.fallback,
+        "bypassing": session.bypassing,
+        "adopted": session.adopted or None,
+        "state": session.state.value,
+        "source": session.source,
+        "since": session.since,
+        "asking": session.asking.value if session.asking else None,
+        "unsure_why": session.unsure_why,
+        "stuck": session.stuck,
+        "stuck_why": session.stuck_why or None,
+        "waits": session.waits or None,
+        "done": session.done,
+        "finished_at": session.finished_at or None,
+        "viewed_at": session.viewed_at or None,
+        "unviewed": session.is_unviewed,
+        "limited_until": session.limited_until,
+        "last_line": session.last_line or None,
+        "end_why": session.end_why or None,
+        "exit_code": session.exit_code,
+        "signal": session.signal,
+        "task": session.task,
+        "wave": session.wave,
+        "peers": session.peers,
+        "pid": None if session.state is SessionState.ENDED else session.pid,
+        "generation": session.generation,
+        "resume_id": session.resume_id,
+        "expires_at": session.expires_at,
+        "pause_at": session.housing.pause_at if session.housing else None,
+        "queue": session.queue,
+        "tokens": tokens_object(session.tokens),
+        "cost_usd": session.cost_usd,
+        "workdir": session.workdir,
+        "machine": session.machine,
+        "created_at": session.created_at,
+        "host": {"pid": host.pid, "alive": host.alive},
+    }
+
+
+def tokens_object(tokens: Tokens | None) -> dict[str, int | None] | None:
+    """*tokens*, with null for what the agent does not tell; no turn takes none, so a sum of 0 is such."""
+    if tokens is None:
+        return None
+    is_counted = tokens.used is not None
+    return {
+        "input": tokens.input if is_counted else None,
+        "output": tokens.output if is_counted else None,
+        "context": tokens.context or None,
+        "limit": tokens.limit or None,
+    }
+
+
+def shown_object(
+    session: Session, peers: Iterable[Session], events: Iterable[Event], pane: dict[str, Any] | None
+) -> dict[str, Any]:
+    """*session* with everything that `show` adds; *pane* is None where nobody could ask tmux."""
+    return session_object(session) | {
+        "model": session.model or None,
+        "models": list(session.models),
+        "permission_mode": session.permission_mode or None,
+        "permission_modes": list(session.permission_modes),
+        "abilities": list(session.abilities),
+        "proof": session.proof or None,
+        "last_words": session.last_words or None,
+        "peer_sessions": [
+            {"id": peer.id, "name": peer.name, "task": peer.task, "state": peer.state.value} for peer in peers
+        ],
+        "evidence": [msgspec.to_builtins(signal) for signal in session.signals],
+        "receipts": [receipt_object(receipt) for receipt in session.receipts],
+        "permissions": [request_object(request) for request in session.asks],
+        "closed": [msgspec.to_builtins(closed) for closed in session.closed],
+        "pane": pane,
+        "events": [msgspec.to_builtins(event) for event in events],
+    }
+
+
+def request_object(request: Request) -> dict[str, Any]:
+    """*request* as it was asked: raw, because its digest is taken over that."""
+    return {
+        "id": request.id,
+        "session": request.session,
+        "kind": request.kind.value,
+        "tool": request.tool,
+        "title": request.title,
+        "input": request.input,
+        "shown": request.shown,
+        "is_diff": request.is_diff,
+        "digest": request.digest,
+        "required": list(request.required or request.input),
+        "choices": [choice.value for choice in request.choices],
+        "options": list(request.options),
+        "option_notes": list(request.option_notes),
+        "many": request.many,
+        "free_text": request.free_text,
+        "why": request.why,
+        "rule": request.rule,
+        "asked_at": request.asked_at,
+        "later": request.later,
+        "answerable": request.answerable,
+        "may_be_cut": request.may_be_cut,
+    }
+
+
+def receipt_object(receipt: Receipt) -> dict[str, Any]:
+    """*receipt* as a program sees it: how far its prompt came."""
+    return {
+        "id": receipt.id,
+        "session": receipt.session,
+        "state": receipt.state.value,
+        "reason": receipt.reason or None,
+        "text": receipt.text,
+        "exit_code": receipt.exit_code,
+        "at": receipt.at,
+        "carried_by": receipt.carried_by or None,
+    }
+
+
+def error_object(error: KasmonError) -> dict[str, Any]:
+    """The answer of a call that failed."""
+    return answer(error={"code": error.code, "message": error.message, "hint": error.hint})
+
+
+def rule_object(rule: Rule) -> dict[str, Any]:
+    """*rule* as a program sees it, with its words."""
+    return {**msgspec.to_builtins(rule), "words": rule.words}

@@ -1,0 +1,161 @@
+"""The table of `kasmon ls` for people: plain text, aligned by cell width, a shape and a word for each state. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kasmon.model.commands import Mode
+from kasmon.model.fleet import Fleet, by_attention, totals
+from kasmon.model.formatting import GLYPHS
+from kasmon.model.permission import RequestKind
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.sessions.names import width_cells
+
+HEADS: Final = ("STATE", "NAME", "ID", "AGENT", "MODE", "WAVE", "SINCE", "LAST LINE")
+NAME_CELLS: Final = 32
+GAP: Final = "  "
+
+
+def table(sessions: Sequence[Session], now: float, *, width: int = 0, utf8: bool = True) -> list[str]:
+    """*sessions*, those that need a person first, as lines under a head; cut to *width* cells where it is not 0."""
+    lines = aligned([HEADS, *(row(session, now, utf8=utf8) for session in by_attention(sessions))])
+    return [cut(line, width, utf8=utf8) if width else line for line in lines]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """*rows* of cleaned cells, all as many, as lines: each column as wide as its widest cell, the last one ragged."""
+    *columns, _ = zip(*rows, strict=True)
+    widths = [max(map(width_cells, column)) for column in columns]
+    return [GAP.join((*map(pad, row[:-1], widths), row[-1])).rstrip() for row in rows]
+
+
+def row(session: Session, now: float, *, utf8: bool = True) -> tuple[str, ...]:
+    """One session's cells, cleaned."""
+    child = ("└ " if utf8 else "` ") if session.parent else ""
+    name = child + clean_line(session.name or session.id)
+    return (
+        state_words(session, utf8=utf8),
+        cut(name, NAME_CELLS, utf8=utf8),
+        session.id,
+        cut(clean_line(session.agent), 16, utf8=utf8),
+        mode_words(session),
+        wave_words(session),
+        age(now - session.since) if session.since else "-",
+        clean_line(last_words(session)),
+    )
+
+
+def mode_words(session: Session) -> str:
+    """Where it runs, and what is odd about that: `tmux (not sdk)` was asked to run structured, see `fallbacks`.
+
+    Of an agent in a terminal also the permission mode that it reports: `tmux (auto)`.
+    """
+    odd = ["not sdk"] * bool(session.fallback) + ["bypassing"] * session.bypassing
+    odd += [clean_line(session.permission_mode)] * (session.mode is Mode.TMUX and bool(session.permission_mode))
+    return session.mode.value + (f" ({', '.join(odd)})" if odd else "")
+
+
+def fallbacks(sessions: Iterable[Session]) -> list[str]:
+    """Why sessions run in tmux that were asked to run structured; a line for each of them that has not ended."""
+    return [
+        f"{clean_line(session.name or session.id)} runs in {session.mode.value} instead of sdk: "
+        f"{clean_line(session.fallback)}."
+        for session in sessions
+        if session.fallback and session.state is not SessionState.ENDED
+    ]
+
+
+def state_words(session: Session, *, utf8: bool = True) -> str:
+    """The state as a shape and words: `◆ asking (permission)`."""
+    state = session.state.value
+    detail = ""
+    if session.state is SessionState.ASKING and session.asking:
+        detail = f" ({session.asking.value})"
+    elif session.crashed:
+        detail = f" ({ending(session)})"
+    if session.has_host_request:
+        state, detail = SessionState.ASKING.value, detail or f" ({RequestKind.PERMISSION.value})"
+    elif session.is_unviewed:
+        state = "finished"
+    shape = GLYPHS["crashed" if session.crashed else state][0 if utf8 else 1]
+    return f"{shape} {state}{detail}"
+
+
+def ending(session: Session) -> str:
+    """How an agent ended that crashed; the last line says why, where nobody saw how."""
+    if session.signal is not None or session.exit_code is not None:
+        return session.signal or f"exit {session.exit_code}"
+    return "failed"
+
+
+def wave_words(session: Session) -> str:
+    """`2.1 of 3` for task 1 of wave 2, which is three sessions wide."""
+    if session.wave is None:
+        return "-"
+    task = "" if session.task is None else f".{session.task}"
+    is_of_wave = session.peers and (session.task or 0) <= session.peers  # a plan may count its tasks through
+    return f"{session.wave}{task}" + (f" of {session.peers}" if is_of_wave else "")
+
+
+def last_words(session: Session) -> str:
+    """What a person wants to read of *session* first."""
+    match SessionState.ASKING if session.has_host_request else session.state:
+        case SessionState.UNSURE:
+            return session.unsure_why or session.last_line
+        case SessionState.LOST:
+            return session.end_why or session.last_line
+        case SessionState.ENDED if session.crashed and session.end_why:
+            return session.end_why
+        case SessionState.ASKING if session.asks:
+            ask = min(session.asks, key=lambda ask: ask.by_host)  # its agent waits for its own
+            return f"{ask.tool} {ask.title}".strip()
+        case SessionState.WORKING if session.stuck:
+            return f"stuck? {session.stuck_why}"
+        case SessionState.WORKING | SessionState.IDLE if session.waits:
+            return f"waits: {session.waits}"
+        case _:
+            return session.last_line
+
+
+def summary(fleet: Fleet, *, utf8: bool = True) -> str:
+    """The fleet in one line."""
+    sums = totals(fleet)
+    parts = [counted(len(fleet.sessions), "session")] + [
+        f"{count} {state.value}" for state, count in sums.states.items()
+    ]
+    if sums.finished:
+        parts.append(f"{sums.finished} finished, not yet viewed")
+    if sums.requests:
+        parts.append(f"{counted(sums.requests, 'pending request')}: `kasmon inbox`")
+    return (" · " if utf8 else ", ").join(parts)
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def age(seconds: float) -> str:
+    """A time span in its largest whole unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def pad(text: str, width: int) -> str:
+    """*text* with blanks behind it, *width* cells wide; one that is wider stays as it is."""
+    return text + " " * (width - width_cells(text))
+
+
+def cut(text: str, width: int, *, utf8: bool = True) -> str:
+    """*text* in at most *width* cells, its loss marked."""
+    if width_cells(text) <= width:
+        return text
+    room, end = width - 1, 0
+    for end, character in enumerate(text):  # noqa: B007 - the position is what is wanted
+        room -= width_cells(character)
+        if room < 0:
+            break
+    return text[:end] + ("…" if utf8 else "~")

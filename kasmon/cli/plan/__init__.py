@@ -1,0 +1,1 @@
+"""`kasmon plan`: its verbs (`commands`) and what they print."""

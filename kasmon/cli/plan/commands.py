@@ -1,0 +1,348 @@
+"""`kasmon plan`: look at a plan, agree to it, run it, and decide on what it asks."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from kasmon.cli.ls import is_utf8
+from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.json_objects import answer, error_object
+from kasmon.cli.plan import example
+from kasmon.cli.plan.json_objects import plan_object, run_object
+from kasmon.cli.plan.report import PlanStoppedError, follow, report
+from kasmon.config import Config, load
+from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, UsageError
+from kasmon.model.plan import graph
+from kasmon.model.plan.diff import changes
+from kasmon.model.plan.events import Deed
+from kasmon.model.plan.parser import is_plan, look_at, read
+from kasmon.model.plan.plan import Plan, placed
+from kasmon.model.plan.progress import PlanRun
+from kasmon.model.plan.scheduler import NextSteps
+from kasmon.paths import expanded, places
+from kasmon.store.plan_log import PlanLog, plans
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.plans import approval, decisions, start, worktree_removal
+from kasmon.supervisor.plans.folders import PlanFolders
+from kasmon.supervisor.plans.sandboxes import must_be_able
+from kasmon.supervisor.plans.view import agreed, see
+from kasmon.supervisor.worktrees.unsaved_files import list_files
+
+OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
+"""How a plan ended -> the exit code of whoever waited for it."""
+
+
+def init(file: str, *, wants_json: bool) -> None:
+    """Write an example of a plan into *file*, which must not exist.
+
+    Raises:
+        UsageError: if its name is not that of a plan.
+        RefusedError: if it exists, or cannot be written.
+    """
+    path = Path(file)
+    if not is_plan(path.name):
+        raise UsageError(f"{file!r} is not a valid plan file name.", hint="Use a name that ends in .toml or .md.")
+    try:
+        with path.open("x", encoding="utf-8") as new:
+            new.write(example.TOML if path.suffix.lower() == ".toml" else example.MARKDOWN)
+    except FileExistsError as error:
+        raise RefusedError(f"{file!r} already exists; it was not changed.", hint="Give another name.") from error
+    except OSError as error:
+        raise RefusedError(f"{file!r} cannot be written: {error.strerror or error}.") from error
+    if wants_json:
+        tell(answer(file=file))
+    else:
+        say(f"created {file}; edit it, then check it with `kasmon plan check`")
+
+
+def check(file: str, *, folder: str = "", wants_json: bool) -> int:
+    """Say whether `run` would take a plan: whether it holds together, and can have its worktrees and sandboxes here.
+
+    Returns 2 where it does not hold, for programs with all that is wrong in one object.
+
+    Raises:
+        PlanFaultyError: if it does not; each fault was printed.
+        KasmonError: as `run` does, of the worktrees and sandboxes of its tasks.
+    """
+    where, text = places(), start.text_of(Path(file))
+    config = load(where)
+    plan, faults = look_at(text, file, tuple(config.agents))
+    remarks: list[str] = []
+    if not faults:
+        at = _folder(file, folder)
+        must_be_able(where, config, plan, at)
+        remarks = approval.grounds(plan, at, start.next_id(where, plan))
+    if wants_json:
+        found = [{"file": file, "line": fault.line, "why": fault.why} for fault in faults]
+        error = error_object(PlanFaultyError([placed(file, fault) for fault in faults])) if faults else {}
+        tell(error | answer(plan=plan_object(plan), faults=found, warnings=_warnings(file, plan), remarks=remarks))
+        return UsageError.exit_code if faults else 0
+    for warning in plan.warnings:
+        say(f"warning: {placed(file, warning)}")
+    if faults:
+        say(*(placed(file, fault) for fault in faults))
+        raise PlanFaultyError([placed(file, fault) for fault in faults])
+    tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
+    say(
+        f"{file}: {tasks} in {plan.waves} {'wave' if plan.waves == 1 else 'waves'}, no faults",
+        *(f"but {remark}" for remark in remarks),
+    )
+    return 0
+
+
+def _folder(file: str, wanted: str) -> Path:
+    """Where a plan runs: the folder *wanted*, else that of its *file*.
+
+    Raises:
+        UsageError: if there is no such folder.
+    """
+    at = expanded(wanted or str(Path(file).absolute().parent)).absolute()
+    if not at.is_dir():
+        raise UsageError(f"the folder {str(at)!r} does not exist.", hint="Create it first, or pass another --dir.")
+    return at
+
+
+def _warnings(file: str, plan: Plan) -> list[dict[str, Any]]:
+    return [{"file": file, "line": warning.line, "why": warning.why} for warning in plan.warnings]
+
+
+def show(wanted: str, *, wave: int | None, wants_json: bool) -> None:
+    """Draw a plan: a file, or one that was run, with the state of its tasks."""
+    where = places()
+    if wanted in plans(where) or not Path(wanted).exists():
+        seen = see(start.found(where, wanted), look_once(where), load(where))
+        plan, run, ahead = seen.plan, seen.run, seen.ahead
+    else:
+        plan, run, ahead = read(start.text_of(Path(wanted)), wanted, tuple(load(where).agents)), None, NextSteps((), {})
+    if wave is not None:
+        plan = _only(plan, wave)
+    if wants_json:
+        tell(answer(plan=plan_object(plan, run, ahead)))
+        return
+    states = {} if run is None else {task.id: _state_words(run, task.id, ahead) for task in plan.tasks}
+    if run is not None:
+        ran = [msgspec.structs.replace(task, agent=run.of(task.id).agent_for(plan, task)) for task in plan.tasks]
+        plan = msgspec.structs.replace(plan, tasks=tuple(ran))
+    say(*graph.text(plan, states, utf8=is_utf8()))
+    if run is not None:
+        say(f"{run.plan}: {run.outcome or run.state}" + (f" ({run.why})" if run.why else ""))
+        if ahead.asks:
+            say(f"asks: {ahead.asks}")
+
+
+def run(
+    file: str,
+    *,
+    wave: int | None,
+    yes: bool,
+    ci: bool,
+    folder: str,
+    form: Literal["text", "json", "junit"],
+    output: str,
+    wants_json: bool,
+) -> int:
+    """Run a plan after showing what it would start; with *ci* wait for its end, or a signal, and report.
+
+    Raises:
+        PlanFaultyError: if something is wrong with it.
+        RefusedError: if nobody agreed to it.
+        KasmonError: if a task of it cannot have its sandbox.
+    """
+    where, path = places(), Path(file).absolute()
+    config, text = load(where), start.text_of(path)
+    plan = read(text, file, tuple(config.agents))
+    at = _folder(file, folder)
+    must_be_able(where, config, plan, at)
+    if wave is not None:
+        _only(plan, wave)
+    remarks = approval.grounds(plan, at, start.next_id(where, plan))
+    _agree(file, plan, config, at, remarks, yes=yes, quiet=wants_json or ci)
+    book = start.agree(where, plan, text, path, at, headless=ci)
+    for task in plan.tasks:
+        if wave is not None and task.wave < wave:
+            book.steer("skip", task.id)
+    for _ in range(1, wave or 1):
+        book.steer("advance")
+    if ci:
+        form = "json" if wants_json else form
+        try:
+            finished = asyncio.run(follow(where, book, quiet=wants_json or (form != "text" and not output)))
+        except PlanStoppedError as stopped:
+            book.more()
+            report(plan, book.run, form, output, stopped)
+            if not wants_json or output:
+                raise
+            note(f"{stopped.message} {stopped.hint}")  # the object on stdout has it too
+            return stopped.exit_code
+        report(plan, finished, form, output)
+        return OUTCOMES.get(finished.outcome, 1)
+    start.run(where, book)
+    if wants_json:
+        tell(answer(plan=plan_object(plan, book.run)))
+    else:
+        say(book.plan)
+    return 0
+
+
+def steer(wanted: str, deed: Deed, task: str = "", agent: str = "", *, wants_json: bool) -> None:
+    """Decide something on a plan that runs; `resume` also starts its runner again.
+
+    Raises:
+        PlanNotFoundError: if there is no such plan.
+        RefusedError: if it is over, or has nothing of that kind to decide.
+        UsageError: if it has no such task, or there is no such agent.
+    """
+    where = places()
+    seen = decisions.steer(where, load(where), look_once(where), wanted, deed, task, agent)
+    if wants_json:
+        tell(answer(plan=plan_object(seen.plan, seen.run)))
+    else:
+        say(f"{seen.run.plan}: {deed}{f' {task}' if task else ''}")
+
+
+def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
+    """Show how a plan's file differs from what runs, and with *apply* take it over.
+
+    Raises:
+        PlanFaultyError: if something is wrong with the file.
+        RefusedError: if the edit takes away what has begun, or nobody agreed to it.
+    """
+    where = places()
+    book = start.found(where, wanted)
+    file = Path(book.run.file)
+    text, config = start.text_of(file), load(where)
+    new = read(text, str(file), tuple(config.agents))
+    old = agreed(book)
+    edited = changes(old, new, book.run)
+    if apply and book.run.state == "ended":
+        raise RefusedError(f"plan {book.plan!r} has ended: {book.run.outcome}.", hint="Run its file again.")
+    if wants_json and (not apply or not edited.lines):
+        tell(answer(changes=list(edited.lines), refused=list(edited.refused)))
+        return
+    if not edited.lines:
+        say(f"{book.plan}: its file does not differ from the running plan")
+        return
+    if not wants_json:
+        say(*edited.lines)
+    if edited.refused:
+        raise RefusedError(f"the edit of {book.plan!r} cannot be applied: {'; '.join(edited.refused)}.")
+    if apply:
+        folder = Path(book.run.folder)
+        must_be_able(where, config, new, folder)
+        remarks = approval.grounds(new, folder, book.plan, book.run)
+        _agree(str(file), new, config, folder, remarks, yes=yes, quiet=wants_json)
+        decisions.take_edit(where, config, book.plan, start.digest(text))
+        if wants_json:
+            tell(answer(changes=list(edited.lines), refused=[]))
+
+
+def _of_all(book: PlanLog) -> str:
+    """`/N` of a plan with N tasks; empty where its text is gone."""
+    try:
+        return f"/{len(agreed(book).tasks)}"
+    except (PlanNotFoundError, PlanFaultyError):
+        return ""
+
+
+def list_all(*, wants_json: bool) -> None:
+    """List the plans that were run, the newest last."""
+    where = places()
+    books = sorted((start.found(where, id_) for id_ in plans(where)), key=lambda book: book.run.began_at)
+    if wants_json:
+        tell(answer(plans=[run_object(book, is_run=start.is_run(book)) for book in books]))
+        return
+    for book in books:
+        run_ = book.run
+        held = ", no runner (`kasmon recover`)"
+        if run_.state == "ended" or start.is_run(book):
+            held = ""
+        elif run_.is_stopped:
+            held = f", stopped (`kasmon plan resume {book.plan}`)"
+        done = sum(task.state.value in ("done", "skipped") for task in run_.tasks.values())
+        say(f"{book.plan}  {run_.outcome or run_.state}{held}  {done}{_of_all(book)} done  {run_.file}")
+    for found in PlanFolders(load(where).plans.folders).look():
+        wrong = f", {len(found.faults)} faults (`kasmon plan check`)" if found.faults else ""
+        say(f"-  not run: {len(found.plan.tasks)} tasks in {found.plan.waves} waves{wrong}  {found.file}")
+    if not books:
+        say("No plan has been run yet.")
+
+
+def clean(wanted: str, patterns: Sequence[str], *, wants_json: bool) -> None:
+    """Remove the worktrees of a plan in which nothing could be lost; the others stay, and are named.
+
+    The files that git ignores in them are listed first. They keep their worktree, unless one of *patterns* matches.
+
+    Raises:
+        RefusedError: if one of them has to stay, or the plan is not over.
+    """
+    where = places()
+    book = start.found(where, wanted)
+    found = worktree_removal.find_ignored(book, patterns)
+    if not wants_json:
+        say(*(f"{path}: git ignores {list_files(files.listed)}" for path, files in found.items() if files.listed))
+    removed, kept = worktree_removal.clean(book, look_once(where), found)
+    if wants_json:
+        listed = {str(path): files.listed for path, files in found.items() if files.listed}
+        tell(answer(removed=removed, kept=kept, ignored=listed))
+    else:
+        say(*(f"removed {path}" for path in removed))
+    if kept:
+        hold = [path for path, files in found.items() if set(files.listed) - files.known]
+        hint = "`--ignored PATTERN` removes ignored files that match, as in a `.gitignore`." if hold else ""
+        raise RefusedError(" ".join(kept), hint=hint)
+
+
+def _state_words(run: PlanRun, id_: str, ahead: NextSteps) -> str:
+    at = run.of(id_)
+    words = at.state.value
+    if at.attempt > 1:
+        words += f" (attempt {at.attempt})"
+    if at.state.value == "claimed" and at.changed == 0:
+        words += ", no files changed"
+    if at.branch:
+        words += f", on {at.branch}" + (f" from {at.base[:12]}" if at.base else "")
+    if at.is_checked:
+        words += ", check passed"
+    why = ahead.blocked.get(id_) or (at.why if at.state.value in ("failed", "claimed") else "")
+    return f"{words}: {why}" if why else words
+
+
+def _only(plan: Plan, wave: int) -> Plan:
+    if not plan.wave(wave):
+        raise UsageError(f"there is no wave {wave}.", hint=f"The plan has {plan.waves}.")
+    return msgspec.structs.replace(plan, tasks=plan.wave(wave))
+
+
+def _agree(
+    file: str, plan: Plan, config: Config, folder: Path, remarks: Sequence[str], *, yes: bool, quiet: bool
+) -> None:
+    """Show every command that *plan* would run, and *remarks*, and have a person agree to it; *file* is its name.
+
+    Raises:
+        RefusedError: if nobody does.
+    """
+    warnings = [f"  warning: {placed(file, warning)}" for warning in plan.warnings]
+    remarks = [*(f"  but {remark}" for remark in remarks), *warnings]
+    lines = [*approval.shown(plan, config, folder), *remarks]
+    if yes and quiet:
+        for remark in remarks:
+            note(remark.strip())
+    else:
+        for line in lines:
+            note(line) if quiet else say(line)
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or quiet:
+        raise RefusedError(
+            "the plan was not confirmed: there is no terminal to ask on.", hint="Review the commands, then pass --yes."
+        )
+    try:
+        said = input("Run this? [y/N] ")
+    except EOFError:
+        said = ""
+    if said.strip().lower() not in ("y", "yes"):
+        raise RefusedError("nothing was run.")

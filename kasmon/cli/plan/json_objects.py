@@ -1,0 +1,89 @@
+"""Plans, and how far they are, as JSON objects for programs. Every field is always there. Pure."""
+
+from typing import Any
+
+from kasmon.model.plan.events import TaskChecked
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.progress import WAITING, PlanRun, TaskState
+from kasmon.model.plan.scheduler import NextSteps
+from kasmon.store.plan_log import PlanLog
+
+
+def plan_object(plan: Plan, run: PlanRun | None = None, ahead: NextSteps | None = None) -> dict[str, Any]:
+    """A plan as an object for programs; with how far it is where it was run."""
+    return {
+        "id": None if run is None else run.plan,
+        "name": plan.name,
+        "goal": plan.goal,
+        "waves": plan.waves,
+        "state": None if run is None else run.state,
+        "outcome": None if run is None else run.outcome or None,
+        "stopped": None if run is None else run.is_stopped,
+        "asks": None if ahead is None else ahead.asks or None,
+        "tasks": [_task_object(plan, task, run, ahead) for task in plan.tasks],
+    }
+
+
+def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps | None) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "id": task.id,
+        "number": task.number,
+        "title": task.title,
+        "wave": task.wave,
+        "needs": list(task.needs),
+        "agent": WAITING.agent_for(plan, task) or None,
+        "mode": task.mode or plan.mode or None,
+        "sandbox": task.sandbox or None,
+        "run": task.run or None,
+        "check": task.check or None,
+        "check_time_limit_s": task.check_limit_s,
+    }
+    if run is not None:
+        at = run.of(task.id)
+        told |= {
+            "state": at.state.value,
+            "attempt": at.attempt,
+            "agent": at.agent_for(plan, task) or None,
+            "session": at.session or None,
+            "session_name": at.name or None,
+            "earlier_sessions": list(at.earlier),
+            "argv": list(at.ran.argv) if at.ran is not None and at.ran.argv else None,
+            "why": at.why or None,
+            "checked": at.is_checked,
+            "check_result": None if at.check is None else _check_object(at.check),
+            "changed": at.changed,
+            "branch": at.branch or None,
+            "base": at.base or None,
+            "workdir": at.workdir or None,
+            "conflicts": list(at.conflicts),
+            "took_s": at.took_s,
+            "blocked": None if ahead is None else ahead.blocked.get(task.id),
+        }
+    if run is not None and at.ran is not None and at.ran.agent and at.state is not TaskState.WAITING:
+        told |= {"mode": at.ran.mode, "sandbox": at.ran.sandbox or None}
+    return told
+
+
+def _check_object(check: TaskChecked) -> dict[str, Any]:
+    return {
+        "ok": check.ok,
+        "exit_code": check.exit_code,
+        "why": check.why or None,
+        "output": check.output,
+        "took_s": check.took_s,
+    }
+
+
+def run_object(book: PlanLog, *, is_run: bool) -> dict[str, Any]:
+    """The plan of *book* as it was run, in short; *is_run* says whether a process runs it now."""
+    run = book.run
+    return {
+        "id": book.plan,
+        "name": run.name,
+        "file": run.file,
+        "folder": run.folder,
+        "state": run.state,
+        "outcome": run.outcome or None,
+        "running": is_run,
+        "began_at": run.began_at,
+    }

@@ -1,0 +1,188 @@
+"""A plan that runs without a screen: followed line by line, and reported at its end as text, JSON or JUnit."""
+
+import asyncio
+import json
+import re
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+from xml.etree import ElementTree as ET
+
+from kasmon.cli.output.console import INTERRUPTED, say, say_block
+from kasmon.cli.output.json_objects import answer, error_object
+from kasmon.cli.plan.json_objects import plan_object
+from kasmon.errors import KasmonError
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.progress import PlanRun, TaskRun, TaskState
+from kasmon.paths import Paths, write_private
+from kasmon.sanitize import clean_block
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.plans import start
+
+LOOK_S: Final = 0.2
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+"""What stops a plan that somebody waits for."""
+STOPPING_S: Final = 30.0
+"""So long a stopped plan's agents may take to end before the command that waited leaves."""
+LOST_S: Final = 10.0
+"""A plan whose runner is gone for so long is not waited for."""
+
+
+class PlanStoppedError(KasmonError):
+    """A signal ended the command that waited for a plan, and the plan was stopped for it."""
+
+    exit_code, code = INTERRUPTED, "interrupted"
+
+
+async def follow(places: Paths, book: PlanLog, *, quiet: bool) -> PlanRun:
+    """Run the plan of *book* until it has ended, and print what moves meanwhile.
+
+    SIGINT or SIGTERM stops the plan: no task begins, its sessions and checks are ended. A second one ends only us.
+
+    Raises:
+        PlanStoppedError: if a signal stopped it; says how to resume it.
+        KasmonError: if nobody runs it any more.
+    """
+    received: list[signal.Signals] = []
+    loop = asyncio.get_running_loop()
+
+    def receive(number: signal.Signals) -> None:
+        received.append(number)
+        for each in SIGNALS:
+            loop.remove_signal_handler(each)
+
+    for each in SIGNALS:
+        loop.add_signal_handler(each, receive, each)
+    try:
+        await asyncio.to_thread(start.run, places, book)
+        return await _followed(places, book, received, quiet=quiet)
+    finally:
+        for each in SIGNALS:
+            loop.remove_signal_handler(each)
+
+
+async def _followed(places: Paths, book: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
+    told: dict[str, TaskState] = {}
+    loop = asyncio.get_running_loop()
+    gone_at = loop.time() + LOST_S
+    while True:
+        await asyncio.to_thread(book.more)
+        for id_, task in book.run.tasks.items():
+            if told.get(id_) is not task.state:
+                told[id_] = task.state
+                if not quiet:
+                    why = f": {task.why}" if task.why and task.state is not TaskState.RUNNING else ""
+                    say(f"task {id_}  {task.state.value}{why}")
+        if book.run.state == "ended":
+            return book.run
+        if received:
+            raise await _stop(places, book, received[0])
+        if await asyncio.to_thread(start.is_run, book):
+            gone_at = loop.time() + LOST_S
+        elif loop.time() > gone_at:
+            raise KasmonError(
+                f"plan {book.plan!r} has lost its runner.",
+                hint=f"See {str(book.runner_log)!r}, then run `kasmon recover`.",
+            )
+        await asyncio.sleep(LOOK_S)
+
+
+async def _stop(places: Paths, book: PlanLog, received: signal.Signals) -> PlanStoppedError:
+    """Stop the plan of *book* for the signal *received*; the error that says so, once nothing of it runs any more."""
+    await asyncio.to_thread(book.steer, "stop")
+    await asyncio.to_thread(start.run, places, book)
+    how = "Its agents and checks were ended; its worktrees are kept."
+    deadline = time.monotonic() + STOPPING_S
+    while await asyncio.to_thread(start.is_run, book):
+        if time.monotonic() > deadline:
+            how = f"Its agents are still stopping after {STOPPING_S:g} s; see {str(book.runner_log)!r}."
+            break
+        await asyncio.sleep(LOOK_S)
+    return PlanStoppedError(
+        f"plan {book.plan!r} was stopped by {received.name}. {how}",
+        hint=f"`kasmon plan resume {book.plan}` starts the interrupted tasks again, in the same folders.",
+    )
+
+
+def report(
+    plan: Plan,
+    run: PlanRun,
+    form: Literal["text", "json", "junit"],
+    output: str,
+    stopped: PlanStoppedError | None = None,
+) -> None:
+    """Print how *plan* ended, or how far it was when it was *stopped*, or write that into the file *output*."""
+    if form == "json":
+        failure = {} if stopped is None else error_object(stopped)
+        said = json.dumps(failure | answer(plan=plan_object(plan, run))) + "\n"
+    else:
+        said = {"text": _text, "junit": _junit}[form](plan, run)
+    if output:
+        write_private(Path(output).absolute(), said.encode())
+    else:
+        say_block(said.rstrip("\n"))
+
+
+def _text(plan: Plan, run: PlanRun) -> str:
+    outcome = "stopped" if run.is_stopped else run.outcome
+    lines = [f"{plan.name} ({run.plan}): {outcome}{f', {run.why}' if run.why else ''}"]
+    for task in plan.tasks:
+        at = run.of(task.id)
+        known = "checked" if at.is_checked else "claimed" if at.state is TaskState.DONE else ""
+        took = f"{at.took_s:.1f} s" if at.took_s is not None else ""
+        words = [_state(run, at), known, took, f"{at.attempt} attempts" if at.attempt > 1 else "", at.why]
+        lines.append(f"  {task.number:>3} {task.title}: {', '.join(word for word in words if word)}")
+    return "\n".join(lines) + "\n"
+
+
+def _state(run: PlanRun, at: TaskRun) -> str:
+    """How far a task of *run* is; of a plan that was stopped, whether the task ran at all."""
+    if at.state is TaskState.WAITING and run.is_stopped:
+        return "stopped while running" if at.attempt else "did not run"
+    return at.state.value
+
+
+def _junit(plan: Plan, run: PlanRun) -> str:
+    """One test case for each task, one suite for each wave, in the form that CI systems read."""
+    top = ET.Element("testsuites", name=_xml(plan.name))
+    for wave in range(1, plan.waves + 1):
+        states = [run.of(task.id).state for task in plan.wave(wave)]
+        counts = {
+            "tests": len(states),
+            "failures": states.count(TaskState.FAILED),
+            "errors": 0,
+            "skipped": sum(state not in _RAN for state in states),
+        }
+        suite = ET.SubElement(
+            top, "testsuite", {"name": f"wave {wave}"} | {name: str(count) for name, count in counts.items()}
+        )
+        for task in plan.wave(wave):
+            _add_case(suite, plan, task, run)
+    ET.indent(top)
+    return ET.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
+
+
+_RAN: Final = (TaskState.DONE, TaskState.FAILED)
+
+
+def _add_case(suite: ET.Element, plan: Plan, task: Task, run: PlanRun) -> None:
+    at = run.of(task.id)
+    name = _xml(f"{task.number} {task.title}")
+    case = ET.SubElement(suite, "testcase", classname=_xml(plan.name), name=name, time=f"{at.took_s or 0:.3f}")
+    if at.state is TaskState.FAILED:
+        failure = ET.SubElement(case, "failure", message=_xml(at.why))
+        failure.text = _xml(at.check.output) if at.check is not None else ""
+    elif at.state is not TaskState.DONE:
+        ET.SubElement(case, "skipped", message=_xml(at.why or _state(run, at)))
+    elif not at.is_checked:
+        ET.SubElement(case, "system-out").text = _xml(f"claimed by its agent, not checked: {at.why}")
+
+
+_NO_XML: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
+
+
+def _xml(text: str) -> str:
+    """*text* without what XML 1.0 cannot hold."""
+    return "".join(c for c in clean_block(text) if c in "\t\n" or (c >= " " and not _NO_XML.match(c)))

@@ -1,0 +1,238 @@
+"""`kasmon recover`: after a crash or a reboot, plans go on where they were, and sessions in their own conversations."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.table import age
+from kasmon.errors import KasmonError, UsageError
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, places
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, orphans, unfinished
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.plans.recover import InterruptedPlan, plights, recover
+from kasmon.supervisor.recovery.conversation import StoredConversation
+from kasmon.supervisor.recovery.sessions import LostSession, cases, chosen
+from kasmon.supervisor.recovery.sessions import bring_back as resume
+from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sessions.other_hosts import OtherHost, find_other_hosts
+from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
+
+SHOWN = 72
+"""So many characters of a message are shown where a person chooses."""
+
+
+def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool) -> int:
+    """Bring back what can be brought back, or only say what that is. 1 where something did not come back.
+
+    *choices*: `SESSION=CONVERSATION`, where a person knows which conversation a session had.
+
+    Raises:
+        UsageError, NotFoundError: if one of those makes no sense; nothing was done then.
+    """
+    where = places()
+    fleet = look_once(where)
+    wanted = _chosen(fleet, choices)
+    report = _Report(wants_json=wants_json)
+    unsure = [each for each in without_host(fleet.sessions) if each.state is SessionState.UNSURE]
+    if _bring_back_host(where, fleet, unsure, report, dry_run=dry_run):
+        fleet = look_once(where)  # a new host finds out what became of each
+    found = plights(where, fleet)
+    for plight in found:
+        _plan(where, plight, report, dry_run=dry_run)
+    for session in () if dry_run else unfinished(where, fleet.sessions):
+        _ended(where, session, report)
+    for session in orphans(fleet.sessions):
+        _taken_up(where, session, report, dry_run=dry_run)
+    of_plans = {plight.session.id for plight in found if plight.session is not None}
+    alone = [case for case in cases(where, fleet) if case.session.id not in of_plans]
+    for case in alone:
+        _session(where, case, wanted.get(case.session.id, ""), report, dry_run=dry_run)
+    other_hosts = find_other_hosts(where, fleet.sessions)
+    known = of_plans | {case.session.id for case in alone}
+    others = [each.name for each in fleet.sessions if each.state is SessionState.LOST and each.id not in known]
+    unclear = _unclear(fleet, {session["session"] for session in report.told})
+    if wants_json:
+        names = [each.name for each in (*unsure, *unclear)]
+        old = [_host(each) for each in other_hosts]
+        tell(answer(recovered=report.told, lost=others, unsure=names, other_hosts=old))
+        return int(report.failed)
+    if not report.told and not others and not unclear:
+        say("Nothing is lost.")
+    for each in unclear:
+        note(f"unsure: {each.name}: {each.unsure_why}")
+    for host in other_hosts:
+        how = "`kasmon doctor --fix` replaces it" if host.status is not None else host.end.rstrip(".")
+        note(f"of another version: {host.text}; {how}")
+    if others:
+        note(f"still lost: {', '.join(others)}; `kasmon restart` starts a session again")
+    return int(report.failed)
+
+
+def _unclear(fleet: Fleet, named: Container[str | None]) -> list[Session]:
+    """The sessions not *named* yet of which nobody can tell whether something is lost: no log, or no host, says so."""
+    unsure = (each for each in fleet.sessions if each.state is SessionState.UNSURE and each.id not in named)
+    return [each for each in unsure if each.source in ("log", "host")]
+
+
+class _Report:
+    """What became of each, said as it comes or kept for one answer."""
+
+    def __init__(self, *, wants_json: bool) -> None:
+        self.wants_json = wants_json
+        self.told: list[dict[str, Any]] = []
+        self.failed = False
+
+    def add(self, what: str, became: str, problem: str = "", **fields: Any) -> None:
+        self.failed |= bool(problem)
+        shape = {"plan": None, "task": None, "session": None}
+        self.told.append({**shape, **fields, "did": became or None, "error": problem or None})
+        if not self.wants_json:
+            say(f"{what}: {became or problem}")
+
+
+def _plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bool) -> None:
+    became, problem = _plan_words(plight) if dry_run else "", ""
+    if not dry_run:
+        try:
+            became = asyncio.run(recover(where, plight))
+        except KasmonError as error:
+            problem = error.message
+    what = f"plan {plight.plan}" + (f", task {plight.task}" if plight.task else "")
+    report.add(what, became, problem, plan=plight.plan, task=plight.task or None)
+
+
+def _bring_back_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report: _Report, *, dry_run: bool) -> bool:
+    """Start the shared tmux host where sessions of *fleet* lost it; whether it was started.
+
+    *unsure*: those of them whose agents may run on without it.
+    """
+    became, problem, is_back = "the tmux host would be restarted", "", False
+    if not dry_run and without_host(fleet.sessions):
+        try:
+            is_back = asyncio.run(bring_back(where))
+            became = "the tmux host was restarted"
+        except KasmonError as error:
+            became, problem = "", f"the tmux host could not be restarted: {error.message}"
+    if unsure and not report.wants_json:
+        count = "1 session is" if len(unsure) == 1 else f"{len(unsure)} sessions are"
+        say(f"{count} unsure: host gone")
+    for session in unsure:
+        report.add(session.name, became, problem, session=session.id)
+    return is_back
+
+
+def _taken_up(where: Paths, session: Session, report: _Report, *, dry_run: bool) -> None:
+    """Give a sandbox that outlived its host another one."""
+    became, problem = "would reconnect to its sandbox" if dry_run else "reconnected to its sandbox", ""
+    if not dry_run:
+        try:
+            asyncio.run(operations.take_up(where, session))
+        except KasmonError as error:
+            became, problem = "", error.message
+    report.add(session.name, became, problem, session=session.id)
+
+
+def _ended(where: Paths, session: Session, report: _Report) -> None:
+    """End what a host that was killed had begun of a sandbox."""
+    problem = ""
+    try:
+        end_unfinished(where, session)
+    except KasmonError as error:
+        problem = error.message
+    report.add(session.name, "" if problem else "its unfinished sandbox was removed", problem, session=session.id)
+
+
+def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, dry_run: bool) -> None:
+    """Let a session go on in its own conversation, where that is known or a person says it."""
+    became = problem = ""
+    try:
+        if case.deed == "ask" and (choice := choice or ("" if dry_run else _asked(case))):
+            case = chosen(case, choice)
+        if case.deed == "leave":
+            became = f"unchanged: {case.why}"
+        elif case.deed == "ask":
+            problem = f"{case.why}: choose with --choose {case.session.name}=ID"
+        elif dry_run:
+            became = f"would resume conversation {case.resume}, {case.why}"
+        else:
+            became = asyncio.run(resume(where, case))
+    except KasmonError as error:
+        problem = error.message
+    lost = f". Lost: {'; '.join(case.lost)}" if case.lost else ""
+    report.add(
+        case.session.name,
+        f"{became}{lost}" if became else "",
+        f"{problem}{lost}" if problem else "",
+        session=case.session.id,
+        conversation=case.resume or None,
+        candidates=[_candidate(each) for each in case.candidates],
+        lost=list(case.lost),
+    )
+    if case.deed == "ask" and not report.wants_json:
+        for each in case.candidates:
+            say(f"    {_line(each)}")
+
+
+def _asked(case: LostSession) -> str:
+    """Which of the candidates a person at this terminal chooses; empty for none of them, or where nobody sits here."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return ""
+    note(f"{case.session.name}, in {case.session.workdir}: {case.why}.")
+    for number, each in enumerate(case.candidates, 1):
+        note(f"  {number}  {_line(each)}")
+    sys.stderr.write("Which conversation? [number, Enter for none] ")
+    sys.stderr.flush()
+    said = sys.stdin.readline().strip()
+    number = int(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0
+    return case.candidates[number - 1].id if 1 <= number <= len(case.candidates) else ""
+
+
+def _chosen(fleet: Fleet, choices: Sequence[str]) -> Mapping[str, str]:
+    """Session's id -> the conversation that a person named for it."""
+    wanted: dict[str, str] = {}
+    for choice in choices:
+        name, _, conversation = choice.rpartition("=")
+        if not name or not conversation:
+            raise UsageError(f"{choice!r} is not SESSION=ID.", hint="Pass --choose SESSION=ID.")
+        wanted[find(fleet, name).id] = conversation
+    return wanted
+
+
+def _host(other: OtherHost) -> dict[str, Any]:
+    status = other.status
+    return {
+        "session": other.session.id if other.session is not None else None,
+        "pid": other.pid,
+        "kasmon": status.kasmon if status is not None else None,
+        "protocol": status.protocol if status is not None else None,
+    }
+
+
+def _candidate(kept: StoredConversation) -> dict[str, Any]:
+    return {"id": kept.id, "directory": kept.directory, "first": kept.first, "last": kept.last, "at": kept.at}
+
+
+def _line(kept: StoredConversation) -> str:
+    ago = age(time.time() - kept.at)
+    return f"{kept.id}  {ago} ago  first: {_short(kept.first)!r}  last: {_short(kept.last)!r}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+def _plan_words(plight: InterruptedPlan) -> str:
+    return {
+        "run": "would continue",
+        "resume": f"would be resumed ({plight.why})",
+        "fail": f"would count as failed: {plight.why}",
+    }[plight.deed]

@@ -1,0 +1,1 @@
+"""`kasmon sandbox`: its verbs (`commands`) and what they print."""

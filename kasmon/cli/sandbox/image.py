@@ -1,0 +1,67 @@
+"""`kasmon sandbox image build`: what virtual machines start from, and warm ones of which new ones are copies."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.json_objects import answer
+from kasmon.errors import KasmonError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import MIB, SandboxPolicy
+from kasmon.paths import places
+from kasmon.sandbox.microvm import image, qemu_program, warm_up
+from kasmon.sandbox.microvm.machine import MicroVm
+
+Sized = Literal["default", "build", "max"]
+
+
+def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
+    """Build the image anew, start a machine of it, and put that away warm.
+
+    With *sizes*: machines of these sizes, of the image that is there; it is built only where there is none.
+
+    Raises:
+        SandboxError: if no image can be built; the one before is untouched.
+    """
+    where = places()
+    where.make()
+    began, folder = time.monotonic(), image.folder_of(where)
+    known = image.found(folder) if sizes else None
+    built = known or image.build(folder, note)
+    vm = MicroVm(where)
+    warm = {size: _warm(vm, size) for size in dict.fromkeys(sizes or ("default",))}
+    if wants_json:
+        told = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
+        size_bytes, why = next(iter(warm.values()))
+        warm_of = {size: {"bytes": bytes_, "why_not": why_not} for size, (bytes_, why_not) in warm.items()}
+        tell(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
+        return
+    if not known:
+        size_mib = _bytes(folder, built) // MIB
+        say(f"Built {built.id}: {len(built.versions)} packages, kernel {built.kernel}, {size_mib} MiB.")
+    for size, (bytes_, why_not) in warm.items():
+        if why_not:
+            say(f"No warm machine of size {size} was stored, so the next one has to boot: {why_not}")
+        else:
+            say(f"Stored a warm machine of size {size}: {bytes_ // MIB} MiB.")
+    say(f"It took {time.monotonic() - began:.0f} s in all.")
+
+
+def _warm(vm: MicroVm, size: Sized) -> tuple[int, str]:
+    """Put a machine of *size* away warm; how many bytes its memory takes, or why there is none."""
+    if lack := qemu_program.lacking():
+        return 0, f"{lack.why}. {lack.hint}"
+    note(f"Starting a machine of size {size}; new machines will be copies of it.")
+    policy = SandboxPolicy(session=SessionId(f"warm-{os.getpid()}"), tier="microvm", size=size)
+    try:
+        note(f"Machines are played {vm.carried()}.")
+        return vm.warm(policy, warm_up.warmed).size_bytes, ""
+    except KasmonError as error:
+        return 0, error.message
+
+
+def _bytes(folder: Path, built: image.VmImage) -> int:
+    return sum((folder / name).stat().st_size for name in built.hashes)

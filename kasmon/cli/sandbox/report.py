@@ -1,0 +1,168 @@
+"""What is shown of sandboxes: rows, all about one, and objects for programs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.cli.output.json_objects import session_object
+from kasmon.cli.output.table import age, counted
+from kasmon.model.commands import Mode
+from kasmon.model.sandbox.policy import MIB
+from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict, origin_words
+from kasmon.model.sandbox.state import CheckpointSummary, SandboxUsage
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
+
+NOTHING: Final = StoredSnapshots()
+
+
+def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> dict[str, Any]:
+    """*session* as a program sees it, with what is known of its sandbox and of its memory on disk."""
+    housing = session.housing
+    confinement = housing.confinement if housing else None
+    return session_object(session) | {
+        "standby_at": housing.standby_at if housing else None,
+        "held": housing.held if housing else False,
+        "lost": housing.lost or None if housing else None,
+        "sandbox_generation": housing.generation if housing else 0,
+        "turn": housing.turn if housing else 0,
+        "checkpoints": housing.checkpoints_counted if housing else 0,
+        "confined": confinement.ok if confinement else None,
+        "mismatches": list(confinement.mismatches) if confinement else [],
+        "usage": msgspec.to_builtins(housing.usage) if housing and housing.usage else None,
+        "lost_at": housing.lost_at or None if housing else None,
+        "phase_at": housing.phase_at or None if housing else None,
+        "works_in": works_in(session),
+        "snapshots": [snapshot_object(judged) for judged in remembered.snapshots],
+        "origin": origin_object(remembered.origin),
+    }
+
+
+def works_in(session: Session) -> dict[str, Any] | None:
+    """Where its work lies on this machine, and whether that is a copy of the folder that it was given."""
+    runtime = session.housing.runtime if session.housing else None
+    if session.mode is not Mode.INTERPRETER or runtime is None or not runtime.workspace:
+        return None
+    return {"folder": runtime.workspace, "copy_of": copy_of(session, runtime.workspace) or None}
+
+
+def copy_of(session: Session, folder: str) -> str:
+    """The folder of which *folder*, where the sandbox of *session* works, is a copy; empty where it is none."""
+    return session.workdir if session.workdir and Path(session.workdir).resolve() != Path(folder).resolve() else ""
+
+
+def works_in_words(session: Session) -> str:
+    """`It works in '/x' itself.`, or of which folder it has a copy, and where; empty where that is not known."""
+    where = works_in(session)
+    if where is None:
+        return ""
+    if where["copy_of"]:
+        return f"It works on a copy of {where['copy_of']!r}: {where['folder']!r}. The original is not changed."
+    return f"It works in {where['folder']!r} itself."
+
+
+def snapshot_object(judged: SnapshotVerdict) -> dict[str, Any]:
+    """One memory on disk as a program sees it: `usable`, or in `refused` why not."""
+    snapshot = judged.snapshot
+    return {
+        **msgspec.to_builtins(snapshot),
+        "size_bytes": snapshot.size_bytes,
+        "usable": not judged.refused,
+        "refused": judged.refused or None,
+        "this_boot": judged.is_this_boot,
+    }
+
+
+def origin_object(origin: ForkOrigin | None) -> dict[str, Any] | None:
+    """What a fork has of its source, as a program sees it."""
+    if origin is None:
+        return None
+    return {
+        "session": origin.source,
+        "name": origin.name,
+        "at": origin.at,
+        "whole": origin.is_whole,
+        "with_memory": origin.with_memory,
+        "checkpoint": origin.checkpoint or None,
+        "why": origin.why or None,
+    }
+
+
+def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
+    """One sandbox in a line."""
+    housing = session.housing
+    parts = [session.id, session.name, session.sandbox or "", session.state.value]
+    if housing is not None:
+        parts += [housing.phase.value, counted(housing.checkpoints_counted, "checkpoint")]
+        parts += [_used(housing.usage)] if housing.usage and not housing.is_asleep else []
+    if housing is not None and housing.is_asleep and not housing.held:  # one that was gone on from is of the past
+        parts += [f"memory snapshot {snapshot_words(judged, now)}" for judged in remembered.snapshots]
+        parts += [f"memory snapshot: {remembered.missing}"] if remembered.missing else []
+    return "  ".join(part for part in parts if part)
+
+
+def snapshot_words(judged: SnapshotVerdict, now: float) -> str:
+    """A memory on disk, its age, and why nothing goes on from it: `54 MiB, 3m old, cannot be used: it is truncated`."""
+    size = f"{_mib(judged.snapshot.size_bytes)}, " if judged.snapshot.parts else ""  # a service does not say it
+    words = f"{size}{age(now - judged.at)} old"
+    return f"{words}, not valid: {judged.refused}" if judged.refused else words
+
+
+def about(session: Session, remembered: StoredSnapshots, points: Sequence[CheckpointSummary], now: float) -> list[str]:
+    """All that is known of one sandbox, a line each; times as ages."""
+    housing = session.housing
+    lines = [f"{session.id}  {session.name}  {session.sandbox or 'no sandbox'}  {session.state.value}"]
+    if housing is not None:
+        held = " (in RAM)" if housing.held else ""
+        lines.append(f"phase       {housing.phase.value}{held}")
+        lines += [f"to come     {line}" for line in _to_come(session, now)]
+        lines += [f"uses        {_used(housing.usage)}"] if housing.usage and not housing.is_asleep else []
+    lines += [f"work        {words}"] if (words := works_in_words(session)) else []
+    if (origin := remembered.origin) is not None:
+        lines.append(f"forked      from {origin.name} {age(now - origin.at)} ago, {origin_words(origin)}")
+    lines += [f"memory      {line}" for judged in remembered.snapshots for line in _about_memory(judged, now)]
+    lines += [f"memory      {remembered.missing}"] if remembered.missing else []
+    lines += [f"checkpoint  {point_row(point)}  {age(now - point.at)} old" for point in points]
+    if housing is not None and housing.lost:
+        lines.append(f"lost        {age(now - housing.lost_at)} ago: {housing.lost}")
+    return lines
+
+
+def _to_come(session: Session, now: float) -> list[str]:
+    """What comes by the clock if nobody uses it, each as a few words."""
+    housing = session.housing
+    if housing is None or session.state not in ALIVE or session.in_turn:
+        return []
+    kept = "at the service" if housing.tier == "e2b" else "on disk"
+    steps = ((housing.standby_at, "sleeps"), (housing.pause_at, f"is paused {kept}"), (housing.expires_at, "ends"))
+    return [f"{what} in {age(at - now)} if unused" for at, what in steps if at is not None and at > now]
+
+
+def _about_memory(judged: SnapshotVerdict, now: float) -> list[str]:
+    snapshot = judged.snapshot
+    boots = "this boot of the machine" if judged.is_this_boot else "an earlier boot of the machine"
+    made_by = ", ".join(part for part in (snapshot.made_by.program, snapshot.made_by.machine) if part)
+    return [
+        f"{snapshot.id}  {snapshot_words(judged, now)}",
+        f"of turn {snapshot.turn}, disk {snapshot.disk_generation}, by {made_by}, in {boots}",
+    ]
+
+
+def point_row(point: CheckpointSummary) -> str:
+    """One checkpoint in a line."""
+    lost = f"not saved: {', '.join(point.lost)}" if point.lost else ""
+    parts = (point.id, f"{point.when} turn {point.turn}", _mib(point.size_bytes), point.commit[:12], point.what, lost)
+    return "  ".join(part for part in parts if part)
+
+
+def _used(usage: SandboxUsage) -> str:
+    of_memory = f" of {_mib(usage.memory_allowed)}" if usage.memory_allowed else ""
+    of_disk = f" of {_mib(usage.disk_allowed)}" if usage.disk_allowed else ""
+    return f"memory {_mib(usage.memory_bytes)}{of_memory}, disk {_mib(usage.disk_bytes)}{of_disk}"
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / MIB:.0f} MiB" if size_bytes >= 10 * MIB else f"{size_bytes / MIB:.1f} MiB"

@@ -1,0 +1,50 @@
+"""What a run in a sandbox prints, as it comes. Nothing here knows of more: whoever runs code waits for every module."""
+
+import contextlib
+import sys
+from typing import Final
+
+from kasmon.cli.output.console import note
+from kasmon.host.rpc.frames import RunOutputChunk
+from kasmon.model.sandbox.policy import MIB, RunResult
+from kasmon.sanitize import clean_block
+
+REMEMBERED: Final = 4 * MIB
+"""Of so many characters of a run's output it is known that they were printed; the answer has no more than that."""
+
+
+class RunOutput:
+    """What a run prints, on our own stdout and stderr, each piece once."""
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self._told = {"stdout": "", "stderr": ""}
+
+    def take(self, printed: RunOutputChunk) -> None:
+        """Show what was printed, where anybody wants that; how much of it was skipped is said on stderr."""
+        if self._is_quiet:
+            return
+        if printed.skipped:
+            note(f"{printed.skipped} characters of output were not shown.")
+        self._print("stdout", printed.stdout)
+        self._print("stderr", printed.stderr)
+
+    def finish(self, ran: RunResult) -> None:
+        """Print what was not shown meanwhile, and what there is to know of the run."""
+        for name, whole in (("stdout", ran.stdout), ("stderr", ran.stderr)):
+            told = self._told[name]
+            if whole.startswith(told):
+                self._print(name, whole[len(told) :])
+        if ran.hint and ran.hint not in ran.stderr:
+            note(ran.hint)
+        elif ran.hint:
+            self._print("stderr", "\n")
+
+    def _print(self, name: str, text: str) -> None:
+        if not text:
+            return
+        if len(self._told[name]) <= REMEMBERED:
+            self._told[name] += text
+        stream = sys.stdout if name == "stdout" else sys.stderr
+        with contextlib.suppress(ValueError):
+            print(clean_block(text) if stream.isatty() else text, end="", file=stream, flush=True)

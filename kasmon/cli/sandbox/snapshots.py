@@ -1,0 +1,121 @@
+"""Verbs about sandboxes and what they remember: `sandbox ls`, `show`, `pause` and `fork`."""
+
+import asyncio
+import contextlib
+import time
+
+import msgspec
+
+from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.json_objects import answer
+from kasmon.cli.sandbox.report import about, row, sandbox_object, snapshot_words
+from kasmon.errors import KasmonError, SandboxError, SessionNotFoundError, UsageError
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import REMEMBERING, SandboxPhase
+from kasmon.model.sandbox.snapshot import origin_words
+from kasmon.model.session import Session
+from kasmon.paths import Paths, places
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, unfinished
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sandboxes.create import policy_of_session
+from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
+
+
+def list_all(*, wants_json: bool) -> None:
+    """List the sandboxes; what was begun of one by a host that was killed is ended."""
+    where = places()
+    for unfinished_one in unfinished(where, sandboxed(where)):
+        with contextlib.suppress(KasmonError):  # `kasmon doctor` tells of it
+            end_unfinished(where, unfinished_one)
+    memory, now = SnapshotReader(where), time.time()
+    sessions = [(session, memory.of(session)) for session in sandboxed(where)]
+    if wants_json:
+        tell(answer(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions]))
+        return
+    for session, remembered in sessions:
+        say(row(session, remembered, now))
+
+
+def show(name: str, *, wants_json: bool) -> None:
+    """Show all that is known of the sandbox of a session, also of one without; its memory on disk is read through."""
+    where = places()
+    session = find(look_once(where), name)
+    remembered, points = (
+        SnapshotReader(where).of(session, whole=True),
+        session.housing.checkpoints if session.housing else (),
+    )
+    policy = None
+    with contextlib.suppress(SandboxError):  # it has none
+        policy = policy_of_session(where, session.id)
+    if wants_json:
+        kept = [msgspec.to_builtins(point) for point in points]
+        reach = {"network": list(policy.hosts), "refuse": list(policy.refuse)} if policy is not None else {}
+        tell(answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | reach))
+        return
+    for line in about(session, remembered, points, time.time()):
+        say(line)
+    if policy is not None and policy.hosts:
+        say(f"It may reach {', '.join(policy.hosts)}.")
+        if policy.refuse:
+            say(f"Refused without a request: {', '.join(policy.refuse)}.")
+
+
+def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
+    """Put a sandbox to sleep: on disk where its tier keeps memory there, unless it is *to_hold* its memory.
+
+    Raises:
+        UsageError: if it is to do both.
+        SandboxError: if it does not sleep, or what it held was lost.
+    """
+    if to_disk and to_hold:
+        raise UsageError("--disk and --hold cannot be combined.", hint="Pass either --disk or --hold.")
+    where = places()
+    session = find(look_once(where), name)
+    to_disk = to_disk or (not to_hold and session.sandbox in REMEMBERING)
+    now = asyncio.run(operations.pause(where, session, to_disk=to_disk))
+    remembered = SnapshotReader(where).of(now)
+    if wants_json:
+        tell(answer(session=sandbox_object(now, remembered), lost=None))
+        return
+    held = now.housing is not None and now.housing.held
+    where_words = ["memory kept in RAM"] if held else []
+    kept = "at the service" if session.sandbox == "e2b" else "on disk"
+    where_words += [f"memory snapshot {kept} ({snapshot_words(each, time.time())})" for each in remembered.snapshots]
+    if now.housing is not None and now.housing.phase is not SandboxPhase.PAUSED:
+        where_words = ["and resumed since by another command"]
+    say(f"{session.name} ({session.id}): {', '.join(['paused', *where_words])}")
+
+
+def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
+    """Make another sandbox that begins where this one is."""
+    where = places()
+    session = find(look_once(where), name)
+    made = asyncio.run(operations.fork(where, session, new_name, at))
+    if wants_json:
+        new = seen(where, made.session)
+        tell(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
+        return
+    say(made.session)
+    note(f"{seen(where, made.session).name} begins as {session.name}, {origin_words(made.origin)}.")
+    if made.lost:
+        note(f"{session.name} lost state by the fork: {made.lost.rstrip('.')}.")
+
+
+def seen(where: Paths, session: SessionId) -> Session:
+    """The session as it is now.
+
+    Raises:
+        SessionNotFoundError: if it is not there any more.
+    """
+    now = look_once(where).get(session)
+    if now is None:
+        raise SessionNotFoundError(session)
+    return now
+
+
+def sandboxed(where: Paths) -> list[Session]:
+    """All sessions of interpreters."""
+    return [session for session in look_once(where).sessions if session.mode is Mode.INTERPRETER]

@@ -1,0 +1,278 @@
+"""`kasmon send`: a prompt for one session or for several, and how far it came."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon.cli.answer import typed
+from kasmon.cli.ls import chosen, states_in
+from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.json_objects import answer, receipt_object, session_object
+from kasmon.cli.output.table import aligned
+from kasmon.config.parser import in_force
+from kasmon.config.profile import programs
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError, UsageError
+from kasmon.model.agent_program import is_agent
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, When
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.model.transcript.text import cells
+from kasmon.paths import Paths, places
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.wait import fleets
+from kasmon.supervisor.sessions import operations
+
+CODES: Final = {
+    ReceiptState.REFUSED: 4,
+    ReceiptState.LOST: 1,
+    ReceiptState.FAILED: 1,
+    ReceiptState.UNSURE: 1,
+}
+"""The exit codes of receipts whose prompt is not known to have been done."""
+ON_ITS_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED})
+"""Receipts of prompts that are not with the agent yet."""
+SUBMIT_S: Final = 30.0
+"""How long a prompt that is not to be queued may take to be with the agent, in seconds."""
+
+
+class Recipients(msgspec.Struct, frozen=True, kw_only=True):
+    """The recipients of one prompt, and how far the person has agreed to them."""
+
+    to: str
+    """A filter: `state=idle,wave=2,agent=claude`."""
+    include_shells: bool = False
+    """Also shells, interpreters and plain commands, which execute the prompt."""
+    dry_run: bool = False
+    """List them, send nothing."""
+    yes: bool = False
+    """Do not ask before sending to more than one."""
+
+
+class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt, and what is to be waited for."""
+
+    prompt: str
+    when: When = "now"
+    anyway: bool = False
+    """Type it also where nobody sees the box that takes it."""
+    states: frozenset[SessionState] | None = None
+    """Wait until the session is in one of these after it took the prompt; None does not wait."""
+
+
+def send(
+    wanted: str | None,
+    text: str,
+    *,
+    several: Recipients | None,
+    when: When,
+    anyway: bool = False,
+    states: str | None,
+    timeout_s: float | None,
+    wants_json: bool,
+) -> int:
+    """Give one session, or each of *several*, a prompt; print the receipts and return the exit code.
+
+    Raises:
+        UsageError: if the prompt is empty, or the recipient is ambiguous.
+        NotFoundError: if there is no such session.
+        RefusedError: if *several* are none, or nobody agreed to them; or as the one session's host says, like other
+            errors of it.
+        TimedOutError: if it did not happen within *timeout_s* seconds.
+    """
+    if (wanted is None) == (several is None):
+        raise UsageError(
+            "the recipient is ambiguous.", hint="Name one SESSION, or several with --to state=idle,wave=2."
+        )
+    prompt = sys.stdin.read() if text == "-" else text
+    if not prompt.strip():
+        raise UsageError("the prompt is empty.", hint="Pass it as one argument, or `-` to read it from stdin.")
+    if anyway and when == "idle":
+        raise UsageError(
+            "--anyway cannot be combined with --when idle: a queued prompt is typed once the input box is visible.",
+            hint="Leave out --when idle or --anyway.",
+        )
+    sending = SendOptions(prompt=prompt, when=when, anyway=anyway, states=None if states is None else states_in(states))
+    where = places()
+    fleet = look_once(where)
+    if several is None:
+        assert wanted is not None
+        receipt = asyncio.run(_in_time(where, find(fleet, wanted), sending, timeout_s))
+        if wants_json:
+            tell(answer(receipt=receipt_object(receipt)))
+        else:
+            say(f"{receipt.id}: {receipt.state}{_because(receipt)}")
+        return CODES.get(receipt.state, 0)
+    sessions, left_out = recipients(fleet, several, programs(in_force(where)))
+    if several.dry_run:
+        if wants_json:
+            listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
+            tell(answer(recipients=listed, left_out=others))
+        else:
+            say(*_listed(sessions, left_out))
+        return 0
+    if len(sessions) > 1 and not several.yes:
+        _confirm(sessions, left_out, wants_json=wants_json)
+    outcomes = asyncio.run(_to_all(where, sessions, sending, timeout_s))
+    if wants_json:
+        tell(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
+    else:
+        say(*table(sessions, [receipt for receipt, _ in outcomes]))
+    return max(code for _, code in outcomes)
+
+
+def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]:
+    """What became of one prompt in several *sessions*, a line each."""
+    names = [clean_line(session.name) for session in sessions]
+    room = max(map(cells, names))
+    return [
+        f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_because(receipt)}"
+        for name, receipt in zip(names, receipts, strict=True)
+    ]
+
+
+def recipients(fleet: Fleet, several: Recipients, profiles: Mapping[str, str]) -> tuple[list[Session], list[Session]]:
+    """The running sessions that get the prompt, and those that match but would execute it.
+
+    Args:
+        fleet: all sessions.
+        several: the filter; a part given twice means either.
+        profiles: as `is_agent` takes them.
+
+    Raises:
+        UsageError: if it is no such filter.
+        RefusedError: if no session is left.
+    """
+    to = several.to
+    said: dict[str, list[str]] = {"state": [], "wave": [], "agent": []}
+    for part in to.split(","):
+        name, _, value = part.strip().partition("=")
+        if name not in said or not value:
+            raise UsageError(
+                f"{part!r} is not a valid selector.",
+                hint="--to accepts state=STATE, wave=N and agent=NAME, separated by commas.",
+            )
+        said[name].append(value)
+    states = states_in(",".join(said["state"]) or None)
+    found = [
+        session
+        for session in chosen(fleet, states, None)
+        if session.exists
+        and (not said["wave"] or str(session.wave) in said["wave"])
+        and (not said["agent"] or session.agent in said["agent"])
+    ]
+    if not found:
+        raise RefusedError(f"no running session matches {to!r}.", hint="See `kasmon ls`.")
+    agents = found if several.include_shells else [session for session in found if is_agent(session, profiles)]
+    if not agents:
+        raise RefusedError(
+            f"{to!r} matches no agent, only {', '.join(session.name for session in found)}.",
+            hint="--include shells also sends to shells, interpreters and commands, which execute the prompt.",
+        )
+    return agents, [session for session in found if session not in agents]
+
+
+def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[str]:
+    """A line for each recipient, and one for those that are left out."""
+    rows = [(session.name, session.agent, session.state.value, session.workdir) for session in sessions]
+    lines = aligned([("NAME", "AGENT", "STATE", "FOLDER"), *(tuple(map(clean_line, row)) for row in rows)])
+    names = ", ".join(clean_line(session.name) for session in left_out)
+    return [*lines, *([f"skipped, not agents (--include shells sends to them too): {names}"] if names else [])]
+
+
+def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_json: bool) -> None:
+    """List the recipients and have the person type `yes`.
+
+    Raises:
+        RefusedError: if there is no terminal to ask on, or something else was typed.
+    """
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise RefusedError(
+            f"not sent: the prompt has {len(sessions)} recipients, and there is no terminal to confirm them on.",
+            hint="List them with --dry-run, then pass --yes.",
+        )
+    say(*_listed(sessions, left_out))
+    if typed(f"Type yes to send the prompt to these {len(sessions)}") != "yes":
+        raise RefusedError("nothing was sent.", hint="Narrow the recipients with --to, or name one session.")
+
+
+async def _to_all(
+    where: Paths, sessions: Sequence[Session], sending: SendOptions, timeout_s: float | None
+) -> list[tuple[Receipt, int]]:
+    """The receipts of all *sessions*, each with its exit code; what went wrong with one stands in its receipt and stops
+    no other."""
+
+    async def to(session: Session) -> tuple[Receipt, int]:
+        try:
+            receipt = await _in_time(where, session, sending, timeout_s)
+        except KasmonError as error:
+            state = ReceiptState.REFUSED if error.exit_code == RefusedError.exit_code else ReceiptState.LOST
+            told = Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
+            if isinstance(error, TimedOutError) and (known := await asyncio.to_thread(_newest, where, session)):
+                told = msgspec.structs.replace(known, reason=known.reason or error.message)
+            return told, CODES.get(state, 0) if told.id == "" else error.exit_code
+        return receipt, CODES.get(receipt.state, 0)
+
+    return list(await asyncio.gather(*map(to, sessions)))
+
+
+def _newest(where: Paths, before: Session) -> Receipt | None:
+    """The receipt of what was sent since *before* was seen."""
+    now, known = look_once(where).get(before.id), {receipt.id for receipt in before.receipts}
+    return next((receipt for receipt in now.receipts if receipt.id not in known), None) if now is not None else None
+
+
+async def _in_time(where: Paths, session: Session, sending: SendOptions, timeout_s: float | None) -> Receipt:
+    waits_on_purpose = sending.states is not None or sending.when == "idle"
+    limit_s = timeout_s if timeout_s is not None or waits_on_purpose else SUBMIT_S
+    try:
+        async with asyncio.timeout(limit_s):
+            receipt = await operations.send(where, session, sending.prompt, sending.when, anyway=sending.anyway)
+            is_enough = receipt.state not in ON_ITS_WAY or sending.when == "idle"
+            return (
+                receipt if sending.states is None and is_enough else await _followed(where, session, receipt, sending)
+            )
+    except TimeoutError as error:
+        goal = "accept the prompt" if sending.states is None else f"be {' or '.join(sorted(sending.states))}"
+        raise TimedOutError(
+            f"waited {limit_s:g} s for {session.name!r} to {goal}.", hint="See `kasmon show`."
+        ) from error
+
+
+async def _followed(where: Paths, before: Session, receipt: Receipt, sending: SendOptions) -> Receipt:
+    """The receipt once the agent has the prompt and, where that is wanted, the session is in one of its states.
+
+    Raises:
+        SessionNotFoundError: if it is forgotten meanwhile.
+        SessionEndedError: if its agent does not run any more, and that is not what was waited for.
+    """
+    async with fleets(where) as changes:
+        async for fleet in changes:
+            if (now := fleet.get(before.id)) is None:
+                break
+            receipt = next((known for known in now.receipts if known.id == receipt.id), receipt)
+            if receipt.state in CODES or (sending.states is None and receipt.state not in ON_ITS_WAY):
+                return receipt
+            is_over = receipt.state is ReceiptState.FINISHED or now.state is not SessionState.IDLE
+            if sending.states and now.state in sending.states and is_over and has_moved(before, now, receipt):
+                return receipt
+            if now.state not in ALIVE:
+                raise SessionEndedError(now.name)
+    raise SessionNotFoundError(before.name)
+
+
+def has_moved(before: Session, now: Session, receipt: Receipt) -> bool:
+    """Whether *now* can be what came of the prompt, and is not just still the state before it."""
+    if receipt.state is ReceiptState.FINISHED or now.state is not before.state:
+        return True
+    return (now.turns, now.since, now.generation) != (before.turns, before.since, before.generation)
+
+
+def _because(receipt: Receipt) -> str:
+    code = f" with exit code {receipt.exit_code}" if receipt.exit_code is not None else ""
+    return f"{code}, {receipt.reason}" if receipt.reason else code

@@ -1,0 +1,374 @@
+"""Commands for one session: `new`, `adopt`, `attach`, `move`, `interrupt`, `stop`, `restart`, `rename`, `rm`."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from kasmon.cli.dashboard import no_screen
+from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.json_objects import answer, error_object, session_object
+from kasmon.cli.output.table import aligned
+from kasmon.config import Config, load, resolve
+from kasmon.errors import (
+    InteractiveOnlyError,
+    LaunchError,
+    PermissionModeError,
+    SessionNotFoundError,
+    UnavailableError,
+    UsageError,
+)
+from kasmon.model.commands import Mode
+from kasmon.model.evidence import AT_ONCE
+from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths, expanded, places
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.adopt import adopt as adopted
+from kasmon.supervisor.sessions.adopt import foreign_panes
+from kasmon.supervisor.sessions.folder_config import for_session
+
+NOTICED: Final = (
+    "Your tmux shows one more client in `list-clients`: kasmon's control client. Sizes, names, "
+    "options and environment are unchanged; `kasmon rm` releases the pane."
+)
+"""What the user will notice of an adoption."""
+HEADS: Final = ("PANE", "TARGET", "AGENT", "RUNS", "SIZE", "WATCHED AS", "TITLE")
+
+
+def ls_tmux(socket: str, *, wants_json: bool) -> None:
+    """Print the panes of the user's own tmux.
+
+    Raises:
+        NotFoundError, TmuxError: if there is none.
+    """
+    panes = asyncio.run(foreign_panes(places(), socket))
+    if wants_json:
+        tell(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
+        return
+    say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
+
+
+def adopt(target: str, name: str, socket: str, *, wants_json: bool) -> None:
+    """Watch the pane that *target* means, and say what its user will notice of that.
+
+    Raises:
+        KasmonError: why it cannot be watched.
+    """
+    where = places()
+    launch = asyncio.run(adopted(where, target, name, socket))
+    session = look_once(where).get(launch.session)
+    if session is None:
+        raise SessionNotFoundError(launch.session)
+    if wants_json:
+        tell(answer(session=session_object(session), noticed=NOTICED))
+        return
+    note(NOTICED)
+    say(launch.session)
+
+
+def _row(pane: AdoptablePane) -> tuple[str, ...]:
+    size = f"{pane.width}x{pane.height}"
+    return (pane.pane, clean_line(pane.target), pane.agent or "-", pane.command, size, pane.adopted or "-", pane.title)
+
+
+def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -> None:
+    """Go on with the session *wanted* in the mode *to*, and print what it is then.
+
+    Where its permission mode cannot go with it, a person at a terminal is asked; *changes_permissions* says yes.
+
+
+    Raises:
+        NotFoundError: if there is no such session.
+        KasmonError: why it cannot be moved; it is where it was then, unless the message says otherwise.
+    """
+    from kasmon.supervisor.sessions.move import move as moved  # it looks at processes
+
+    mode = mode_of(to)
+    if mode is None:
+        raise UsageError("`kasmon move` requires a mode.", hint="Pass --to tmux or --to sdk.")
+    where = places()
+    session = find(look_once(where), wanted)
+    here = for_session(where, load(where), session.workdir, session.agent)
+    if here.notice:
+        note(here.notice)
+    try:
+        asyncio.run(moved(where, here.config, session, mode, changes_permissions=changes_permissions))
+    except PermissionModeError as error:
+        if wants_json or not _is_agreed(error):
+            raise
+        asyncio.run(moved(where, here.config, session, mode, changes_permissions=True))
+    now = find(look_once(where), session.id)
+    if wants_json:
+        tell(answer(session=session_object(now)))
+    else:
+        say(f"{now.id}: moved to {now.mode}")
+
+
+def _is_agreed(error: PermissionModeError) -> bool:
+    """Whether the person at this terminal agrees that the session may ask more or less than before."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    note(f"{error.message} It would use the permission mode of its profile and its own settings.")
+    sys.stderr.write("Move it anyway? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+class NewSessionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says about a new session."""
+
+    name: str
+    argv: Sequence[str] = ()
+    agent: str = ""
+    mode: str | None = None
+    sandbox: str | None = None
+    folder: str = ""
+    prompt: str = ""
+    beside: str | None = None
+    task: int | None = None
+    wave: int | None = None
+    peers: int | None = None
+    variables: Sequence[str] = ()
+    public_variables: Sequence[str] = ()
+    agrees: bool = False
+
+
+def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
+    """Start a session and print its id; what became of it where it exited immediately.
+
+    Raises:
+        KasmonError: why it cannot be started; what was begun is ended again.
+    """
+    from kasmon.cli.early_exit import ended_at_once  # it looks at processes
+
+    where = places()
+    here = for_session(where, load(where), wanted.folder, wanted.agent)
+    if here.notice:
+        note(here.notice)
+    config = here.config
+    agrees = _shown(where, config, wanted)
+    parent = None if wanted.beside is None else find(look_once(where), wanted.beside).id
+    session = asyncio.run(
+        operations.create(
+            where,
+            config,
+            operations.NewSession(
+                name=wanted.name,
+                agent=wanted.agent,
+                mode=mode_of(wanted.mode),
+                argv=tuple(wanted.argv),
+                workdir=wanted.folder,
+                prompt=sys.stdin.read() if wanted.prompt == "-" else wanted.prompt,
+                parent=parent,
+                environment=tuple(wanted.variables),
+                public_environment=tuple(wanted.public_variables),
+                task=wanted.task,
+                wave=wanted.wave,
+                peers=wanted.peers,
+                sandbox=wanted.sandbox,
+                agrees=agrees,
+            ),
+        )
+    )
+    early = asyncio.run(ended_at_once(where, session))
+    started = _seen(where, session)
+    if wants_json:
+        tell(answer(session=session_object(started)) | _failure(early))
+    else:
+        if started.fallback:
+            note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
+        say(session)
+    return _told(early)
+
+
+def _failure(early: Session | None) -> dict[str, Any]:
+    """What a program is told of a session that failed at once."""
+    return error_object(_early_end(early)) if early is not None and early.exit_code != 0 else {}
+
+
+def _early_end(session: Session) -> LaunchError:
+    """How *session*, which ended at once, is told: with its exit status and what it said."""
+    said = (session.end_why or session.last_line).removeprefix(AT_ONCE).lstrip(": ")
+    how = session.signal or (f"exit code {session.exit_code}" if session.exit_code is not None else "no exit code")
+    return LaunchError(
+        f"session {session.name!r} exited immediately with {how}" + (f": {said}." if said else " and printed nothing."),
+        hint=f"`kasmon read {session.id}` shows its last screen, `kasmon restart {session.id}` starts it again.",
+    )
+
+
+def _told(early: Session | None) -> int:
+    """Say that a session ended at once, if it did; the exit code, a failure's unless its program succeeded."""
+    if early is None:
+        return 0
+    end = _early_end(early)
+    note(str(end))
+    return 0 if early.exit_code == 0 else end.exit_code
+
+
+def _shown(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
+    """Show what its sandbox would get, where it has one; whether the person agrees to what it is handed."""
+    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox)
+    if resolved.sandbox is None:
+        return wanted.agrees
+    from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
+
+    workdir = str(expanded(wanted.folder or ".").absolute())
+    availability.must_carry(where, resolved, workdir)
+    for line in agent_policy.told(resolved, workdir):
+        note(line)
+    if wanted.agrees or agent_policy.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return wanted.agrees
+    sys.stderr.write("Give the sandbox these files and credentials? This is asked once per profile. [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def mode_of(said: str | None) -> Mode | None:
+    """The mode that --mode names.
+
+    Raises:
+        UsageError: if there is none of that name.
+    """
+    if said in (None, Mode.TMUX, Mode.SDK):
+        return Mode(said) if said else None
+    raise UsageError(f"unknown mode {said!r}.", hint="Use tmux or sdk.")
+
+
+def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
+    """End the running turn; whatever it asks is withdrawn. In a sandbox of interpreters only *run*, where one is given.
+
+    Raises:
+        TimedOutError: if the agent's turn goes on.
+        RefusedError: if that run is over, or there was none.
+    """
+    if not run:
+        _act(wanted, operations.interrupt, "interrupted", wants_json=wants_json)
+        return
+    from kasmon.supervisor.sandboxes import operations as sandboxes  # only where there is a sandbox
+
+    _act(
+        wanted,
+        lambda where, session: sandboxes.interrupt(where, session, run=run),
+        "interrupted",
+        wants_json=wants_json,
+    )
+
+
+def continue_stopped(wanted: str, *, wants_json: bool) -> None:
+    """Continue an agent that Ctrl-Z stopped."""
+    _act(wanted, operations.continue_stopped, "continued", wants_json=wants_json)
+
+
+def stop(wanted: str, *, wants_json: bool) -> None:
+    """End the agent; its log stays, and it can be restarted."""
+    _act(wanted, operations.stop, "stopped", wants_json=wants_json)
+
+
+def restart(wanted: str, *, wants_json: bool) -> int:
+    """Start an ended session again, under the same id and log."""
+    from kasmon.cli.early_exit import ended_at_once  # it looks at processes
+
+    where = places()
+    session = find(look_once(where), wanted)
+
+    async def run() -> Session | None:
+        await operations.restart(where, session)
+        return await ended_at_once(where, session.id)
+
+    early = asyncio.run(run())
+    now = _seen(where, session.id, session)
+    if wants_json:
+        tell(answer(session=session_object(now)) | _failure(early))
+    else:
+        say(f"{now.name} ({now.id}): restarted")
+    return _told(early)
+
+
+def rename(wanted: str, name: str, *, wants_json: bool) -> None:
+    """Give a session another name."""
+    _act(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
+
+
+def mark(wanted: str, *, wants_json: bool) -> None:
+    """Mark a session as viewed."""
+    _act(wanted, operations.mark_viewed, "viewed", wants_json=wants_json)
+
+
+def rm(wanted: str, *, wants_json: bool) -> None:
+    """Take an ended session off the list; a copy of its folder that stays is named."""
+    where = places()
+    session = find(look_once(where), wanted)
+    kept = asyncio.run(operations.forget(where, session))
+    if wants_json:
+        tell(answer(session=session_object(_seen(where, session.id, session)), kept=kept or None))
+        return
+    say(f"{session.name} ({session.id}): forgotten")
+    if kept:
+        note(operations.copy_stays(kept))
+
+
+def _act(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
+    """Do *act* to the session *wanted*, and print what became of it: what *act* says in words, else *done*.
+
+    Raises:
+        NotFoundError: if there is no such session.
+        KasmonError: why it was not done.
+    """
+    where = places()
+    session = find(look_once(where), wanted)
+
+    async def run() -> object:
+        return await act(where, session)
+
+    outcome = asyncio.run(run())
+    now = _seen(where, session.id, session)
+    if wants_json:
+        tell(answer(session=session_object(now)))
+    else:
+        say(f"{now.name} ({now.id}): {outcome if isinstance(outcome, str) else done}")
+
+
+def _seen(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
+    """The session as it is now; *otherwise* where it is not there any more."""
+    now = look_once(where).get(session) or otherwise
+    if now is None:
+        raise SessionNotFoundError(session)
+    return now
+
+
+def attach(wanted: str) -> NoReturn:
+    """Replace this process by `tmux attach`; it ends when the person detaches, and the session goes on.
+
+    Raises:
+        NotFoundError: if there is no such session.
+        InteractiveOnlyError: if it is a structured one.
+        UsageError: if this is no terminal that tmux could draw on.
+        RefusedError, UnavailableError: if it has ended, or tmux is not there.
+    """
+    where = places()
+    session = find(look_once(where), wanted)
+    if session.mode is not Mode.TMUX:
+        error = InteractiveOnlyError(session.name)
+        error.hint = (
+            f"`kasmon send {session.id}` sends a prompt; `kasmon move {session.id} --to tmux` moves it to a terminal."
+        )
+        raise error
+    argv = asyncio.run(operations.attach_argv(where, session))
+    if why := no_screen(os.environ):
+        raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
+    if os.environ.get("TMUX"):
+        note("this is a tmux inside your tmux; Ctrl+] detaches.")
+    with contextlib.suppress(UnavailableError):  # a full disk keeps nobody from the terminal
+        asyncio.run(operations.mark_viewed(where, session))
+    sys.stdout.flush()
+    os.execvp(argv[0], argv)

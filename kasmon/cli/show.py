@@ -1,0 +1,260 @@
+"""`kasmon show`, `inbox`, `read` and `export`: commands that print one session or its requests."""
+
+import asyncio
+import re
+import shlex
+from collections import deque
+from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.cli.ls import is_utf8
+from kasmon.cli.output.console import as_json, note, say, say_block, tell
+from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
+from kasmon.cli.output.table import age, state_words, wave_words
+from kasmon.errors import KasmonError, LogMissingError, UsageError
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
+from kasmon.model.fleet import peers_of, requests
+from kasmon.model.formatting import clock
+from kasmon.model.permission import MAY_BE_CUT, Request, SessionId
+from kasmon.model.session import Session, Tokens
+from kasmon.model.session_state import SessionState
+from kasmon.model.transcript.request_blocks import TOLD
+from kasmon.paths import Paths, expanded, places
+from kasmon.sanitize import clean_block, clean_line, redact, visible
+from kasmon.store.event_log import Cursor, EventLog
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.export import Format, as_markdown, as_objects, write
+from kasmon.supervisor.sessions.permission_mode import FLAGS as PERMISSION_FLAGS
+from kasmon.terminal_text.styles import STYLE_CHANGE
+
+_LINE: Final = re.compile(r"-?\d+")
+
+
+def read(wanted: str, *, span: str | None, lines: int | None, ansi: bool, wants_json: bool) -> None:
+    """Print lines of what the session shows: of *span* (`A:B`), the last *lines*, or as many as its kind shows at once.
+
+    Raises:
+        NotFoundError: if there is no such session.
+        UsageError: if the range is none.
+    """
+    start, end = range_of(span)
+    if lines is not None and lines < 1:
+        raise UsageError(f"cannot read {lines} lines.")
+    if span is not None and lines is not None:
+        raise UsageError("--range and --lines cannot be combined.", hint="`--range -N:` is the last N lines.")
+    where = places()
+    session = find(look_once(where), wanted)
+    shown = asyncio.run(operations.read(where, session, start, end, lines=lines, ansi=ansi))
+    if wants_json:
+        tell(answer(session=session.id, lines=list(shown)))
+        return
+    for line in shown:
+        print(with_colours(line) if ansi else clean_block(line))
+
+
+def range_of(said: str | None) -> tuple[int | None, int | None]:
+    """The ends of a range `A:B`; None is the buffer's beginning or end, negative counts from its end.
+
+    Raises:
+        UsageError: if it is none.
+    """
+    if said is None:
+        return None, None
+    start, colon, end = said.partition(":")
+    if not colon or not all(part in ("", "-") or _LINE.fullmatch(part) for part in (start, end)):
+        raise UsageError(
+            f"{said!r} is not a range of lines.",
+            hint="A range is A:B; each is a line number, -N from the end, `-`, or empty.",
+        )
+    first, last = (None if part in ("", "-") else int(part) for part in (start, end))
+    return first, last
+
+
+def with_colours(line: str) -> str:
+    """*line* cleaned but for its colours, which end with it."""
+    parts = STYLE_CHANGE.split(line)
+    cleaned = "".join(part if at % 2 else clean_block(part) for at, part in enumerate(parts))
+    return f"{cleaned}\x1b[0m" if len(parts) > 1 else cleaned
+
+
+def export(wanted: str, format_: Format, out: str | None) -> None:
+    """Print session *wanted* as *format_*, or put it into the new file *out*.
+
+    Raises:
+        NotFoundError: if there is no such session.
+        RefusedError: if the file is there already.
+        KasmonError: if it cannot be written.
+    """
+    where = places()
+    session = find(look_once(where), wanted)
+    if format_ == "json":
+        text = as_json(answer(session=session_object(session), **as_objects(where, session)))
+    else:
+        text = as_markdown(where, session)
+    if out is None or out == "-":
+        print(text, flush=True) if format_ == "json" else say_block(text)
+        return
+    write(expanded(out), text if text.endswith("\n") else f"{text}\n")
+    note(f"exported {session.name} to {out!r}.")
+
+
+EVENTS: Final = 20
+"""How many of its last events `show` shows."""
+ANSWERED: Final = 5
+"""How many of the requests that were answered last `show` shows."""
+LAST_WORDS: Final = 5
+"""How many of the last lines that its agent wrote to stderr `show` shows."""
+TAIL_BYTES: Final = 256 * 1024
+
+
+def show(wanted: str, *, wants_json: bool) -> None:
+    """Print everything that is known of one session.
+
+    Raises:
+        NotFoundError: if there is none.
+    """
+    where = places()
+    fleet = look_once(where)
+    session = find(fleet, wanted)
+    events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
+    if wants_json:
+        tell(answer(session=shown_object(session, peers, events, pane)))
+        return
+    say(*described(session, fleet.at))
+    say(*(f"  beside    {peer.name} ({peer.state})" for peer in peers))
+    if pane:
+        say(f"  terminal  {pane['width']}x{pane['height']}, {pane['clients']} attached, title {pane['title']!r}")
+        say(f"  folder    {pane['cwd']}", f"  attach    {shlex.join(pane['attach'])}")
+    for receipt in session.receipts[-5:]:
+        code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
+        why = ", ".join(part for part in (code, receipt.reason) if part)
+        say(f"  prompt    {receipt.state}: {receipt.text}" + (f" ({why})" if why else ""))
+    for ask in session.asks:
+        say(f"  waits     {ask.id}: {ask.tool} {ask.title}".rstrip())
+    for closed in session.closed[-ANSWERED:]:
+        if closed.decision is not None:
+            who = f" at {closed.who}" if closed.who else ""
+            say(f"  answered  {closed.id}: {TOLD[closed.decision]} by {closed.by}{who}")
+            say(*(f"            {line}" for line in visible(closed.diff).split("\n") if closed.diff))
+    for event in events[-8:]:
+        say(f"  {clock(event.at)}  {type(event).__struct_config__.tag}")
+
+
+def described(session: Session, now: float) -> list[str]:
+    """The facts of a session as lines."""
+    state, since = state_words(session, utf8=is_utf8()), age(now - session.since)
+    tokens = session.tokens
+    pid = None if session.state is SessionState.ENDED else session.pid
+    lines = {
+        "state": f"{state}, for {since} (source: {session.source or 'none'})",
+        "why": session.unsure_why or session.end_why or session.stuck_why,
+        "waits": session.waits,
+        "done": "" if session.done is None else session.done or "yes",
+        "agent": f"{session.agent} in {session.mode} by {session.backend}"
+        + (", bypassing" if session.bypassing else ""),
+        "adopted": f"{session.adopted} in your own tmux" if session.adopted else "",
+        "fallback": session.fallback or "",
+        "model": session.model,
+        "permits": session.permission_mode or ("not reported by the agent" if _has_modes(session) else ""),
+        "place": f"{session.workdir} on {session.machine or 'this machine'}",
+        "wave": "" if session.wave is None else wave_words(session),
+        "process": f"{pid or 'none'}, started {session.generation} times",
+        "proof": session.proof,
+        "tokens": "" if tokens is None else token_words(tokens),
+        "cost": "" if session.cost_usd is None else f"{session.cost_usd:.2f} USD",
+        "last": session.last_line,
+    }
+    told = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
+    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in told if text)]
+
+
+def _has_modes(session: Session) -> bool:
+    """Whether an agent runs that has permission modes."""
+    return session.exists and session.program in PERMISSION_FLAGS
+
+
+def token_words(tokens: Tokens) -> str:
+    """The figures that its agent tells, with a dash for the others."""
+    is_counted = tokens.used is not None
+    read, written = (f"{count}" if is_counted else "-" for count in (tokens.input, tokens.output))
+    return f"{read} in, {written} out, {tokens.context or '-'} in context"
+
+
+def inbox(*, wants_json: bool) -> None:
+    """Print the requests that wait, oldest first."""
+    where = places()
+    fleet = look_once(where)
+    waiting = requests(fleet)
+    if wants_json:
+        tell(answer(requests=[request_object(request) for request in waiting]))
+        return
+    names = {session.id: session.name for session in fleet.sessions}
+    for request in waiting:
+        known = secrets_of(where, request.session)
+        text = redact(request.shown or request.title, known)[0].replace("\n", " ")
+        set_aside = ", set aside" if request.later else ""
+        say(
+            f"{request.id}  {names[request.session]}  {request.kind}{set_aside}  {age(fleet.at - request.asked_at)}",
+            f"    {clean_line(request.tool)} {text}".rstrip(),
+            *((f"    {MAY_BE_CUT} (kasmon attach {request.session})",) if request.may_be_cut else ()),
+            *(f"    {line}" for line in (*option_lines(request, known), *reason_lines(request, known))),
+            f"    {answer_hint(request)}",
+        )
+    if not waiting:
+        say("No pending requests.")
+
+
+def option_lines(request: Request, known: Collection[str]) -> list[str]:
+    """The answers to choose of a question, each with its number and what it means; secrets hidden."""
+    lines: list[str] = []
+    for number, option in enumerate(request.options):
+        note = request.option_notes[number] if number < len(request.option_notes) else ""
+        lines.append(f"{number + 1}. {on_one_row(option, known)}" + (f": {on_one_row(note, known)}" if note else ""))
+    return [*lines, "or a custom answer (--text)"] if request.free_text else lines
+
+
+def reason_lines(request: Request, known: Collection[str]) -> list[str]:
+    """Why the agent asks, by its own word, and what "always" and "never" would say."""
+    reason = [f"reason: {on_one_row(request.why, known)}"] if request.why else []
+    return [*reason, f"rule: {on_one_row(request.rule, known)}"] if request.rule else reason
+
+
+def on_one_row(text: str, known: Collection[str]) -> str:
+    """*text* without the secrets that are *known*, its line breaks shown as `␤`."""
+    return redact(text, known)[0].replace("\n", "␤")
+
+
+def answer_hint(request: Request) -> str:
+    """The command that answers *request*."""
+    if not request.answerable:
+        return f"answer in its terminal: kasmon attach {request.session}"
+    return f"kasmon answer {request.id} {'|'.join((*request.choices, 'later'))} --digest {request.digest}"
+
+
+def last_events(where: Paths, session: SessionId) -> list[Event]:
+    """The last events of the session's log; few where they are long."""
+    log = EventLog(where.log(session))
+    start = max(0, log.size() - TAIL_BYTES)
+    try:
+        return [event for event, _ in deque(log.read(Cursor(start)), maxlen=EVENTS)]
+    except LogMissingError:
+        return []
+
+
+def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
+    """What tmux says of the session's pane; None where it has none, or nobody can be asked without starting a host."""
+    if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
+        return None
+    try:
+        pane = asyncio.run(operations.pane(where, session))
+    except KasmonError:
+        return None
+    seen: dict[str, Any] = msgspec.to_builtins(pane)
+    names = ("width", "height", "cursor", "title", "cwd", "window", "clients", "attach")
+    return {name: seen[name] for name in names}

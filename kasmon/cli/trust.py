@@ -1,0 +1,140 @@
+"""`kasmon trust`: what a folder's own config would let run is shown, and counts once a person says so."""
+
+import hmac
+import os
+import sys
+import time
+from pathlib import Path
+
+from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.json_objects import answer
+from kasmon.config import load
+from kasmon.config.folder_config import NAME, FolderConfig, look
+from kasmon.config.folder_config_text import would
+from kasmon.errors import NotFoundError, RefusedError, UsageError
+from kasmon.host.rpc.process_origin import evidence
+from kasmon.paths import expanded, places
+from kasmon.sanitize import visible
+from kasmon.store.trusted_folders import TrustedContent, TrustedFolders
+
+
+def trust(folder: str, *, digest: str, agrees: bool, wants_json: bool) -> None:
+    """Show what the config of *folder* would let run, and let just this count if a person says so.
+
+    On a terminal the person is asked; elsewhere it takes *agrees* and the *digest* of what was looked at.
+
+    Raises:
+        NotFoundError: if the folder brings none along.
+        UsageError: if its path leads through a link.
+        RefusedError: if it cannot be read, is not what was looked at, or no person agreed.
+        ConfigError: if it cannot be used.
+    """
+    where = places()
+    local = _brought(folder)
+    lines = would(load(where), local) or ("It has no effect.",)
+    counts = TrustedFolders(where).counts(local)
+    if not counts:
+        _check_person(local)
+        if not wants_json:
+            _show(local, lines)
+        _agree(local, digest, agrees=agrees, wants_json=wants_json)
+        TrustedFolders(where).add(local, time.time())
+    if wants_json:
+        tell(answer(folder=local.root, file=local.file, digest=local.digest, would=list(lines), was_trusted=counts))
+    else:
+        say(f"{local.file}: trusted{' already' if counts else ', as it is now'}")
+
+
+def show_all(*, wants_json: bool) -> None:
+    """Print what is trusted, and whether that is what lies there now."""
+    found = [(trusted, _now(trusted)) for trusted in TrustedFolders(places()).read()]
+    if wants_json:
+        objects = [
+            {"folder": one.root, "digest": one.digest, "trusted_at": one.at, "now": state} for one, state in found
+        ]
+        tell(answer(trusted=objects))
+    elif found:
+        say(*(f"{one.root}  {state}" for one, state in found))
+    else:
+        say("No trusted folders.")
+
+
+def withdraw(folder: str, *, wants_json: bool) -> None:
+    """Let the config of *folder* count no more; a folder that is gone is named as `--list` names it.
+
+    Raises:
+        NotFoundError: if it did not count.
+    """
+    where, path = places(), expanded(folder).absolute()
+    local = look(path)
+    root = local.root if local is not None else str(path)
+    TrustedFolders(where).remove(root)
+    if wants_json:
+        tell(answer(folder=root))
+    else:
+        say(f"{root}: trust revoked")
+
+
+def _brought(folder: str) -> FolderConfig:
+    path = expanded(folder).absolute()
+    if not path.is_dir():
+        raise UsageError(f"the folder {str(path)!r} {'is not a folder' if path.exists() else 'does not exist'}.")
+    local = look(path)
+    if local is None:
+        raise NotFoundError(f"there is no {NAME} in {str(path)!r}, nor at the root of its repository.")
+    if local.is_linked:
+        raise UsageError(f"{str(path)!r} contains a symbolic link.", hint=f"Run `kasmon trust {local.root}`.")
+    if local.fault:
+        raise RefusedError(f"{local.file!r} is not trusted: {local.fault}.")
+    return local
+
+
+def _check_person(local: FolderConfig) -> None:
+    """
+    Raises:
+        RefusedError: if an agent calls, as far as one can see.
+    """
+    if evidence(os.getpid()):
+        raise RefusedError(
+            f"{local.file!r} was not trusted: an agent cannot grant trust.",
+            hint="Run `kasmon trust` in your own terminal.",
+        )
+
+
+def _show(local: FolderConfig, lines: tuple[str, ...]) -> None:
+    shown = [visible(line).replace("\n", "␤") for line in lines]
+    say(f"{local.file} would change these settings in {local.root}:", *(f"  {line}" for line in shown))
+    say(f"Its digest is {local.digest}.")
+
+
+def _agree(local: FolderConfig, digest: str, *, agrees: bool, wants_json: bool) -> None:
+    """Return where a person agrees to just this.
+
+    Raises:
+        RefusedError: if nobody does.
+    """
+    if digest and not hmac.compare_digest(digest.encode(), local.digest.encode()):
+        raise RefusedError(
+            f"{local.file!r} was not trusted: it has changed since you reviewed it.",
+            hint="Review it again: its digest differs.",
+        )
+    if digest and agrees:
+        return
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise RefusedError(
+            f"{local.file!r} was not trusted: there is no terminal to ask on.",
+            hint="Review it without --json, then pass --yes --digest with the digest that it shows.",
+        )
+    note("you are asked again when the file changes, and for each worktree or copy")
+    sys.stdout.write("Trust it? [y/N] ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RefusedError(f"{local.file!r} was not trusted.")
+
+
+def _now(trusted: TrustedContent) -> str:
+    """Whether what lies there now is what was trusted."""
+    local = look(Path(trusted.root))
+    if local is None or local.root != trusted.root:
+        return "gone"
+    return "counts" if trusted.is_of(local) else "changed since, so it is ignored"

@@ -1,0 +1,112 @@
+"""Verbs that go on looking: `ls --watch` and `wait`. They follow the logs and write nothing."""
+
+import asyncio
+import select
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
+from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.json_objects import answer, session_object
+from kasmon.cli.output.table import last_words, state_words
+from kasmon.model.formatting import clock
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import places
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.wait import fleets
+from kasmon.supervisor.sessions import operations
+
+LOOK_S: Final = 0.5
+"""How often it is looked whether anybody still reads, in seconds."""
+
+
+def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
+    """Print the sessions as they are, then what changes, until it is interrupted.
+
+    For people the table once, and a line for each session whose state or last line is another; with *wants_json* the
+    whole answer again, one object a line.
+
+    Raises:
+        UsageError: if there is no such state.
+    """
+    asyncio.run(_watch(states_in(states), wave, wants_json=wants_json))
+
+
+async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
+    """
+    Raises:
+        BrokenPipeError: when nobody reads any more: what changes next may be far away.
+    """
+    printing = asyncio.create_task(_print(states, wave, wants_json=wants_json))
+    left = asyncio.create_task(_reader_left())
+    try:
+        await asyncio.wait((printing, left), return_when=asyncio.FIRST_COMPLETED)
+        if not printing.done():
+            raise BrokenPipeError
+        printing.result()
+    finally:
+        printing.cancel()
+        left.cancel()
+        await asyncio.gather(printing, left, return_exceptions=True)
+
+
+async def _reader_left() -> None:
+    """Return once nobody reads what is printed."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors and hang-ups alone
+    while not poll.poll(0):  # noqa: ASYNC110 - no event tells it: asyncio does not report errors alone
+        await asyncio.sleep(LOOK_S)
+
+
+async def _print(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
+    before: dict[SessionId, Session] | None = None
+    async with fleets(places()) as changes:
+        async for fleet in changes:
+            sessions = chosen(fleet, states, wave)
+            now = {session.id: session for session in sessions}
+            if wants_json:
+                tell(answer(sessions=[session_object(session) for session in sessions]))
+            elif before is None:
+                say(*drawn(fleet, sessions))
+            else:
+                say(*changed_lines(before, now, fleet.at))
+            before = now
+
+
+def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, Session], at: float) -> list[str]:
+    """A line for each session that came, went, or reads differently."""
+    told_at = clock(at)
+    utf8 = is_utf8()
+    lines = [
+        f"{told_at}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
+        for session in now.values()
+        if _read(session) != _read(before.get(session.id))
+    ]
+    return lines + [f"{told_at}  gone  {session.name}" for session in before.values() if session.id not in now]
+
+
+def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_will_do: bool, wants_json: bool) -> None:
+    """Return when all sessions *wanted* (or one of them) are in one of *states*; print those that are.
+
+    Raises:
+        UsageError: if there is no such state.
+        NotFoundError: if there is no such session, also when it is forgotten meanwhile.
+        RefusedError: if it cannot come true any more.
+        TimedOutError: if it did not happen within *timeout_s* seconds.
+    """
+    goal, where = states_in(states), places()
+    fleet = look_once(where)
+    ids = [find(fleet, name).id for name in wanted]
+    there = asyncio.run(operations.wait_for(where, ids, goal, any=one_will_do, timeout_s=timeout_s))
+    if wants_json:
+        tell(answer(sessions=[session_object(session) for session in there]))
+    else:
+        say(*(f"{session.name} is {session.state}" for session in there))
+
+
+def _read(session: Session | None) -> object:
+    return session and (session.state, session.asking, session.name, last_words(session))

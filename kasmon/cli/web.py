@@ -1,0 +1,68 @@
+"""`kasmon web`: the dashboard in a browser, until Ctrl+C."""
+
+import asyncio
+import os
+import sys
+from importlib.util import find_spec
+
+import msgspec
+
+from kasmon.cli.doctor.result import DoctorCheck
+from kasmon.cli.output.console import note
+from kasmon.errors import UnavailableError, UsageError
+from kasmon.host.journal import process_log
+from kasmon.paths import places
+
+GET = "pip install 'kasmon[web]'"
+PORTS = range(65536)
+
+
+def web(port: int, address: str, *, wants_json: bool) -> int:
+    """Serve until a signal comes, and print each link; the exit code, 128 and the signal's number.
+
+    Raises:
+        UsageError: if *address* is not loopback, or *port* is none.
+        UnavailableError: if the packages that this takes are not there, or the port is not to be had.
+    """
+    try:
+        from kasmon.web.console import Console, serve
+        from kasmon.web.server import WebView
+    except ImportError as error:
+        why = "another version is installed" if is_installed() else "it is not installed"
+        raise UnavailableError(f"aiohttp, which serves the page: {why}.", hint=f"`{GET}`") from error
+    from kasmon.web.access import loopback
+    from kasmon.web.dashboard_session import surroundings
+
+    if port not in PORTS:
+        raise UsageError(f"{port} is not a valid port.", hint="--port must be from 0 to 65535.")
+    where = places()
+    view = WebView(surroundings(os.environ) | where.environment_variables(), loopback(address), port)
+
+    console = Console()
+
+    def print_link(link: str) -> None:
+        process_log.learn([link.rpartition("=")[2]])
+        made = {"schema": 1, "web": {"url": link, "address": loopback(address), "port": view.port}}
+        console.say(msgspec.json.encode(made).decode() if wants_json else link)
+
+    process_log.keep(console)
+    if not wants_json:
+        is_heard = sys.stdin is not None and sys.stdin.isatty()
+        again = "Enter prints a new link; `r` and Enter logs out all browsers first. " if is_heard else ""
+        note(f"one-time link. {again}Ctrl+C stops the server; agents keep running.")
+    try:
+        return 128 + asyncio.run(serve(view, print_link))
+    finally:
+        console.close()
+
+
+def is_installed() -> bool:
+    """Whether the package is there; nothing of it is imported."""
+    return find_spec("aiohttp") is not None
+
+
+def check() -> DoctorCheck:
+    """What doctor says of it."""
+    if not is_installed() or find_spec("textual_serve") is None:
+        return DoctorCheck(id="web", level="ok", text=f"`kasmon web` requires more packages: {GET}")
+    return DoctorCheck(id="web", level="ok", text="`kasmon web` shows the dashboard in a browser on this machine")

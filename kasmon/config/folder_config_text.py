@@ -1,0 +1,112 @@
+"""What a folder's own config would change, in words: for a person who decides whether it may."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.config.folder_config import FolderConfig, overlaid, tables
+from kasmon.config.permission_bypass import is_bypassing
+from kasmon.config.schema import Config, Profile, SandboxConfig
+from kasmon.errors import KasmonError
+
+COUNTED: Final = frozenset({"default_agent", "agents"})
+ENDPOINT: Final = re.compile(r"URL|URI|HOST|ENDPOINT|PROXY|ADDR|SERVER|BASE", re.IGNORECASE)
+"""In a variable's name: it may say whom the agent talks to, and with whose key."""
+COMMAND: Final = frozenset({"program", "flags", "acp"})
+
+
+def would(config: Config, local: FolderConfig) -> tuple[str, ...]:
+    """What sessions in that folder would do otherwise than *config* says, a sentence each.
+
+    Raises:
+        ConfigError: if it cannot be used.
+    """
+    after = overlaid(config, local)
+    lines: list[str] = []
+    if after.default_agent != config.default_agent:
+        lines.append(f"Sessions without an agent start {after.default_agent!r}.")
+    for name, profile in after.agents.items():
+        lines += _of_profile(name, config.agents.get(name), profile)
+    if passed_over := sorted(tables(local).keys() - COUNTED):
+        lines.append(f"It is ignored for {', '.join(passed_over)}: only your own config applies there.")
+    return tuple(lines)
+
+
+def defines(local: FolderConfig, agent: str) -> bool:
+    """Whether a profile of this name stands in it, as far as anybody can tell."""
+    try:
+        known = tables(local).get("agents")
+    except KasmonError:
+        return False
+    return isinstance(known, dict) and agent in known
+
+
+def _of_profile(name: str, known: Profile | None, after: Profile) -> Iterator[str]:
+    before = known or Profile()
+    if before == after:
+        return
+    changed = {field for field in after.__struct_fields__ if getattr(before, field) != getattr(after, field)}
+    if changed & COMMAND or known is None:
+        what = f"The agent {name!r}" if known is not None else f"A new agent {name!r}"
+        yield f"{what} runs this command: {_command(after) or 'your login shell'}"
+        if after.acp:
+            yield f"{name!r} as a structured session gets extra arguments: {' '.join(after.acp)}"
+        if is_bypassing(_words(after)):
+            yield f"{name!r} skips permission requests: it never asks."
+    for variable, value in after.env.items():
+        if before.env.get(variable) != value:
+            whom = (
+                (", which can change which server it talks to and who gets its keys")
+                if ENDPOINT.search(variable)
+                else ""
+            )
+            yield f"{name!r} gets the variable {variable}={value}{whom}."
+    if "sandbox" in changed:
+        yield (
+            f"{name!r} runs in the sandbox {after.sandbox!r}{_instead(before.sandbox)}."
+            if after.sandbox
+            else f"{name!r} runs in NO sandbox; your own config uses {before.sandbox!r}."
+        )
+    yield from _of_sandbox(name, before.confined, after.confined)
+    for field in sorted(changed - COMMAND - {"env", "sandbox", "confined"}):
+        yield f"{name!r}: {field} = {_written(getattr(after, field))}"
+
+
+def _of_sandbox(name: str, before: SandboxConfig, after: SandboxConfig) -> Iterator[str]:
+    for field in after.__struct_fields__:
+        value, was = getattr(after, field), getattr(before, field)
+        if value != was:
+            yield f"The sandbox of {name!r}: {field} = {_written(value)}(your own config: {_written(was)})"
+    for known in after.credentials:
+        if known.command and known not in before.credentials:
+            yield f"For {known.name}, this command runs on this machine without a sandbox: {shlex.join(known.command)}"
+
+
+def _instead(before: str) -> str:
+    return f" (your own config: {before!r})" if before else ""
+
+
+def _command(profile: Profile) -> str:
+    return " ".join([shlex.quote(profile.program) if profile.program else "", *profile.flags]).strip()
+
+
+def _words(profile: Profile) -> list[str]:
+    try:
+        return [profile.program, *(word for flag in profile.flags for word in shlex.split(flag))]
+    except ValueError:
+        return [profile.program, *profile.flags]
+
+
+def _written(value: Any) -> str:
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, list | tuple):
+        plain = [_without_empty(item) if isinstance(item, Mapping) else item for item in plain]
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def _without_empty(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if value not in ("", [], (), None, False)}

@@ -1,0 +1,217 @@
+"""The config file, read strictly: every complaint names file, line, key and what is allowed. Nothing is written."""
+
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from kasmon.config.schema import Config, Profile
+from kasmon.errors import ConfigError
+from kasmon.paths import Paths
+
+Node = TypeVar("Node", bound=msgspec.Struct)
+PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+SHIPPED_CONFIG: Final = Config()
+
+
+def load(places: Paths) -> Config:
+    """The config of *places*; the defaults where there is no file.
+
+    Raises:
+        ConfigError: if the file cannot be read, is no TOML, or holds what the schema does not know.
+    """
+    return parse(read(places.config_file), str(places.config_file))
+
+
+def in_force(places: Paths, warn: Callable[[str], object] = lambda text: None) -> Config:
+    """The config of *places* for who has to work whatever is in it: the defaults where it cannot be used.
+
+    *warn* is told so then.
+    """
+    try:
+        return load(places)
+    except ConfigError as error:
+        warn(f"the config is not valid, so the defaults apply: {error}")
+        return Config()
+
+
+def read(path: Path) -> str:
+    """The text of the config file; empty where there is none.
+
+    Raises:
+        ConfigError: if there is one and it cannot be read.
+    """
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), "it is not UTF-8", hint="Save it as UTF-8.") from error
+    except OSError as error:
+        hint = "Make it readable, or remove it to use the defaults."
+        raise ConfigError(str(path), f"it cannot be read ({error.strerror or error})", hint=hint) from error
+
+
+def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Config:
+    """*base*, by default what is shipped, with what *text* says; *file* is only for complaints.
+
+    Raises:
+        ConfigError: as `load`.
+    """
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
+        raise no_toml(text, file, error) from error
+    reader = _Reader(text, file)
+    config = reader.struct(base, table, ())
+    if config.default_agent not in config.agents:
+        raise reader.error(f"there is no profile {config.default_agent!r}", ("default_agent",), sorted(config.agents))
+    return config
+
+
+def no_toml(text: str, file: str, error: Exception) -> ConfigError:
+    """What is wrong with *text*, of which `tomllib` says *error*."""
+    why, _, place = str(error).partition(" (at ")
+    line = re.match(r"line (\d+)", place)
+    at_end = text.count("\n") + 1 if place.startswith("end") else None
+    why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"
+    return ConfigError(file, why, line=int(line[1]) if line else at_end, hint="Fix it there, or move the file away.")
+
+
+def line_of(text: str, path: Sequence[str]) -> int | None:
+    """The line on which the key at *path* is set in a TOML *text*, or the nearest table that holds it."""
+    table: tuple[str, ...] = ()
+    best: tuple[int, int | None] = (0, None)
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\[?([^\[\]]+)\]", line):
+            here = table = _names(header[1])
+        elif setting := re.match(r"""\s*((?:[\w.\s-]|"[^"]*"|'[^']*')+?)\s*=""", line):
+            here = (*table, *_names(setting[1]))
+        else:
+            continue
+        if here == tuple(path[: len(here)]) and len(here) > best[0]:
+            best = (len(here), number)
+    return best[1]
+
+
+def field_type(path: Sequence[str]) -> Any:
+    """The type of the setting at *path*, or None where the schema knows no such setting."""
+    kind: Any = Config
+    for name in path:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == name), None)
+        elif get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        else:
+            return None
+    return kind
+
+
+def allowed_values(kind: Any) -> tuple[str, ...]:
+    """The values that a setting of type *kind* takes, where they can be listed."""
+    if kind is bool:
+        return ("true", "false")
+    if get_origin(kind) in (Union, UnionType):
+        return tuple(value for part in get_args(kind) for value in allowed_values(part))
+    return tuple(f'"{value}"' for value in get_args(kind)) if get_origin(kind) is Literal else ()
+
+
+class _Reader:
+    """One pass over a parsed config; knows the text only to tell lines."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text, self.file = text, file
+
+    def struct(self, base: Node, table: object, path: tuple[str, ...]) -> Node:
+        """*base* with what *table* says."""
+        if not isinstance(table, dict):
+            raise self.error("it must be a table", path)
+        fields = {field.name: field for field in msgspec.structs.fields(base)}
+        put: dict[str, Any] = {}
+        for name, value in table.items():
+            here = (*path, name)
+            if name not in fields:
+                raise self.error("unknown setting", here, sorted(fields))
+            if here == ("agents",):
+                put[name] = self.profiles(getattr(base, name), value, here)
+            elif isinstance(known := getattr(base, name), msgspec.Struct):
+                put[name] = self.struct(known, value, here)
+            elif isinstance(known, dict) and isinstance(value, dict):
+                put[name] = {**known, **self.table(value, fields[name].type, here)}
+            else:
+                put[name] = self.value(value, fields[name].type, here)
+        return msgspec.structs.replace(base, **put)
+
+    def profiles(self, known: dict[str, Profile], table: object, path: tuple[str, ...]) -> dict[str, Profile]:
+        """The *known* profiles with what *table* says, and its own."""
+        if not isinstance(table, dict):
+            raise self.error("it must be a table", path)
+        profiles = dict(known)
+        for name, wanted in table.items():
+            here = (*path, name)
+            if not PROFILE_NAME.fullmatch(name):
+                raise self.error("a profile name may have up to 40 letters, digits, _, . and -", here)
+            profiles[name] = profile = self.struct(known.get(name, Profile()), wanted, here)
+            if not profile.program and name != "shell":
+                raise self.error("the profile has no program", here, ["program = ..."])
+        return profiles
+
+    def value(self, value: object, kind: Any, path: tuple[str, ...]) -> object:
+        if get_origin(kind) is dict and isinstance(value, dict):
+            return self.table(value, kind, path)
+        if (table := _table_of(kind)) is not None and isinstance(value, list):
+            self.tables(value, table, path)
+        try:
+            return msgspec.convert(value, kind)
+        except (msgspec.ValidationError, OverflowError) as error:
+            raise self.error(f"{value!r} must be {_wanted(kind)}", path, allowed_values(kind)) from error
+
+    def table(self, value: dict[str, object], kind: Any, path: tuple[str, ...]) -> dict[str, object]:
+        return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
+
+    def tables(self, values: list[object], kind: type[msgspec.Struct], path: tuple[str, ...]) -> None:
+        """Complain of what no table of *kind* has."""
+        known = kind.__struct_fields__
+        for value in values:
+            for name in value if isinstance(value, dict) else ():
+                if name not in known:
+                    raise self.error(f"it contains the unknown setting {name!r}", path, sorted(known))
+
+    def error(self, why: str, path: tuple[str, ...], allowed: Sequence[str] = ()) -> ConfigError:
+        key = ".".join(path)
+        return ConfigError(self.file, why, line=line_of(self.text, path), key=key, allowed=allowed)
+
+
+def _table_of(kind: Any) -> type[msgspec.Struct] | None:
+    """What a list of tables is a list of; None for any other type."""
+    inner = get_args(kind)[:1] if get_origin(kind) is tuple else ()
+    return inner[0] if inner and isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct) else None
+
+
+def _wanted(kind: Any) -> str:
+    """What a setting of type *kind* has to be, in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        meta = arguments[1]
+        low, high = meta.ge if meta.ge is not None else meta.gt, meta.le
+        return f"{_wanted(arguments[0])} {'from' if meta.ge is not None else 'above'} {low} up to {high}"
+    if origin in (Union, UnionType):
+        return " or ".join(_wanted(part) for part in arguments if part is not NoneType)
+    if origin is Literal:
+        return "one of the allowed values"
+    if origin is dict:
+        return "a table"
+    if (table := _table_of(kind)) is not None:
+        return f"a list of tables of {', '.join(table.__struct_fields__)}"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(
+        kind, "a list of strings"
+    )
+
+
+def _names(dotted: str) -> tuple[str, ...]:
+    """The parts of a dotted TOML key."""
+    return tuple(a or b or c for a, b, c in re.findall(r""""([^"]*)"|'([^']*)'|([\w-]+)""", dotted))

@@ -1,0 +1,81 @@
+"""Bring the cast onto the stage: real sessions through the same verbs that a person uses."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from typing import Final
+
+from kasmon.config import Config
+from kasmon.demo import plan, sandboxes
+from kasmon.demo.cast import PLAN, DemoAgent, cast
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
+from kasmon.supervisor.sessions.operations import NewSession, create
+
+AT_ONCE = 4
+"""How many sessions are started side by side: starting a host is work for a core."""
+NEVER_READY_S = 1.5
+"""How long it is waited for an agent that takes for ever to start, in seconds."""
+FULL: Final = 12
+"""From so many agents on a plan runs beside them, and there are sandboxes."""
+
+
+async def perform(places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False) -> list[str]:
+    """Start *agents* agents, the plan and the sandboxes; the sentences of what could not be started."""
+    failures = await populate(places, cast(agents), seed)
+    if agents >= FULL:
+        try:
+            await asyncio.to_thread(plan.begin, places)
+        except KasmonError as error:
+            failures.append(f"{plan.FILE}: {error}")
+    if with_sandboxes and agents >= FULL:
+        failures += await sandboxes.begin(places)
+    return failures
+
+
+async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list[str]:
+    """Start all *parts*; the sentences of those that could not be started, the others are not held up by them."""
+    turn = asyncio.Semaphore(AT_ONCE)
+    starting: dict[str, asyncio.Task[SessionId]] = {}
+
+    async def start(number: int, part: DemoAgent) -> SessionId:
+        parent = await starting[part.parent] if part.parent else None
+        async with turn, asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
+            session = await create(places, Config(), wanted(part, seed + number, places, parent))
+        if part.fate == "host killed":
+            kill_host(places, session)
+        return session
+
+    for number, part in enumerate(parts):
+        starting[part.name] = asyncio.create_task(start(number, part))
+    ended = zip(starting, await asyncio.gather(*starting.values(), return_exceptions=True), strict=True)
+    told = ((name, error) for name, error in ended if isinstance(error, BaseException))
+    return [f"{name}: {error}" for name, error in told if not isinstance(error, TimeoutError)]  # its host goes on
+
+
+def wanted(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) -> NewSession:
+    """The session that *part* asks for."""
+    return NewSession(
+        name=part.name,
+        agent="scripted" if part.script else part.agent,
+        mode=Mode(part.mode),
+        argv=part.argv,
+        workdir=str(places.state.parent.parent),
+        prompt=part.script,
+        parent=parent,
+        task=part.task,
+        wave=part.wave,
+        peers=part.peers,
+        plan=PLAN if part.wave is not None else None,
+        seed=seed,
+    )
+
+
+def kill_host(places: Paths, session: SessionId) -> None:
+    """End the host of *session* as a crash would, so that the session shows as lost."""
+    if pid := lock_holder(places.host_lock(session)):
+        os.kill(pid, signal.SIGKILL)

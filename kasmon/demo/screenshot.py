@@ -1,0 +1,53 @@
+"""The dashboard's picture of this moment, without a terminal."""
+
+import asyncio
+import os
+from html import escape
+from typing import Final
+
+from kasmon.backends.common.environment import secret_values
+from kasmon.host.journal.redaction import Redactor
+from kasmon.host.journal.secrets import secrets_in, secrets_of
+from kasmon.model.fleet import Fleet
+from kasmon.paths import Paths
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.live import LiveGateway
+
+SIZE: Final = (160, 50)
+"""Columns and rows of the picture."""
+LIMIT_S: Final = 5.0
+LOOK_S: Final = 0.05
+CALM_LOOKS: Final = 6
+"""The picture is taken when it looked the same so often."""
+
+
+def picture(places: Paths) -> str:
+    """The dashboard over *places* as SVG, once its list and its preview stand still, after five seconds at most.
+
+    No secret of a session is on it, nor of ours: a picture is shown around, and a terminal shows what it likes.
+    """
+    return asyncio.run(_picture(places))
+
+
+async def _picture(places: Paths) -> str:
+    world = LiveGateway(places)
+    app = Kasmon(world=world)
+    async with app.run_test(size=SIZE) as pilot:
+        same, before = 0, ""
+        for _ in range(int(LIMIT_S / LOOK_S)):
+            await asyncio.sleep(LOOK_S)
+            await pilot.pause()
+            now = app.export_screenshot(title="kasmon")
+            same = same + 1 if now == before and app.fleet.sessions else 0
+            before = now
+            if same == CALM_LOOKS:
+                break
+    world.close()
+    own = await asyncio.to_thread(_secrets, places, app.fleet)
+    return Redactor((*own, *(escape(value).replace(" ", "&#160;") for value in own))).line(before)
+
+
+def _secrets(places: Paths, fleet: Fleet) -> set[str]:
+    given = {value for session in fleet.sessions for value in secrets_of(places, session.id)}
+    running = (session.pid for session in fleet.sessions if session.exists and session.pid is not None)
+    return given | {value for pid in running for value in secrets_in(pid)} | set(secret_values(os.environ))

@@ -1,0 +1,147 @@
+"""How an answer is given to the menu on a screen: which choice is taken, and by which key; or why not. Pure.
+
+A key is what the label has now. Where a label has none, the mark is moved to it and Enter takes it; that is never done
+to a choice whose label does not say that it means the answer.
+"""
+
+from typing import Final, NamedTuple
+
+from kasmon.detection.menu_choices import ESCAPE, REFUSALS, MenuChoice, ScreenMenu
+from kasmon.errors import RefusedError, UnableError
+from kasmon.model.permission import Decision
+from kasmon.sanitize import outgoing
+
+TAKEN: Final = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.CANCEL)
+"""What a menu may take beside choosing, in the order in which it is shown."""
+LONGEST_WORDS: Final = 60
+"""So many bytes of own words are typed: they must stand in one row, to be seen there before Enter."""
+
+
+class MenuAnswer(NamedTuple):
+    """How one answer is given."""
+
+    key: str
+    """What is typed; empty where the mark has to be moved to the choice, which Enter then takes."""
+    choice: int | None
+    """Which of the choices is taken, from 0; None where Escape answers."""
+    words: str = ""
+    """What is typed into the choice before Enter."""
+    opens: str = ""
+    """What is typed on the choice before them."""
+    stands: str = ""
+    """How the choice's label reads with them; empty where they stand elsewhere (`ScreenMenu.entry`, or its note)."""
+    wanted: frozenset[int] | None = None
+    """Which of the choices are to be chosen, and no other one, before `key`; None where one choice answers."""
+
+
+def taken(menu: ScreenMenu) -> tuple[Decision, ...]:
+    """The decisions that *menu* takes, `CHOOSE` for one of its options first."""
+    choosing = (Decision.CHOOSE,) if options(menu) or own_words(menu) is not None else ()
+    return (*choosing, *(decision for decision in TAKEN if _course(menu, decision) is not None))
+
+
+def options(menu: ScreenMenu) -> tuple[MenuChoice, ...]:
+    """The choices that a question offers; none where nobody knows how they are given, or not all of it is shown."""
+    if (menu.many and not menu.then) or not (menu.hears and menu.is_whole):
+        return ()
+    offered = [choice for choice in menu.choices if choice.decision is Decision.CHOOSE]
+    if menu.many:
+        offered = [choice for choice in offered if choice.is_on is not None and choice.key]
+    labels = [choice.label for choice in menu.choices]
+    return tuple(choice for choice in offered if labels.count(choice.label) == 1)
+
+
+def own_words(menu: ScreenMenu) -> MenuChoice | None:
+    """The choice that takes a person's own words, where the menu's file says how."""
+    takes = [choice for choice in menu.choices if choice.words]
+    if len(takes) != 1 or menu.many:
+        return None
+    is_field = menu.is_whole and len(menu.choices) == 1 and takes[0].marked
+    return takes[0] if is_field or options(menu) else None
+
+
+def takes_reason(menu: ScreenMenu) -> bool:
+    """Whether a no can say why."""
+    return bool(menu.amends) and _amended(menu, Decision.DENY) is not None
+
+
+def course(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), reason: str = "") -> MenuAnswer:
+    """How *decision* is told to *menu*, which of its options where that is `CHOOSE`, and *reason* with a no.
+
+    Raises:
+        UnableError: if nobody knows how.
+        RefusedError: if there is no such option.
+    """
+    if reason:
+        return _reasoned(menu, decision, reason)
+    if decision is Decision.CHOOSE:
+        return _chosen(menu, labels)
+    found = _course(menu, decision)
+    if found is None:
+        raise UnableError(f"the menu on the screen has no key for {decision!s}.", hint="Focus the session.")
+    return found
+
+
+def _amended(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
+    """The choice that says *decision* and takes words beside that."""
+    choice = menu.meaning(decision)
+    may = menu.hears and decision in REFUSALS
+    return choice if choice is not None and may and menu.steps(choice) is not None else None
+
+
+def _reasoned(menu: ScreenMenu, decision: Decision, reason: str) -> MenuAnswer:
+    choice = _amended(menu, decision) if menu.amends else None
+    if choice is None:
+        raise UnableError("the menu on its screen takes no reason.", hint="Answer without one, or focus the session.")
+    words = _typed(reason)
+    return MenuAnswer("", menu.choices.index(choice), words, menu.amends, f"{choice.label}, {words}")
+
+
+def _several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoice, ...]) -> MenuAnswer:
+    """All of *labels*, and no other."""
+    known = {choice.label: menu.choices.index(choice) for choice in offered}
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        raise RefusedError(f"the menu has no option {unknown[0]!r}.", hint=f"Options: {', '.join(known)}.")
+    return MenuAnswer(menu.then, None, wanted=frozenset(known[label] for label in labels))
+
+
+def _chosen(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
+    offered, own = options(menu), own_words(menu)
+    if menu.many and offered and labels:
+        return _several(menu, labels, offered)
+    if len(labels) != 1 or not (offered or own):
+        raise UnableError("this menu is not answered by one of its options.", hint="Focus the session.")
+    choice = next((choice for choice in offered if choice.label == labels[0]), None)
+    if choice is None and own is not None:
+        words = _typed(labels[0])
+        return MenuAnswer("", menu.choices.index(own), words, menu.opens, "" if menu.opens else words)
+    if choice is None:
+        offers = ", ".join(choice.label for choice in offered)
+        raise RefusedError(f"the menu has no option {labels[0]!r}.", hint=f"Options: {offers}.")
+    return MenuAnswer(choice.key, menu.choices.index(choice))
+
+
+def _typed(words: str) -> str:
+    """*words* as they can be typed into a row.
+
+    Raises:
+        UnableError: if they cannot.
+    """
+    typed = outgoing(words).strip()
+    if not typed or "\n" in typed or "\t" in typed or len(typed.encode()) > LONGEST_WORDS:
+        raise UnableError(
+            f"own words are one line of at most {LONGEST_WORDS} bytes here.", hint="Focus the session to write more."
+        )
+    return typed
+
+
+def _course(menu: ScreenMenu, decision: Decision) -> MenuAnswer | None:
+    choice = menu.meaning(decision)
+    at = None if choice is None else menu.choices.index(choice)
+    if key := menu.keys.get(decision):
+        return MenuAnswer(key, None if key == ESCAPE else at)
+    may = menu.hears and (menu.is_whole or decision in REFUSALS)
+    if choice is None or choice.key or not may or menu.steps(choice) is None:
+        return None
+    return MenuAnswer("", at)

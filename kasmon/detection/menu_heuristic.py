@@ -1,0 +1,152 @@
+"""A screen that stands still with its cursor in a list of choices is probably asking: in any language, without words.
+
+For programs that no file knows. The caller says that nothing changed for a while; what is found here is a guess, so it
+has no keys: all that kasmon offers is to go there.
+"""
+
+import re
+import unicodedata
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kasmon.detection.screenshot import ScreenRow, Screenshot
+
+NEAR: Final = 4
+"""So many rows the cursor, or the last row, may be away from the choices."""
+MARKS: Final = "❯›▶►▸→⇒➜➤●◉⦿◆■☛✓✔☑>*"
+LONGEST: Final = 2000
+CONTEXT: Final = 8
+"""So many rows above the choices are shown with them."""
+
+_BOX: Final = " │┃|║▌▐\u00a0"
+_NUMBERED: Final = re.compile(rf"^(?P<mark>[{MARKS}])? ?[\[(（]?(?P<number>\d{{1,2}})[\])）.:、．：] ?\S")
+_MARKED: Final = re.compile(rf"^(?P<mark>[{MARKS}○◯◇□☐◻]) ?(?P<label>\S.*)$")
+_KEYS: Final = re.compile(
+    r"[\[(（]\s?(?>(?:\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[/|,、]\s?){1,4})\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[\])）]\s?[:?：？>]?$"
+)
+_RULER: Final = re.compile(r"^\s*+(?:[─━═▄▀▔▁╌_=+-]{8}|[╭┌╔])")
+_PROMPTS: Final = "?:>？：؟]）)"
+
+
+class MenuGuess(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a screen is probably asking."""
+
+    text: str
+    """What stands there, from the question to the last choice."""
+    sign: str
+    """`list`: one of several is marked; `numbers`: the cursor is under numbered ones; `keys`: letters as y/n."""
+
+
+class _Choices(NamedTuple):
+    """A list of two choices or more: its first row, and the row behind it."""
+
+    start: int
+    stop: int
+    has_mark: bool
+    """One of them is marked."""
+    has_numbers: bool
+
+
+def probably_asking(shot: Screenshot) -> MenuGuess | None:
+    """What the screen probably asks, which has not changed for a while; None if it shows no choices at its cursor."""
+    at = shot.cursor_row if shot.cursor_visible else shot.end - 1
+    if at is None or not shot.end:
+        return None
+    at = min(at, shot.end - 1)
+    row = shot.rows[at].text
+    if shot.cursor_visible and shot.is_cursor_at_end and _KEYS.search(_plain(row)):
+        return MenuGuess(text=_text(shot, at, at + 1), sign="keys")
+    found = _numbered(shot) or _bullets(shot)
+    if found is None:
+        return None
+    start, stop, has_mark, has_numbers = found
+    away = start - at if at < start else max(0, at - stop + 1)
+    if not has_numbers and _types(shot, start, stop):
+        return None
+    if away > NEAR or (not shot.cursor_visible and shot.end - stop > NEAR):
+        return None
+    if has_mark:
+        return MenuGuess(text=_text(shot, start, stop), sign="list")
+    waits = shot.cursor_visible and at >= stop and shot.is_cursor_at_end and row.rstrip().endswith(tuple(_PROMPTS))
+    return MenuGuess(text=_text(shot, start, stop), sign="numbers") if waits and len(row.strip()) > 1 else None
+
+
+def _numbered(shot: Screenshot) -> _Choices | None:
+    """The lowest choices with numbers that count up."""
+    rows = shot.rows
+    entries: list[tuple[int, int | None, bool]] = []
+    for at in reversed(range(shot.end)):
+        text = _plain(rows[at].text)
+        if match := _NUMBERED.match(text):
+            entries.insert(0, (at, int(match["number"]), bool(match["mark"]) or _stands_out(rows[at])))
+            if int(match["number"]) <= 1:
+                break
+        elif (entries and not text and entries[0][0] - at > 2) or (entries and entries[0][0] - at > NEAR):
+            break
+    numbers = [number for _, number, _ in entries]
+    if len(entries) >= 2 and numbers == list(range(numbers[0] or 0, (numbers[0] or 0) + len(numbers))):
+        marks = sum(marked for _, _, marked in entries)
+        return _Choices(entries[0][0], entries[-1][0] + 1, marks == 1, True)
+    return None
+
+
+def _bullets(shot: Screenshot) -> _Choices | None:
+    """Choices without numbers: rows right under each other, one of which has a mark and the others the same indent."""
+    rows = shot.rows
+    for at in reversed(range(max(0, shot.end - 3 * NEAR), shot.end)):
+        match = _MARKED.match(_plain(rows[at].text))
+        if match is None or match["mark"] in ">*✓✔" or not _is_label(match["label"]):
+            continue
+        column = rows[at].text.index(match["mark"])
+        beside = [
+            other
+            for other in (at - 1, at + 1)
+            if 0 <= other < shot.end and _goes_with(rows[other].text, column, match["mark"])
+        ]
+        if beside and (match["mark"] not in "●■◆" or _open_twin(rows, at, column)):
+            return _Choices(min(at, *beside), max(at, *beside) + 1, True, False)
+    return None
+
+
+def _types(shot: Screenshot, start: int, stop: int) -> bool:
+    """Whether the cursor, visible or not, stands right behind a text in these rows, as where somebody types."""
+    if shot.cursor is None or shot.cursor[0] == 0 or shot.cursor_row is None:
+        return False
+    return start <= shot.cursor_row < stop and shot.is_cursor_at_end
+
+
+def _goes_with(text: str, column: int, mark: str) -> bool:
+    """Whether *text* is a choice beside one whose *mark* stands in *column*."""
+    if len(text) <= column + 1 or text[:column].strip(_BOX):
+        return False
+    first = text[column]
+    return (first == " " or (first in "○◯◇□☐◻" and first != mark)) and bool(text[column + 1 : column + 3].strip())
+
+
+def _open_twin(rows: tuple[ScreenRow, ...], at: int, column: int) -> bool:
+    """Whether a row beside it has an open mark (`○`), as radio buttons do; a lone bullet is a list in a text."""
+    return any(
+        rows[other].text[column : column + 1] in tuple("○◯◇□☐◻") for other in (at - 1, at + 1) if 0 <= other < len(rows)
+    )
+
+
+def _is_label(text: str) -> bool:
+    return any(unicodedata.category(character)[0] in "LN" for character in text)
+
+
+def _stands_out(row: ScreenRow) -> bool:
+    """Whether the row is drawn in reverse or on a ground of its own."""
+    return any(run.look.reverse or run.look.background for run in row.runs)
+
+
+def _plain(text: str) -> str:
+    return text.strip(_BOX)
+
+
+def _text(shot: Screenshot, start: int, stop: int) -> str:
+    """The rows from *start* to *stop*, with what stands above them up to a ruler."""
+    above = start
+    while above and start - above < CONTEXT and not _RULER.match(shot.rows[above - 1].text):
+        above -= 1
+    return "\n".join(line for row in shot.rows[above:stop] if (line := _plain(row.text)))[:LONGEST]

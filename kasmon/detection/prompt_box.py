@@ -1,0 +1,157 @@
+"""The place where a person types: whether it is there, and what stands in it that somebody typed. Pure.
+
+Agents also write there themselves: hints ("Ask Codex to do anything"), suggestions, the rest of a command. That is
+drawn faint and is no draft. What cannot be told is a draft: nobody's words are ever typed over or sent.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from kasmon.detection.rule_schema import ComposerRule
+from kasmon.detection.screenshot import ScreenRow, Screenshot
+
+MOST_ROWS: Final = 60
+"""A box is not higher."""
+SCROLLS: Final = 3
+"""A box of so many rows may show only the end of what stands in it."""
+
+
+class Composer(msgspec.Struct, frozen=True, kw_only=True):
+    """A place to type, as it stands there."""
+
+    first_row: int
+    last_row: int
+    draft: str = ""
+    """What somebody typed, a line for each row; where a long line was wrapped cannot be told."""
+    ghost: str = ""
+    """What the agent wrote there itself."""
+
+    @property
+    def rows(self) -> range:
+        """The rows that it takes, from 0."""
+        return range(self.first_row, self.last_row + 1)
+
+
+def composer(shot: Screenshot, rule: ComposerRule | None) -> Composer | None:
+    """The place to type on *shot*; None if there is none that the rule knows."""
+    if rule is None:
+        return None
+    box = _above_landmark(shot, rule) if rule.bottom else _around_cursor(shot, rule)
+    if box is None or not _has_cursor(shot, rule, box):
+        return None
+    drafts, ghosts = list[str](), list[str]()
+    for at, match in _matches(shot, rule, box):
+        if match is None:
+            return None
+        draft, ghost = _told_apart(shot.rows[at], match, rule)
+        drafts.append(draft)
+        ghosts.append(ghost)
+    if not drafts:
+        return None
+    return Composer(
+        first_row=box.start,
+        last_row=box.stop - 1,
+        draft="\n".join(drafts).strip(),
+        ghost="\n".join(ghosts).strip(),
+    )
+
+
+def stands(text: str, box: Composer, rule: ComposerRule) -> bool:
+    """Whether *text*, all of it, and nothing else, stands in *box*, as far as it can be seen.
+
+    A long paste may stand there by its short name, and of a box of several rows the end is enough. Blanks, which are
+    lost where rows end, and what has no cell of its own do not count.
+    """
+    if rule.pasted and re.search(rule.pasted, box.draft.replace("\n", " ")):
+        return True
+    shown, wanted = inked(box.draft), inked(text)
+    if shown == wanted or (wanted[:1] and wanted[:1] in rule.modes and shown == wanted[1:]):
+        return True
+    return len(box.rows) >= SCROLLS and bool(shown) and wanted.endswith(shown)
+
+
+@lru_cache(maxsize=8)
+def inked(text: str) -> str:
+    """What of *text* leaves ink in cells of its own."""
+    if text.isascii():
+        return "".join(text.split())
+    whole = unicodedata.normalize("NFKC", text)
+    return "".join(sign for sign in whole if unicodedata.category(sign)[0] not in "ZCM" and not sign.isspace())
+
+
+def _has_cursor(shot: Screenshot, rule: ComposerRule, box: range) -> bool:
+    if not rule.cursor or shot.cursor is None:
+        return True
+    return shot.cursor_row in box and (rule.cursor == "inside" or shot.cursor_visible)
+
+
+def _around_cursor(shot: Screenshot, rule: ComposerRule) -> range | None:
+    """From the nearest first row at or above the cursor to the last row that goes on with it."""
+    at, end = shot.cursor_row, shot.end
+    if shot.cursor is None and rule.foot:
+        foot, first = re.compile(rule.foot), re.compile(rule.first)
+        if not any(foot.search(row.seen) for row in shot.rows[:end]):
+            return None
+        at = next((row for row in reversed(range(end)) if first.search(shot.rows[row].seen)), None)
+    if at is None:
+        return None
+    start = _first_row(shot, rule, at + 1) if rule.more else at
+    if start is None:
+        return None
+    more = re.compile(rule.more)
+    stop = at + 1
+    while rule.more and stop < end and shot.rows[stop].text and more.search(shot.rows[stop].seen):
+        stop += 1
+    return range(start, stop)
+
+
+def _above_landmark(shot: Screenshot, rule: ComposerRule) -> range | None:
+    """The rows right above the lowest landmark."""
+    bottom, foot = re.compile(rule.bottom), re.compile(rule.foot)
+    under = next((at for at in reversed(range(shot.end)) if bottom.search(shot.rows[at].seen)), None)
+    if under is None:
+        return None
+    if rule.foot and not any(foot.search(row.seen) for row in shot.rows[under : shot.end]):
+        return None
+    if not rule.top:
+        start = _first_row(shot, rule, under)
+    else:
+        top = re.compile(rule.top)
+        above = range(under - 1, max(-1, under - MOST_ROWS), -1)
+        start = next((at + 1 for at in above if top.search(shot.rows[at].seen)), None)
+    return None if start is None or start == under else range(start, under)
+
+
+def _first_row(shot: Screenshot, rule: ComposerRule, end: int) -> int | None:
+    """The nearest first row above *end*."""
+    first = re.compile(rule.first)
+    return next((at for at in range(end - 1, max(-1, end - MOST_ROWS), -1) if first.search(shot.rows[at].seen)), None)
+
+
+def _matches(shot: Screenshot, rule: ComposerRule, box: range) -> Iterator[tuple[int, re.Match[str] | None]]:
+    """Each row of *box* that holds text of a person, with what was found there; None where it is no row of a box."""
+    first, more = re.compile(rule.first), re.compile(rule.more)
+    for at in box[: len(box) - rule.skip_last]:
+        text = shot.rows[at].seen
+        match = first.search(text) if at == box.start or not rule.more else more.search(text)
+        if match is not None or text.strip():
+            yield at, match
+
+
+def _told_apart(row: ScreenRow, match: re.Match[str], rule: ComposerRule) -> tuple[str, str]:
+    """What somebody typed in *row*, and what the agent wrote there."""
+    start, end = match.span("draft") if "draft" in match.re.groupindex else (-1, -1)
+    if start < 0:
+        return "", ""
+    text = row.text[start:end]
+    if not rule.looks_faint or not text.strip():
+        return text.rstrip(), ""
+    faint = {at for run in row.runs if run.look.faint for at in range(max(start, run.start), min(end, run.end))}
+    solid = [at for at in range(start, end) if at not in faint and not text[at - start].isspace()]
+    typed = 0 if not solid or row.is_placeholder(start, end) else solid[-1] + 1 - start
+    return text[:typed].rstrip(), text[typed:].strip()

@@ -1,0 +1,187 @@
+"""One screen's file, read strictly: every complaint names file, line, key and what is allowed. Nothing is written."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from kasmon.config.parser import no_toml
+from kasmon.detection.regions import Finder, finder
+from kasmon.detection.rule_schema import MenuRule, PatternCondition, RegionRule, ScreenFile, ScreenRule, TitleRule
+from kasmon.detection.rule_validation import faults
+from kasmon.detection.version_range import VersionRange, range_of
+from kasmon.errors import ConfigError
+
+LARGEST: Final = 256 * 1024
+"""A larger file is none of ours, in bytes."""
+_AT: Final = re.compile(r"^(?P<why>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_STEP: Final = re.compile(r"([A-Za-z_-]+)|\[(\d+)\]")
+
+
+class Finders(NamedTuple):
+    """The patterns of one rule, ready to be looked for."""
+
+    all: tuple[Finder, ...]
+    any: tuple[Finder, ...]
+    none: tuple[Finder, ...]
+    text: Finder | None
+    notice: Finder | None
+    until: Finder | None
+
+
+class Activity(NamedTuple):
+    """The patterns of the agent's messages and tool calls."""
+
+    first: tuple[re.Pattern[str], ...]
+    alone: tuple[re.Pattern[str], ...]
+    more: tuple[re.Pattern[str], ...]
+    none: tuple[re.Pattern[str], ...]
+
+
+class ScreenRules:
+    """A screen's file, ready to be used."""
+
+    def __init__(self, file: ScreenFile, name: str) -> None:
+        self.file, self.name = file, name
+        self.versions: VersionRange = range_of(file.versions)
+        self.by_priority: tuple[ScreenRule, ...] = tuple(sorted(file.rule, key=lambda rule: -rule.priority))
+        """Those of one priority in the order of the file."""
+        self.regions: dict[str, RegionRule] = {region.name: region for region in file.region}
+        self.menus: dict[str, MenuRule] = {menu.name: menu for menu in file.menu}
+        self.titles: tuple[tuple[TitleRule, re.Pattern[str]], ...] = tuple(
+            (title, re.compile(title.match)) for title in file.title
+        )
+        activity = file.activity
+        patterns = (activity.first, activity.alone, activity.more, activity.none)
+        self.activity = Activity(*(tuple(map(re.compile, each)) for each in patterns))
+        self.permission_modes: tuple[tuple[str, Finder], ...] = tuple(
+            (mode.mode, finder(mode.match, mode.area)) for mode in file.permission_mode
+        )
+        self.finders: dict[str, Finders] = {rule.name: _finders(rule) for rule in file.rule}
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names of the programs whose screens these are, the file's own first."""
+        return self.file.program, *self.file.also
+
+
+def load(path: Path) -> ScreenRules:
+    """The rules in the file at *path*.
+
+    Raises:
+        ConfigError: if it cannot be read, is no TOML, or holds what the schema does not know.
+    """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ConfigError(str(path), "it is no file")
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(str(path), f"it cannot be read ({error.strerror or error})") from error
+    if len(content) > LARGEST:
+        raise ConfigError(str(path), f"it is larger than {LARGEST // 1024} KB")
+    try:
+        return parse(content.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), "it is not UTF-8") from error
+
+
+def parse(text: str, name: str = "screen") -> ScreenRules:
+    """The rules that *text* holds; *name* is only for complaints.
+
+    Raises:
+        ConfigError: as `load`.
+    """
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
+        raise no_toml(text, name, error) from error
+    try:
+        file = msgspec.convert(table, ScreenFile)
+    except msgspec.ValidationError as error:
+        raise _invalid(text, name, str(error)) from error
+    for path, why, allowed in faults(file):
+        raise ConfigError(name, why, line=line_of(text, path), key=dotted(path), allowed=allowed)
+    return ScreenRules(file, name)
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
+    """The line on which the key at *path* (`rule`, 2, `state`) is set, or the nearest table that holds it."""
+    wanted, number = (str(path[0]) if path else ""), (path[1] if len(path) > 1 else 0)
+    key = next((str(step) for step in path[1:] if isinstance(step, str)), "")
+    seen, here, best = -1, not isinstance(number, int) or len(path) == 1, None
+    for at, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\[?\s*([\w-]+)(?:\.([\w-]+))?\s*\]", line):
+            if header[1] == wanted and not header[2]:
+                seen += 1
+            here = header[1] == wanted and (seen == number or not isinstance(number, int))
+            if here and not header[2]:
+                best = at
+            elif here and header[2] == key:
+                return at
+        elif here or (len(path) == 1 and best is None):
+            setting = re.match(r"\s*([\w-]+)\s*=", line)
+            if setting and setting[1] in (key, wanted if len(path) == 1 else key):
+                return at
+    return best
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """`rule[2].state`, counted from 0 as the schema does."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _invalid(text: str, name: str, said: str) -> ConfigError:
+    """What msgspec *said*, with the line and what is allowed there."""
+    match = _AT.match(said)
+    why, where = (match["why"], match["path"] or "") if match else (said, "")
+    path: list[str | int] = [int(digits) if digits else key for key, digits in _STEP.findall(where)]
+    kind = _type_at(path)
+    allowed: Sequence[str] = ()
+    if unknown := re.search(r"unknown field `(.+)`", why):
+        path.append(unknown[1])
+        why = "there is no such key"
+        allowed = sorted(field.encode_name for field in msgspec.structs.fields(kind)) if kind else ()
+    elif kind is not None:
+        allowed = _values(kind)
+    why = f"{why[:1].lower()}{why[1:]}"
+    return ConfigError(name, why, line=line_of(text, path), key=dotted(path), allowed=allowed)
+
+
+def _type_at(path: Sequence[str | int]) -> Any:
+    """The type of what stands at *path* in the schema; None where it is no plain place."""
+    kind: Any = ScreenFile
+    for step in path:
+        if isinstance(step, int):
+            kind = next(iter(get_args(kind)), None)
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            kind = next((field.type for field in msgspec.structs.fields(kind) if field.encode_name == step), None)
+            kind = (
+                next((part for part in get_args(kind) if part is not type(None)), kind) if _is_optional(kind) else kind
+            )
+        else:
+            return None
+    return kind
+
+
+def _is_optional(kind: Any) -> bool:
+    return type(None) in get_args(kind)
+
+
+def _values(kind: Any) -> tuple[str, ...]:
+    if isinstance(kind, type) and hasattr(kind, "__members__"):
+        return tuple(kind.__members__.values())
+    return tuple(f'"{value}"' for value in get_args(kind) if isinstance(value, str)) if get_origin(kind) else ()
+
+
+def _finders(rule: ScreenRule) -> Finders:
+    def some(found: Sequence[str | PatternCondition]) -> tuple[Finder, ...]:
+        return tuple(finder(one, rule.area) for one in found)
+
+    def one(found: str | PatternCondition | None) -> Finder | None:
+        return None if found is None else finder(found, rule.area)
+
+    return Finders(some(rule.all), some(rule.any), some(rule.none), one(rule.text), one(rule.notice), one(rule.until))

@@ -1,0 +1,138 @@
+"""What is wrong with a screen's file though every value has the right type: names, states, areas, patterns. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kasmon.detection.regions import AREA
+from kasmon.detection.rule_schema import AREAS, UNCLEAR, WORDS, PatternCondition, ScreenFile, ScreenRule
+from kasmon.detection.safe_regex import PatternError, compiled
+from kasmon.detection.version_range import range_of
+
+PROGRAM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+
+Place = tuple[str | int, ...]
+"""Where something stands: `("rule", 2, "state")`, counted from 0."""
+Fault = tuple[Place, str, Sequence[str]]
+"""Where something is wrong, why, and what is allowed there."""
+
+
+def faults(file: ScreenFile) -> Iterator[Fault]:
+    """All that is wrong with *file*, in no order."""
+    for key, names in (("program", (file.program,)), ("also", file.also)):
+        if bad := next((name for name in names if not PROGRAM.fullmatch(name)), None):
+            yield (key,), f"{bad!r} is not a program name", ()
+    try:
+        range_of(file.versions)
+    except ValueError as error:
+        yield ("versions",), str(error), ()
+    for kind in ("region", "rule", "menu"):
+        taken = [node.name for node in getattr(file, kind)]
+        for at, name in enumerate(taken):
+            if name in taken[:at]:
+                yield (kind, at, "name"), f"the {kind} {name!r} is defined twice", ()
+    regions = {region.name for region in file.region}
+    for path, state in _states(file):
+        words = state.split("|")
+        if state != UNCLEAR and (not all(word in WORDS for word in words) or len(words) != len(set(words))):
+            yield path, f"{state!r} is not a state", (*WORDS, UNCLEAR)
+    for path, area in _areas(file):
+        if area not in regions and not AREA.fullmatch(area):
+            yield path, f"the region {area!r} is not defined", (*AREAS, *sorted(regions))
+    for at, rule in enumerate(file.rule):
+        if rule.menu and rule.menu not in {menu.name for menu in file.menu}:
+            yield (
+                ("rule", at, "menu"),
+                f"the menu {rule.menu!r} is not defined",
+                sorted(menu.name for menu in file.menu),
+            )
+    yield from _bad_patterns(file)
+
+
+def _states(file: ScreenFile) -> Iterator[tuple[Place, str]]:
+    for kind in ("rule", "title"):
+        for at, node in enumerate(getattr(file, kind)):
+            yield (kind, at, "state"), node.state
+
+
+def _areas(file: ScreenFile) -> Iterator[tuple[Place, str]]:
+    for at, rule in enumerate(file.rule):
+        yield ("rule", at, "in"), rule.area
+        for key, found in _founds(rule):
+            if isinstance(found, PatternCondition) and found.area:
+                yield ("rule", at, key), found.area
+    for at, menu in enumerate(file.menu):
+        yield ("menu", at, "in"), menu.area
+    for at, mode in enumerate(file.permission_mode):
+        yield ("permission_mode", at, "in"), mode.area
+
+
+def _founds(rule: ScreenRule) -> Iterator[tuple[str, str | PatternCondition]]:
+    for key in ("all", "any", "none"):
+        for found in getattr(rule, key):
+            yield key, found
+    for key in ("text", "notice", "until"):
+        if (found := getattr(rule, key)) is not None:
+            yield key, found
+
+
+def patterns(file: ScreenFile) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
+    """Every pattern: where it stands, and the groups that it must have."""
+    for at, region in enumerate(file.region):
+        for key, source in (
+            ("below", region.below),
+            ("from", region.start),
+            ("above", region.above),
+            ("cut", region.cut),
+        ):
+            yield ("region", at, key), source, ()
+    for at, rule in enumerate(file.rule):
+        for key, found in _founds(rule):
+            groups = ("until",) if key == "until" else ("text",) if key in ("text", "notice") else ()
+            yield ("rule", at, key), found.match if isinstance(found, PatternCondition) else found, groups
+    for at, title in enumerate(file.title):
+        yield ("title", at, "match"), title.match, ()
+    for at, mode in enumerate(file.permission_mode):
+        yield ("permission_mode", at, "match"), mode.match, () if mode.mode else ("mode",)
+    for at, menu in enumerate(file.menu):
+        yield ("menu", at, "question"), menu.question, ()
+        yield ("menu", at, "choice"), menu.choice, ("label",)
+        for key in ("more", "foot", "last", "free", "deaf", "cut", "timer", "words", "plain", "amends"):
+            yield ("menu", at, key), getattr(menu, key), ()
+        for key, group in (("key", "key"), ("covers", "text"), ("entry", "text"), ("toggle", "on")):
+            if source := getattr(menu, key):
+                yield ("menu", at, key), source, (group,)
+        for source in menu.answers.values():
+            yield ("menu", at, "answers"), source, ()
+        for proof in menu.whole:
+            for source in (*proof.all, proof.last):
+                yield ("menu", at, "whole"), source, ()
+        if (call := menu.call) is not None:
+            for source, needed in ((call.begins, ()), (call.row, ("text",)), (call.named, ("text",))):
+                if source:
+                    yield ("menu", at, "call"), source, needed
+        if (view := menu.view) is not None:
+            for source in (view.shows, view.start, view.end):
+                yield ("menu", at, "view"), source, ()
+            yield ("menu", at, "view"), view.row, ("text",)
+    for key in ("first", "alone", "more"):
+        for source in getattr(file.activity, key):
+            yield ("activity", key), source, ("text",)
+    for source in file.activity.none:
+        yield ("activity", "none"), source, ()
+    if box := file.composer:
+        yield ("composer", "first"), box.first, ("draft",)
+        for key in ("more", "bottom", "top", "foot", "pasted"):
+            yield ("composer", key), getattr(box, key), ()
+
+
+def _bad_patterns(file: ScreenFile) -> Iterator[Fault]:
+    for path, source, groups in patterns(file):
+        try:
+            pattern = compiled(source)
+        except PatternError as error:
+            yield path, f"{source!r} cannot be used: {error}", ()
+            continue
+        for group in groups:
+            if group not in pattern.groupindex:
+                yield path, f"{source!r} has no group (?P<{group}>...)", ()

@@ -1,0 +1,62 @@
+"""Versions of agents, and the ranges of them that a screen's file is for: `>=2.1.295, <3`."""
+
+import re
+from typing import Final, NamedTuple
+
+_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}")
+_BOUND: Final = re.compile(r"(>=|<=|==|>|<)\s*(\d{1,9}(?:\.\d{1,9}){0,7})")
+
+Version = tuple[int, ...]
+
+
+class VersionBound(NamedTuple):
+    """One half of a range."""
+
+    sign: str
+    version: Version
+
+    def holds(self, version: Version) -> bool:
+        """Whether *version* lies within it; a part that is missing is 0."""
+        mine, its = _padded(self.version, version)
+        return {"<": its < mine, "<=": its <= mine, "==": its == mine, ">=": its >= mine, ">": its > mine}[self.sign]
+
+
+class VersionRange(NamedTuple):
+    """The versions that lie within all of *bounds*; without any, every version."""
+
+    bounds: tuple[VersionBound, ...] = ()
+
+    def holds(self, version: Version) -> bool:
+        """Whether *version* lies within."""
+        return all(bound.holds(version) for bound in self.bounds)
+
+    @property
+    def start(self) -> Version:
+        """The oldest version; empty where there is none."""
+        return max((bound.version for bound in self.bounds if bound.sign in (">=", ">", "==")), default=())
+
+
+def version_of(text: str) -> Version | None:
+    """The version in *text* (`codex-cli 0.169.0`); None if there is none."""
+    match = _NUMBER.search(text)
+    return tuple(int(number) for number in match[0].split(".")) if match else None
+
+
+def range_of(text: str) -> VersionRange:
+    """The range that *text* names.
+
+    Raises:
+        ValueError: if it names none.
+    """
+    bounds: list[VersionBound] = []
+    for part in text.split(",") if text.strip() else ():
+        match = _BOUND.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f"{part.strip()!r} is not a version bound such as >=2.1.295")
+        bounds.append(VersionBound(match[1], tuple(int(number) for number in match[2].split("."))))
+    return VersionRange(tuple(bounds))
+
+
+def _padded(one: Version, other: Version) -> tuple[Version, Version]:
+    length = max(len(one), len(other))
+    return (*one, *(0,) * (length - len(one))), (*other, *(0,) * (length - len(other)))

@@ -1,0 +1,38 @@
+"""The fleet's index, written by a process that has just read much of the logs, unless a dashboard keeps it."""
+
+import contextlib
+from typing import Final
+
+from kasmon.errors import UnavailableError
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.paths import Paths
+from kasmon.store.fleet_cache import FleetCache, remember
+from kasmon.store.fleet_index import FleetIndex
+
+MUCH_BYTES: Final = 4 << 20
+"""Reading so much of the logs takes about 0.1 s; it is worth writing down what they add up to."""
+
+
+def save_index(places: Paths, fold: FleetIndex) -> bool:
+    """Write where *fold* stands into the index, unless another process holds `fleet.lock`; whether it was written."""
+    lock, index = HostLock(places.fleet_lock), FleetCache(places.index)
+    try:
+        return lock.take(wait_s=0) and index.write(fold, fold.sessions, ())
+    except (OSError, UnavailableError):  # without an index the next reader takes longer, no more
+        return False
+    finally:
+        index.close()
+        lock.let_go()
+
+
+def refresh_index(places: Paths) -> None:
+    """Read what the logs have beyond the index, and write it down if that was much. Blocks."""
+    fold = FleetIndex(places)
+    remember(places.index, fold)
+    with contextlib.suppress(OSError):
+        fold.read_fleet()
+    for session in list(fold.sessions):
+        with contextlib.suppress(OSError):
+            fold.read_session(session)
+    if fold.folded_bytes:
+        save_index(places, fold)

@@ -1,0 +1,76 @@
+"""The words of prompts that wait and hold a secret: the log has a mark in its place, and the next host needs the words.
+
+They stand in a 0600 file of the runtime folder, beside the sockets, for as long as the prompt waits. That folder does
+not outlive the machine's boot: what waited then is refused, and never sent with the mark in it.
+"""
+
+import contextlib
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import KasmonError
+from kasmon.model.commands import ReceiptId, ReceiptState
+from kasmon.model.events import Event, ReceiptMoved, SessionEnded
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, write_private
+from kasmon.sanitize import HIDDEN_MARK
+
+FORGOTTEN: Final = "it contained a secret, so its text was not stored and was lost with the host; send it again"
+"""Why a prompt is refused whose words nobody has any more."""
+
+log = logging.getLogger(__name__)
+
+
+class PendingPromptStore:
+    """The words of *session*'s prompts that wait and hold a secret. Blocks; one writer, who holds the host's lock."""
+
+    def __init__(self, places: Paths, session: SessionId) -> None:
+        self._places = places
+        self._session = session
+        self._words: dict[ReceiptId, str] = {}
+        with contextlib.suppress(OSError, KasmonError, msgspec.DecodeError, UnicodeDecodeError):
+            self._words = msgspec.json.decode(self._path.read_bytes(), type=dict[ReceiptId, str])
+
+    def __getitem__(self, receipt: ReceiptId) -> str | None:
+        return self._words.get(receipt)
+
+    def before(self, event: Event, written: Event) -> None:
+        """Keep the words of *event*, where the log is to have them only as in *written*."""
+        if isinstance(event, ReceiptMoved) and isinstance(written, ReceiptMoved) and event.prompt:
+            words = {name: text for name, text in self._words.items() if name != event.receipt.id}
+            if event.prompt != written.prompt and event.receipt.state is ReceiptState.QUEUED:
+                words[event.receipt.id] = event.prompt
+            self._keep(words)
+
+    def after(self, event: Event) -> None:
+        """Forget the words of what waits no more after *event*."""
+        if isinstance(event, SessionEnded):
+            self._keep({})
+        elif isinstance(event, ReceiptMoved) and event.receipt.state is not ReceiptState.QUEUED:
+            self._keep({name: text for name, text in self._words.items() if name != event.receipt.id})
+
+    def _keep(self, words: Mapping[ReceiptId, str]) -> None:
+        if words == self._words:
+            return
+        self._words = dict(words)
+        try:
+            if words:
+                write_private(self._path, msgspec.json.encode(words))
+            else:
+                self._path.unlink(missing_ok=True)
+        except (OSError, KasmonError, UnicodeEncodeError) as error:
+            log.warning("the words of a prompt that waits cannot be kept: %s", error)
+
+    @property
+    def _path(self) -> Path:
+        return self._places.waiting(self._session)
+
+
+def has_mark(text: str) -> bool:
+    """Whether something was hidden in *text* when it was written down."""
+    return re.search(HIDDEN_MARK, text) is not None

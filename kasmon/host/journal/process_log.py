@@ -1,0 +1,78 @@
+"""What a process of ours prints for itself, its log and its last tracebacks, without the secrets that it has heard of.
+
+It is one log for the whole process, so what is secret in any of its sessions is hidden in all of it.
+"""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final
+
+from kasmon.host.journal.redaction import Redactor
+
+LINE: Final = "%(asctime)s %(levelname)s %(message)s"
+LOG_BYTES: Final = 1 << 20
+"""An own log starts anew once it is longer than this."""
+
+log = logging.getLogger(__name__)
+_hiding = Redactor()
+
+
+class RedactingFormatter(logging.Formatter):
+    """Formats a record, its traceback included, and hides what `learn` was told."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _hiding.line(super().format(record))
+
+
+def learn(secrets: Iterable[str]) -> None:
+    """Hide *secrets* too from now on. From any thread."""
+    _hiding.learn(secrets)
+
+
+def hidden(text: str) -> str:
+    """*text* without what `learn` was told, and without tokens."""
+    return _hiding.line(text)
+
+
+def keep(handler: logging.Handler | None = None) -> None:
+    """From now on log to *handler*, by default stderr, and nowhere else, uncaught errors included."""
+    handler = handler or logging.StreamHandler()
+    if handler.formatter is None:
+        handler.setFormatter(RedactingFormatter(LINE))
+    logging.basicConfig(handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_a_thread
+    sys.unraisablehook = _unraisable
+
+
+def opened(path: Path) -> BinaryIO:
+    """The log at *path*, ours alone, to be written at its end; emptied where it was long.
+
+    Raises:
+        OSError: if it cannot be opened, or is a link.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if os.fstat(handle).st_size > LOG_BYTES:
+        os.ftruncate(handle, 0)
+    return os.fdopen(handle, "ab")
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    if not isinstance(error, KeyboardInterrupt):
+        log.critical("uncaught error", exc_info=(kind, error, at))
+
+
+def _uncaught_in_a_thread(told: threading.ExceptHookArgs) -> None:
+    if told.exc_value is not None and not isinstance(told.exc_value, SystemExit):
+        name = told.thread.name if told.thread is not None else "a thread"
+        log.error("uncaught error in %s", name, exc_info=told.exc_value)
+
+
+def _unraisable(told: "sys.UnraisableHookArgs") -> None:
+    log.error("%s", told.err_msg or "an error that cannot be raised", exc_info=told.exc_value)

@@ -1,0 +1,302 @@
+"""Secrets stay out of what is written down: in their place stands how long they are.
+
+Secrets are the values that the session knows as such, where they are long enough and no path of this machine, and what
+is a token by its shape. An agent may say them all the same, in a command, an output, an error; what goes to the agent
+is never changed.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from kasmon.model.events import RequestOpened
+from kasmon.model.permission import Decision
+from kasmon.sanitize import HIDDEN, HIDDEN_MARK, KNOWN_LENGTH, hidden_mark, tokens
+
+WORDS: Final = frozenset(
+    {
+        "argv",
+        "diff",
+        "done",
+        "dropped",
+        "error",
+        "input",
+        "kept",
+        "labels",
+        "last_words",
+        "lost",
+        "mismatches",
+        "notices",
+        "option_notes",
+        "options",
+        "output",
+        "prompt",
+        "proof",
+        "raw",
+        "reason",
+        "rule",
+        "shown",
+        "text",
+        "title",
+        "waiting",
+        "what",
+        "why",
+    }
+)
+"""Fields of facts that hold words; in the others stand ids, times and kinds, by which facts are known."""
+LINE_LENGTH: Final = 16
+"""A line of a secret of several lines that has so many characters is a secret too."""
+TOKEN_LENGTH: Final = 8192
+"""So long is a token at most that is still being written."""
+
+BEGUN: Final = "⟨hidden"
+"""What is left of a mark that somebody broke."""
+
+_TOKEN_BEGINS: Final = re.compile(
+    r"\b(?:sk-|gh[opsur]_|github_pat_|glpat-|AKIA|ASIA|AIza|xox|npm_|pypi-|hf_|eyJ)|-----BEGIN"
+)
+REVEALING: Final = 4
+KEY_SIGN: Final = "-----BEGIN"
+SIGN_LENGTH: Final = 16
+_SIGNS: Final = (
+    "sk-",
+    *(f"gh{kind}_" for kind in "opsur"),
+    "github_pat_",
+    "glpat-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "xox",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "eyJ",
+    KEY_SIGN,
+)
+_SIGN_BEGINS: Final = re.compile(
+    rf"(?<![A-Za-z0-9_])(?:{'|'.join(sorted({re.escape(s[:n]) for s in _SIGNS for n in range(1, len(s))}))})\Z"
+)
+"""What may become the beginning of a token."""
+_KEY_BEGINS: Final = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+ValueT = TypeVar("ValueT")
+
+
+class Redactor:
+    """Hides *secrets* in facts and in lines of text."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._marks: dict[str, str] = {}
+        """Each form of each secret -> what stands in its place; the longest first."""
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Hide *secrets* too from now on. From any thread."""
+        known = {value for value in secrets if len(value) >= KNOWN_LENGTH and not _is_path(value)}
+        marks = self._marks | {
+            form: hidden_mark(len(part)) for value in known for part in _parts(value) for form in _forms(part)
+        }
+        self._marks = dict(sorted(marks.items(), key=lambda item: -len(item[0])))
+
+    def fact(self, fact: StructT) -> StructT:
+        """*fact* without the secrets; itself where it holds none.
+
+        Nobody can pretend in a request that something was hidden. One that tries cannot be edited: whoever did would
+        send the agent what stands there instead.
+        """
+        if not isinstance(fact, RequestOpened):
+            return self._within(fact, self.line)
+        honest = self._within(fact, _unmarked)
+        if honest is not fact:
+            choices = tuple(choice for choice in honest.request.choices if choice is not Decision.EDIT)
+            request = msgspec.structs.replace(honest.request, choices=choices)
+            honest = msgspec.structs.replace(honest, request=request)
+        return self._within(honest, self.line)
+
+    def line(self, text: str) -> str:
+        """*text* without the secrets."""
+        pieces: list[str] = []
+        at = 0
+        for start, end, mark in self._found(text):
+            pieces += (text[at:start], mark)
+            at = end
+        return "".join((*pieces, text[at:])) if pieces else text
+
+    def unfinished(self, text: str) -> str:
+        """*text*, which is still being written, without the secrets and without an end that may become one."""
+        return self.line(text[: self._settled(text)])
+
+    def next_part(self, text: str, start: int, *, is_over: bool = False) -> tuple[str, int]:
+        """What follows in *text*, which is still being written, from *start* on, as `unfinished` hides it; its end.
+
+        Args:
+            text: all of it so far.
+            start: 0, or the end that the part before returned: no secret begins before it and ends behind it.
+            is_over: nothing follows, so only what tells `REVEALING` characters of a secret is held back.
+        """
+        end = self._settled(text, is_over=is_over)
+        pieces: list[str] = []
+        at = start
+        for first, last, mark in self._found(text[:end]):
+            if first >= at:
+                pieces += (text[at:first], mark)
+            at = max(at, last)
+        return "".join((*pieces, text[at:end])), max(at, end, start)
+
+    def _settled(self, text: str, *, is_over: bool = False) -> int:
+        """How much of *text*, which is still being written, holds no beginning of a secret at its end."""
+        end = _token_begun(text)
+        if end == len(text) and not is_over:
+            end -= len(sign[0]) if (sign := _SIGN_BEGINS.search(text, max(0, end - SIGN_LENGTH))) else 0
+        least = REVEALING if is_over else 1
+        while (held_back := max((_overlap(text[:end], form) for form in self._marks), default=0)) >= least:
+            end -= held_back
+        return end
+
+    def restored(self, edited: ValueT, before: Any) -> ValueT:
+        """*edited*, which somebody made of *before* without its secrets, with them where their marks stand.
+
+        Both are texts, or what JSON has. Hidden parts may be taken out, and moved where no two of them look alike.
+
+        Raises:
+            ValueError: if it cannot be told what belongs into a hidden part.
+        """
+        known = [(mark, text[start:end]) for text in _texts(before) for start, end, mark in self._found(text)]
+        marks = [mark for text in _texts(edited) for mark in re.findall(HIDDEN_MARK, text)]
+        if not known or not any(BEGUN in text for text in _texts(edited)):
+            return edited
+        if any(BEGUN in re.sub(HIDDEN_MARK, "", text) for text in _texts(edited)):
+            raise ValueError("a redacted part is broken")
+        if marks != [mark for mark, _ in known]:
+            if not set(marks) <= {mark for mark, _ in known}:
+                raise ValueError("a redacted part has been changed")
+            if len(dict(known)) < len(set(known)):
+                raise ValueError("redacted parts of one length were moved or removed")
+            known = [(mark, dict(known)[mark]) for mark in marks]
+        secrets = iter([secret for _, secret in known])
+        restored: ValueT = _mapped(edited, lambda text: re.sub(HIDDEN_MARK, lambda mark: next(secrets), text))
+        return restored
+
+    def _found(self, text: str) -> list[tuple[int, int, str]]:
+        """Where secrets stand in *text*, and what is to stand there; in order, none within another."""
+        spans = [(start, end, hidden_mark(end - start)) for start, end in tokens(text)]
+        for form, mark in self._marks.items():
+            at = text.find(form)
+            while at >= 0:
+                spans.append((at, at + len(form), mark))
+                at = text.find(form, at + len(form))
+        if len(spans) < 2:
+            return spans
+        found: list[tuple[int, int, str]] = []
+        for start, end, mark in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if not found or start >= found[-1][1]:
+                found.append((start, end, mark))
+            elif end > found[-1][1]:
+                found[-1] = (found[-1][0], end, hidden_mark(end - found[-1][0]))
+        return found
+
+    def _within(self, struct: StructT, hide: Callable[[str], str]) -> StructT:
+        changed: dict[str, Any] = {}
+        for name in struct.__struct_fields__:
+            before = getattr(struct, name)
+            after = _mapped(before, hide) if name in WORDS else self._below(before, hide)
+            if after is not before:
+                changed[name] = after
+        return msgspec.structs.replace(struct, **changed) if changed else struct
+
+    def _below(self, value: Any, hide: Callable[[str], str]) -> Any:
+        """*value*, which is no text to hide in, but may hold structs with some."""
+        if isinstance(value, msgspec.Struct):
+            return self._within(value, hide)
+        if isinstance(value, tuple):
+            return _same(value, tuple(self._below(member, hide) for member in value))
+        return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in *value*, which is one or what JSON has, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from _texts(member)
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from _texts(key)
+            yield from _texts(member)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """*value* with each of its `_texts` changed; itself where none was."""
+    if isinstance(value, str):
+        return _same(value, change(value))
+    if isinstance(value, list | tuple):
+        return _same(value, type(value)(_mapped(member, change) for member in value))
+    if isinstance(value, dict):
+        return _same(value, {_mapped(key, change): _mapped(member, change) for key, member in value.items()})
+    return value
+
+
+def _parts(value: str) -> list[str]:
+    """*value* without its line's end, and each of its lines that is long enough."""
+    plain = value.strip()
+    lines = [line.strip() for line in plain.splitlines()]
+    return [plain, *(line for line in lines if len(lines) > 1 and len(line) >= LINE_LENGTH)]
+
+
+def _forms(plain: str) -> set[str]:
+    """*plain* as it may stand in a text: itself; as JSON and Python write it, also one in the other; in an address."""
+    forms = {plain}
+    for _ in range(2):
+        forms |= {written for form in forms for written in _quoted(form)}
+    forms.add("".join(map(_in_address, plain.encode("utf-8", "surrogateescape"))))
+    return {form for form in forms if len(form) >= KNOWN_LENGTH}
+
+
+def _quoted(text: str) -> set[str]:
+    import json  # only here: where nothing is to be hidden nobody loads it
+
+    return {repr(text)[1:-1], *(json.dumps(text, ensure_ascii=plain_ascii)[1:-1] for plain_ascii in (True, False))}
+
+
+def _in_address(byte: int) -> str:
+    character = chr(byte)
+    return character if character.isascii() and (character.isalnum() or character in "-._~") else f"%{byte:02X}"
+
+
+def _unmarked(text: str) -> str:
+    """*text*, which is an agent's, so that nothing in it looks like a mark of ours."""
+    return re.sub(HIDDEN_MARK, lambda mark: f"⟨U+27E8⟩{mark[0][1:]}", text) if HIDDEN in text else text
+
+
+def _token_begun(text: str) -> int:
+    """Where in *text* a token begins that reaches to the end, and may go on; the end where there is none."""
+    tail = max(0, len(text) - TOKEN_LENGTH)
+    if (key := _KEY_BEGINS.search(text, tail)) is not None and "-----END" not in text[key.end() :]:
+        return key.start()
+    words = text[tail:].split()
+    if not words or text[-1].isspace():
+        return len(text)
+    start = len(text) - len(words[-1])
+    if words[-2:-1] and words[-2].endswith("earer"):
+        return start
+    begins = _TOKEN_BEGINS.search(text, start)
+    return begins.start() if begins is not None else len(text)
+
+
+def _overlap(text: str, form: str) -> int:
+    """How many characters at the end of *text* may be the beginning of *form*, and not yet all of it."""
+    longest = min(len(form) - 1, len(text))
+    return next((length for length in range(longest, 0, -1) if text.endswith(form[:length])), 0)
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith("/") and "\0" not in value and os.path.exists(value)  # noqa: PTH110
+
+
+def _same(before: Any, after: Any) -> Any:
+    return before if before == after else after

@@ -1,0 +1,227 @@
+"""The host's pen: the facts of one session go through here into its log, in order; a full disk loses none."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from kasmon import __version__
+from kasmon.errors import LaunchError, LogMissingError, UsageError
+from kasmon.host.journal import process_log
+from kasmon.host.journal.blobs import fitted
+from kasmon.host.journal.pending_prompts import FORGOTTEN, PendingPromptStore, has_mark
+from kasmon.host.journal.redaction import Redactor
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.commands import Launch, ReceiptId, ReceiptState
+from kasmon.model.events import Event, LogOpened, ReceiptMoved, TurnStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.reducers.apply import apply
+from kasmon.model.session import Session, created
+from kasmon.paths import Paths
+from kasmon.store.event_log import START, Cursor, EventLog
+
+UNWRITTEN = 10_000
+"""How many facts wait for a log that cannot be written before the host should stop hearing its agent."""
+INDEX_BYTES = 4 << 20
+"""How much a log grows before the fleet's index is refreshed; folding so much takes about 0.1 s."""
+PEERS = 100
+"""So many messages of peers are remembered, by when they came."""
+
+
+class SessionLog:
+    """The log of one session, and the session that its facts add up to. One writer per log: hold the host's lock.
+
+    No secret of the session is written; what was noted is folded as it is.
+
+    `append` is all that a synchronous host needs. A host on a loop calls `note` there, which touches no file, and
+    `flush` in a thread. A fact counts from the moment it is noted; where the log cannot be written it is kept, in
+    order, and the next `append` or `flush` tries again.
+    """
+
+    def __init__(self, places: Paths, session: SessionId, secrets: Iterable[str] = ()) -> None:
+        """*secrets*: what must not be written beside the values of the session's own variables."""
+        self.places = places
+        self.trouble = ""
+        """Why the log cannot be written at the moment; empty while it can."""
+        self.written = 0
+        """How many of the facts noted here are in the log."""
+        self.noted = 0
+        self.prompts: dict[ReceiptId, ReceiptMoved] = {}
+        """The first fact, which holds the prompt, of each receipt that waits in the queue, oldest first."""
+        self.peers_at: deque[float] = deque(maxlen=PEERS)
+        """When the last messages of its peers came."""
+        self.last_prompt = ""
+        """What the agent was last prompted with by somebody, by which its conversation is known."""
+        self._log = EventLog(places.log(session))
+        self._blobs = places.blobs(session)
+        self.hiding = Redactor()
+        """What no line of the log may show."""
+        self.learn((*secrets, *secrets_of(places, session, _argv(places, session))))
+        self._waiting = PendingPromptStore(places, session)
+        self._indexed_at = START
+        self._indexing: threading.Thread | None = None
+        self._unwritten: deque[tuple[Event, bool]] = deque()
+        self._writing = threading.Lock()
+        self._has_no_place = False
+        self.session = begun(places, session)
+        try:
+            for event, _ in self._log.read():
+                self._fold(event)
+        except LogMissingError:
+            pass
+        if self._log.size() == 0:
+            self.append(LogOpened(at=time.time(), session=session, kasmon=__version__))
+        self._recall()
+
+    @property
+    def unwritten(self) -> int:
+        """How many facts wait for the log."""
+        return self.noted - self.written
+
+    def append(self, event: Event, *, durable: bool = False) -> bool:
+        """Note *event* and write it; False if it has to wait because the log cannot be written.
+
+        Args:
+            durable: the disk has it when this returns true.
+        """
+        self.note(event, durable=durable)
+        return self.flush()
+
+    def note(self, event: Event, *, durable: bool = False) -> None:
+        """Count *event* as a fact from now on, to be written by the next `flush`. Touches no file.
+
+        Raises:
+            ValueError: if it cannot be written down at all; it is no fact then.
+        """
+        try:
+            fit = fitted(event)
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"no line of a log: {error}") from error
+        self._fold(fit)
+        self.noted += 1
+        self._unwritten.append((event, durable))
+
+    def flush(self) -> bool:
+        """Write what was noted, in order; false, with `trouble`, if some of it has to wait. May run in a thread."""
+        with self._writing:
+            if self._has_no_place:
+                self._unwritten.clear()
+                self.written = self.noted
+            while self._unwritten:
+                event, durable = self._unwritten[0]
+                try:
+                    hidden = self.hiding.fact(event)
+                    self._waiting.before(event, hidden)
+                    self._refresh_index(self._log.append(fitted(hidden, self._blobs), durable=durable))
+                    self._waiting.after(event)
+                except OSError as error:
+                    self.trouble = error.strerror or str(error)
+                    return False
+                self._unwritten.popleft()
+                self.written += 1
+            self.trouble = ""
+            return True
+
+    def _refresh_index(self, end: Cursor) -> None:
+        """Have the fleet's index brought up to date once the log, now up to *end*, grew much since: listing it stays
+        cheap without any dashboard."""
+        if end - self._indexed_at >= INDEX_BYTES and (self._indexing is None or not self._indexing.is_alive()):
+            self._indexed_at = end
+            self._indexing = threading.Thread(target=_refresh_index, args=(self.places,), name="refreshes the index")
+            self._indexing.start()
+
+    def lose_its_place(self) -> None:
+        """Write nothing any more, and count all as written: there is no folder to write in, and will be none."""
+        self._has_no_place = True
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Write none of *secrets* from now on, neither here nor into this process's own log."""
+        secrets = tuple(secrets)
+        self.hiding.learn(secrets)
+        process_log.learn(secrets)
+
+    def restored(self, receipt: ReceiptId, text: str) -> str:
+        """*text*, made of what the log has of a prompt that waits, with its secrets back in their places.
+
+        Raises:
+            UsageError: if some of what is hidden in it was changed.
+        """
+        try:
+            return self.hiding.restored(text, self.prompts[receipt].prompt)
+        except ValueError as error:
+            hint = "Leave each ⟨hidden: …⟩ unchanged and in place, or write the whole prompt again."
+            raise UsageError(f"the prompt {receipt!r} cannot be changed like this: {error}.", hint=hint) from error
+
+    def _recall(self) -> None:
+        """Put the words back into prompts that wait; what nobody knows the words of is refused."""
+        for receipt in self.session.receipts:
+            fact = self.prompts.get(receipt.id)
+            if receipt.state is not ReceiptState.QUEUED or fact is None or not has_mark(fact.prompt):
+                continue
+            words = self._waiting[receipt.id]
+            if words is not None:
+                self.prompts[receipt.id] = msgspec.structs.replace(fact, prompt=words)
+                continue
+            refused = msgspec.structs.replace(receipt, state=ReceiptState.REFUSED, reason=FORGOTTEN, at=time.time())
+            self.append(ReceiptMoved(at=refused.at, receipt=refused))
+
+    def _fold(self, event: Event) -> None:
+        if isinstance(event, ReceiptMoved) and event.by == "peer" and event.receipt.id == self.session.next_receipt():
+            self.peers_at.append(event.at)
+        self.session = apply(self.session, event)
+        if isinstance(event, TurnStarted) and event.by != "agent" and event.prompt:
+            self.last_prompt = event.prompt
+        if isinstance(event, ReceiptMoved):
+            if event.prompt:
+                self.prompts[event.receipt.id] = event
+            if event.receipt.state is not ReceiptState.QUEUED:
+                self.prompts.pop(event.receipt.id, None)
+
+
+def _argv(places: Paths, session: SessionId) -> tuple[str, ...]:
+    try:
+        return wanted(places, session).argv
+    except LaunchError:
+        return ()
+
+
+def begun(places: Paths, session: SessionId) -> Session:
+    """The session before its first fact, as its `launch.json` describes it; without one, only its id."""
+    try:
+        launch = wanted(places, session)
+    except LaunchError:
+        return Session(id=session)
+    return created(launch, launch.created_at)
+
+
+def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
+    """*session* with the facts of its log after *since*, and the cursor behind them. Reads only; no log, no facts."""
+    try:
+        for event, cursor in EventLog(places.log(session.id)).read(since):
+            session, since = apply(session, event), cursor
+    except LogMissingError:
+        pass
+    return session, since
+
+
+def wanted(places: Paths, session: SessionId) -> Launch:
+    """How the session is to be started, from its `launch.json`.
+
+    Raises:
+        LaunchError: if that cannot be read.
+    """
+    path = places.launch(session)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Launch)
+    except OSError as error:
+        raise LaunchError(f"cannot read {str(path)!r}: {error.strerror}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{str(path)!r} does not describe how to start the session: {error}.") from error
+
+
+def _refresh_index(places: Paths) -> None:
+    from kasmon.host.journal.fleet_index import refresh_index  # loads SQLite, which few hosts ever need
+
+    refresh_index(places)

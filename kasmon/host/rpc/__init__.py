@@ -1,0 +1,2 @@
+"""Clients and hosts: frames on a socket, the host's lock, its server (`server`) and its client (`client`,
+`connect`)."""

@@ -1,0 +1,271 @@
+"""One open connection to a host, from the client's side: ask, tell, hear what is pushed."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import HostUnreachableError, KasmonError, TimedOutError, UsageError
+from kasmon.host.rpc import control
+from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack
+from kasmon.host.rpc.errors import rebuilt
+from kasmon.host.rpc.frames import (
+    ANSWER_S,
+    Failed,
+    Frame,
+    FromHost,
+    Hello,
+    Numbered,
+    Welcome,
+)
+
+GOODBYE_S = 1.0
+"""How long a closing link waits for what is not sent yet."""
+READ_BYTES = 256 * 1024
+GONE = "it exited; it is unknown whether this was done"
+
+log = logging.getLogger(__name__)
+
+
+class HostLink:
+    """One open connection to a host. `tell` may be called from any thread, the rest on the loop it was opened on."""
+
+    def __init__(self, connected: socket.socket, name: str) -> None:
+        self.on_push: Callable[[FromHost], None] = lambda frame: None
+        """Called on the loop with each frame that no question asked for."""
+        self._on_close: Callable[[], None] = lambda: None
+        self.welcome = Welcome(n=0, pid=0)
+        self.is_open = True
+        self._loop = asyncio.get_running_loop()
+        self._socket = connected
+        self._name = name
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[FromHost]] = {}
+        self._unpacker = Unpacker()
+        self._unsent = bytearray()
+        self._all_sent = asyncio.Event()
+        self._sending = threading.Lock()
+        self._loop.add_reader(connected, self._readable)
+
+    @property
+    def on_close(self) -> Callable[[], None]:
+        """Called once on the loop, when the host is gone or the link was closed; soon, if it was already."""
+        return self._on_close
+
+    @on_close.setter
+    def on_close(self, told: Callable[[], None]) -> None:
+        self._on_close = told
+        if not self.is_open:
+            self._loop.call_soon(told)
+
+    @classmethod
+    async def open(cls, socket_path: Path, limit_s: float = ANSWER_S, *, as_agent: bool = False) -> "HostLink":
+        """Connect to the host that listens at *socket_path* and greet it.
+
+        Raises:
+            HostUnreachableError: if nobody listens there.
+            TimedOutError: if it does not greet within *limit_s* seconds.
+            ProtocolVersionError: if it speaks another version.
+            RefusedError: if it does not let us in.
+        """
+        name = socket_path.stem
+        try:
+            connected = await _connected(socket_path, limit_s)
+        except TimeoutError as error:
+            raise TimedOutError(f"the host {name!r} did not accept the connection within {limit_s:g} s.") from error
+        except OSError as error:
+            raise HostUnreachableError(name, f"{error.strerror or error}") from error
+        pid = control.peer_pid(connected)
+        link = cls(connected, name)
+        try:
+            welcome = await link.ask(Hello(n=0, as_agent=as_agent), limit_s)
+            if isinstance(welcome, Welcome):
+                link.welcome = welcome
+        except TimedOutError:
+            await link.aclose()
+            raise
+        except KasmonError as error:
+            await link.aclose()
+            raise await _explained(socket_path, pid, error) from error
+        except BaseException:
+            await link.aclose()
+            raise
+        return link
+
+    async def ask(self, frame: Numbered, limit_s: float | None = None) -> FromHost:
+        """Send *frame* under a number of its own and return the answer.
+
+        It is waited for *limit_s* seconds; by default as long as the host says that it may take.
+
+        Raises:
+            KasmonError: what the host answered, as the error it was there.
+            UsageError: if *frame* holds what cannot be sent; nothing was.
+            TimedOutError: if no answer came within *limit_s* seconds; whether it was done is then not known.
+            HostUnreachableError: if the host went away meanwhile; likewise.
+        """
+        if not self.is_open:
+            raise HostUnreachableError(self._name, "it is gone")
+        limit_s = self.welcome.answer_s if limit_s is None else limit_s
+        n = next(self._numbers)
+        answer: asyncio.Future[FromHost] = self._loop.create_future()
+        self._asked[n] = answer
+        try:
+            self._send(pack(msgspec.structs.replace(frame, n=n)))
+            async with asyncio.timeout(limit_s):
+                answered = await answer
+        except TimeoutError as error:
+            raise TimedOutError(
+                f"the host {self._name!r} did not respond within {round(limit_s, 2):g} s.",
+                hint="It is unknown whether it was done.",
+            ) from error
+        finally:
+            self._asked.pop(n, None)
+        if isinstance(answered, Failed):
+            raise rebuilt(answered)
+        return answered
+
+    def tell(self, frame: Frame) -> None:
+        """Send *frame* at once, from any thread; never blocks. Does nothing on a closed link.
+
+        What cannot be sent is left out, and our log says so.
+        """
+        try:
+            self._send(pack(frame))
+        except UsageError as error:
+            log.warning("%s", error)
+
+    def _send(self, data: bytes) -> None:
+        with self._sending:
+            if not self.is_open:
+                return
+            sent = 0
+            if not self._unsent:
+                try:
+                    sent = self._socket.send(data)
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                except OSError:
+                    self._soon(self._hang_up)
+                    return
+            if sent < len(data):
+                if not self._unsent:
+                    self._all_sent.clear()
+                    self._soon(self._write_on)
+                self._unsent += data[sent:]
+
+    async def aclose(self) -> None:
+        """Hang up; idempotent. What was told before and is not sent yet gets a moment to leave."""
+        if self._unsent and self.is_open:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._all_sent.wait()
+        self._hang_up()
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: so is the link
+            self._loop.call_soon_threadsafe(call)
+
+    def _write_on(self) -> None:
+        if self.is_open:
+            self._loop.add_writer(self._socket, self._writable)
+
+    def _writable(self) -> None:
+        with self._sending:
+            try:
+                sent = self._socket.send(self._unsent)
+                del self._unsent[:sent]
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._unsent.clear()
+                self._soon(self._hang_up)
+            if not self._unsent:
+                self._loop.remove_writer(self._socket)
+                self._all_sent.set()
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._hang_up()
+            return
+        try:
+            for body in self._unpacker.feed(data):
+                self._take(body)
+                if not self.is_open:
+                    return
+        except WireError:
+            self._hang_up()
+
+    def _take(self, body: bytes) -> None:
+        try:
+            frame = from_host.decode(body)
+        except msgspec.DecodeError:
+            return  # a newer host's word that this version has no use for
+        asked = self._asked.get(frame.n) if isinstance(frame, Numbered) else None
+        if asked is not None:
+            if not asked.done():
+                asked.set_result(frame)
+        elif not isinstance(frame, Numbered):
+            try:
+                self.on_push(frame)
+            except Exception as error:  # noqa: BLE001 - a listener's mistake must not cut the line; the loop reports it
+                self._loop.call_exception_handler({"message": "on_push failed", "exception": error})
+
+    def _hang_up(self) -> None:
+        with self._sending:
+            if not self.is_open:
+                return
+            self.is_open = False
+            self._unsent.clear()
+            self._all_sent.set()
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(HostUnreachableError(self._name, GONE))
+        self._on_close()
+
+
+async def _explained(path: Path, pid: int, error: KasmonError) -> KasmonError:
+    """The error to raise instead of *error*, with which the host at *path* did not let us in.
+
+    That is a `ProtocolVersionError` if the host says by the control greeting that it is of another version, or knows no
+    such greeting and refused ours. One that only hung up may be on its way out.
+    """
+    try:
+        other = await asyncio.to_thread(control.version_error, path, pid)
+    except HostUnreachableError as gone:
+        return gone
+    except TimedOutError:
+        return error
+    if other is None or (other.host_version is None and isinstance(error, HostUnreachableError)):
+        return error
+    return other
+
+
+async def _connected(path: Path, limit_s: float) -> socket.socket:
+    """
+    Raises:
+        OSError: if nobody listens at *path*, or there is no socket left for us; TimeoutError among them.
+    """
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.setblocking(False)
+    try:
+        async with asyncio.timeout(limit_s):
+            await asyncio.get_running_loop().sock_connect(connected, str(path))
+    except BaseException:
+        connected.close()
+        raise
+    return connected

@@ -1,0 +1,184 @@
+"""The greeting that every version of a host understands: status, hand over, stop. Its bytes never change.
+
+The frames of `wire` belong to one protocol version; these do not. A frame is 8 bytes and a payload:
+
+| bytes | value |
+|---|---|
+| 4 | `KSMN` |
+| 1 | the kind: 1 status, 2 hand over, 3 stop; answers: 0x80 done, 0x81 refused |
+| 1 | 0 |
+| 2 | the payload's length, big-endian |
+| n | the payload: a JSON object in UTF-8, or nothing |
+
+A client sends one such frame first on a new connection to the host's socket; the host answers with one and hangs up.
+A request has no payload. `done` carries a `HostStatus`, `refused` an object with `error`. Fields are only added.
+`KSMN` as a length is beyond what any version takes, so a host without this greeting hangs up.
+
+- *status* changes nothing.
+- *hand over*: the host leaves the session to the next one, and ends. The tmux host first finishes what is being typed;
+  agents in tmux run on. A structured host first lets the turn end, then ends its agent, which is resumed by its id.
+- *stop*: the host ends now; a structured agent ends with it, agents in tmux run on.
+
+The answer comes at once. The host has left when its lock (`alive`) is free.
+"""
+
+import contextlib
+import json
+import socket
+import struct
+import time
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon import __version__
+from kasmon.errors import HostUnreachableError, ProtocolVersionError, RefusedError, TimedOutError
+from kasmon.host.rpc.frames import VERSION
+from kasmon.host.rpc.peer import peer_of
+from kasmon.paths import TMUX_HOST_SOCKET
+
+MAGIC: Final = b"KSMN"
+HEADER: Final = struct.Struct(">4sBBH")
+ANSWER_S: Final = 5.0
+"""How long an answer may take, in seconds."""
+HAND_OVER_S: Final = 40.0
+"""How long a host that has nothing to finish but what is being typed may take to leave, in seconds."""
+TRIES: Final = 3
+RETRY_S: Final = 0.05
+"""A host that hangs up may only be on its way out: it is asked again after so long, `TRIES` times in all."""
+
+
+class ControlKind(IntEnum):
+    """What a control frame means; the numbers never change."""
+
+    STATUS = 1
+    HAND_OVER = 2
+    STOP = 3
+    DONE = 0x80
+    REFUSED = 0x81
+
+
+class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host of any version says of itself."""
+
+    protocol: int
+    kasmon: str
+    pid: int
+    session: str = ""
+    """The id of its session; empty for the shared tmux host."""
+    is_busy: bool = False
+    """It has to finish something before it can hand over."""
+    is_asking: bool = False
+    """What it has to finish waits for a person's answer, which only a client of its own version can give."""
+    is_leaving: bool = False
+    """It was told to hand over."""
+
+
+def build_frame(kind: int, payload: bytes = b"") -> bytes:
+    """One control frame."""
+    return HEADER.pack(MAGIC, kind, 0, len(payload)) + payload
+
+
+def build_answer(status: HostStatus) -> bytes:
+    """The frame that answers a request which is carried out."""
+    return build_frame(ControlKind.DONE, msgspec.json.encode(status))
+
+
+def build_refusal(error: str) -> bytes:
+    """The frame that answers a request which is not carried out."""
+    return build_frame(ControlKind.REFUSED, json.dumps({"error": error}).encode())
+
+
+def parse_request(data: bytes) -> int | None:
+    """The kind of the request that *data* begins with; None while it is not complete."""
+    if len(data) < HEADER.size:
+        return None
+    _, kind, _, length = HEADER.unpack_from(data)
+    return int(kind) if len(data) >= HEADER.size + length else None
+
+
+def request(path: Path, kind: ControlKind, limit_s: float = ANSWER_S) -> HostStatus | None:
+    """Send *kind* to the host that listens at *path*; None if it does not know this greeting. Blocks.
+
+    Raises:
+        RefusedError: why the host does not do it.
+        HostUnreachableError: if no host listens there.
+        TimedOutError: if no answer came within *limit_s* seconds.
+    """
+    for _ in range(TRIES):
+        try:
+            answer = _exchange(path, build_frame(kind), limit_s)
+        except TimeoutError as error:
+            raise TimedOutError(f"the host {host_name(path)!r} did not respond within {limit_s:g} s.") from error
+        except OSError as error:
+            raise HostUnreachableError(host_name(path), error.strerror or str(error)) from error
+        if answer:
+            return _parse_answer(path, answer)
+        time.sleep(RETRY_S)
+    return None
+
+
+def version_error(path: Path, pid: int) -> ProtocolVersionError | None:
+    """The error that says which other version the host at *path* speaks; None if it speaks ours. Blocks.
+
+    *pid*: the host's, for one that does not know this greeting.
+
+    Raises:
+        HostUnreachableError, TimedOutError: as `request`.
+    """
+    status = request(path, ControlKind.STATUS)
+    if status is None:
+        return ProtocolVersionError(host_name(path), pid, None, "", VERSION, __version__)
+    if status.protocol == VERSION:
+        return None
+    return ProtocolVersionError(host_name(path), status.pid, status.protocol, status.kasmon, VERSION, __version__)
+
+
+def host_name(path: Path) -> str:
+    """What the host that listens at *path* is called: its session's id, or `tmux` for the shared one."""
+    return "tmux" if path.name == TMUX_HOST_SOCKET else path.stem
+
+
+def peer_pid(connected: socket.socket) -> int:
+    """The process at the other end; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return peer_of(connected).pid
+    return 0
+
+
+def _exchange(path: Path, frame: bytes, limit_s: float) -> bytes:
+    """What the host at *path* answers to *frame*; empty if it hung up instead."""
+    deadline, answer = time.monotonic() + limit_s, b""
+    with socket.socket(socket.AF_UNIX) as connected:
+        connected.settimeout(limit_s)
+        connected.connect(str(path))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connected.sendall(frame)
+            while not _is_complete(answer):
+                connected.settimeout(max(0.01, deadline - time.monotonic()))
+                if not (more := connected.recv(65536)):
+                    return b""
+                answer += more
+            return answer
+    return b""
+
+
+def _is_complete(answer: bytes) -> bool:
+    return parse_request(answer) is not None
+
+
+def _parse_answer(path: Path, answer: bytes) -> HostStatus | None:
+    """The status in *answer*; None if it is no control frame."""
+    magic, kind, _, length = HEADER.unpack_from(answer)
+    payload = answer[HEADER.size : HEADER.size + length]
+    if magic != MAGIC or kind not in (ControlKind.DONE, ControlKind.REFUSED):
+        return None
+    try:
+        if kind == ControlKind.DONE:
+            return msgspec.json.decode(payload, type=HostStatus)
+        why = str(json.loads(payload).get("error", ""))
+    except (ValueError, AttributeError) as error:
+        raise HostUnreachableError(host_name(path), f"its answer cannot be read: {error}") from error
+    raise RefusedError(why or f"the host {host_name(path)!r} refused without a reason.")

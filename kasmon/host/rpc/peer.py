@@ -1,0 +1,68 @@
+"""Who is at the other end of a local socket, by the system's word."""
+
+import asyncio
+import os
+import socket
+import struct
+import sys
+from typing import NamedTuple
+
+from kasmon.errors import RefusedError
+from kasmon.host.rpc.process_origin import evidence
+
+SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
+"""macOS and the BSDs; Python names none of them."""
+
+
+class PeerProcess(NamedTuple):
+    """The process that connected, and whose it is; `pid` is 0 where the system does not tell."""
+
+    uid: int
+    pid: int
+
+
+def peer_of(connection: socket.socket) -> PeerProcess:
+    """The process at the other end of *connection*, as it was when it connected.
+
+    Raises:
+        OSError: if the system does not say.
+    """
+    if hasattr(socket, "SO_PEERCRED"):
+        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return PeerProcess(uid, pid)
+    _, uid = struct.unpack_from("II", connection.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, 76))
+    pid = 0
+    if sys.platform == "darwin":
+        (pid,) = struct.unpack("i", connection.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))
+    return PeerProcess(uid, pid)
+
+
+def is_ours(peer: PeerProcess) -> bool:
+    """Whether the peer runs under our own user."""
+    return peer.uid == os.geteuid()
+
+
+async def must_be_a_person(pid: int, agent: int | None, *, is_agents: bool) -> None:
+    """Nothing, unless process *pid* belongs to an agent, of which process *agent* is one, or *is_agents* by its word.
+
+    Raises:
+        RefusedError: if it does; the hint says what shows it.
+    """
+    agents = {agent} if agent and agent != os.getpid() else set()
+    shown = "it says so itself" if is_agents else await asyncio.to_thread(evidence, pid, agents)
+    if shown:
+        raise RefusedError(
+            "an agent cannot answer requests.",
+            hint=f"Answer from your own terminal: this answer came from a process of kasmon ({shown}).",
+        )
+
+
+def seat(pid: int) -> str:
+    """Where the person behind process *pid* sits, in words: its terminal and its id; empty where it cannot be told."""
+    import psutil  # only here: a host that is never answered does without
+
+    try:
+        terminal = psutil.Process(pid).terminal()
+    except (psutil.Error, ValueError):
+        return ""
+    return f"{terminal} (pid {pid})" if terminal else f"process {pid}"

@@ -1,0 +1,147 @@
+"""Whether a process belongs to an agent or to kasmon's machinery, by what the system says of where it came from.
+
+Only positive evidence counts, so that a person in a tmux, screen, container or ssh of their own is never locked out:
+
+- its ancestors: an agent, this host, or a process that carries a mark in its environment;
+- the leaders of its and their sessions and process groups, which tell also after a double fork;
+- the tmux server that its environment names, if that server is kasmon's;
+- where a leader has ended, the other members of that session or group;
+- a control group that was made for an agent: a member is the child of a host or tmux server of kasmon's that is
+  itself in another group.
+"""
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.launch import MACHINERY, RUN
+from kasmon.process_identity import HAS_PROC, fields
+
+SESSION: Final = "KASMON_SESSION"
+"""Every agent gets this variable."""
+MARKS: Final = (SESSION, RUN, MACHINERY)
+"""Variables that only agents, kasmon's hosts and its tmux server have, and what these start."""
+TMUX_SOCKET: Final = "t.sock"
+"""What the socket of kasmon's own tmux server is called (`paths.Paths.tmux_socket`)."""
+MOST: Final = 512
+"""How many processes are looked at on the way."""
+
+
+class ProcessFacts(NamedTuple):
+    """What the system says of one process."""
+
+    parent: int
+    group: int
+    session: int
+    has_ended: bool
+    """It is a zombie."""
+    mark: str
+    """The first of `MARKS` that it carries; empty if none."""
+    tmux_server: int
+    """The process id of the tmux server that it says it runs in, if the socket's name is that of ours; 0 if none."""
+
+
+def evidence(pid: int, agents: Collection[int] = ()) -> str:
+    """What shows that process *pid* belongs to an agent or to kasmon, in words; empty if nothing does.
+
+    A process that cannot be looked at counts as an agent's. One that took care to lose its parents, its session and
+    its environment is not recognised.
+
+    Args:
+        pid: who is asked about. This process itself is nobody's.
+        agents: the ids of processes that are known to be agents, whether they still run or not.
+    """
+    ours, todo = set(agents), [pid]
+    seen: set[int] = set()
+    leaderless: set[int] = set()
+    while todo and len(seen) < MOST:
+        each = todo.pop()
+        if each in seen or (each <= 0 and each != pid):  # 0 is what stands outside of this pid namespace
+            continue
+        seen.add(each)
+        if each in ours or (each == os.getpid() and each != pid):
+            return f"process {each} is an agent or its host"
+        facts = _look(each)
+        if facts is None and each == pid:
+            return f"process {pid} cannot be inspected"
+        if facts is None or facts.has_ended:
+            leaderless.add(each)
+        if facts is not None:
+            if facts.mark:
+                return f"process {each} carries {facts.mark}"
+            todo += [facts.parent, facts.session, facts.group, facts.tmux_server]
+    return _by_company(pid, leaderless)
+
+
+def _by_company(pid: int, leaderless: Collection[int]) -> str:
+    """What those show who share a session or group of *leaderless*, or the control group, with process *pid*."""
+    control_group = _control_group(pid)
+    if not leaderless and not control_group:
+        return ""
+    for each in _pids():
+        facts = _look(each)
+        if facts is None or each == pid:
+            continue
+        if facts.mark and ({facts.session, facts.group} & {*leaderless} - {0}):
+            return f"process {each}, of the same session, carries {facts.mark}"
+        if control_group and _control_group(each) == control_group:
+            above = _look(facts.parent)
+            is_machinery = facts.parent == os.getpid() or (above is not None and above.mark == MACHINERY)
+            if is_machinery and _control_group(facts.parent) not in (b"", control_group):  # empty once it has ended
+                return f"process {each}, of the same control group, was started by kasmon"
+    return ""
+
+
+def _pids() -> Iterator[int]:
+    if HAS_PROC:
+        yield from (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal())
+        return
+    import psutil  # only where there is no /proc
+
+    yield from psutil.pids()
+
+
+def _control_group(pid: int) -> bytes:
+    """Which control group *pid* is in, in the system's words; empty where there are none."""
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_bytes() if HAS_PROC else b""
+    except OSError:
+        return b""
+
+
+def _look(pid: int) -> ProcessFacts | None:
+    """What the system says of *pid*; None if it is not there."""
+    if pid <= 0:
+        return None
+    if HAS_PROC:
+        if (told := fields(pid)) is None:
+            return None
+        parent, group, session = (int(number) for number in told[1:4])
+        variables: dict[str, str] = {}
+        with contextlib.suppress(OSError):  # another user's, for example init
+            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            variables = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries)
+        return ProcessFacts(parent, group, session, told[0] in (b"Z", b"X"), *_said(variables))
+    import psutil  # only here, where there is no /proc
+
+    try:
+        process = psutil.Process(pid)
+        parent, has_ended = process.ppid(), process.status() == psutil.STATUS_ZOMBIE
+        group, session = os.getpgid(pid), os.getsid(pid)
+    except (psutil.Error, OSError):
+        return None
+    try:
+        return ProcessFacts(parent, group, session, has_ended, *_said(process.environ()))
+    except (psutil.Error, OSError):
+        return ProcessFacts(parent, group, session, has_ended, "", 0)
+
+
+def _said(variables: dict[str, str]) -> tuple[str, int]:
+    """The mark among *variables*, and the process id of kasmon's tmux server that they name."""
+    socket, _, rest = variables.get("TMUX", "").partition(",")
+    server = rest.partition(",")[0]
+    is_ours = socket.rpartition("/")[2] == TMUX_SOCKET and server.isascii() and server.isdecimal()
+    mark = next((mark for mark in MARKS if mark in variables), "")
+    return mark, int(server) if is_ours else 0

@@ -1,0 +1,216 @@
+"""A host's socket: it lets in its own user only, answers each numbered frame once, never waits for a slow reader."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from kasmon import __version__
+from kasmon.errors import KasmonError, RefusedError
+from kasmon.host.rpc import control
+from kasmon.host.rpc.codec import WireError, from_client
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.control import ControlKind, HostStatus
+from kasmon.host.rpc.errors import failed
+from kasmon.host.rpc.frames import VERSION, Frame, FromClient, Hello, Numbered, Welcome
+
+BACKLOG = 128
+ACCEPTING = 3
+"""How many turns of the loop it takes to make a connection that was accepted. One that is made while the server closes
+would hang: python/cpython#109564, open."""
+GOODBYE_S = 2.0
+"""How long a closing server waits for what is under way."""
+
+Control: TypeAlias = Callable[[ControlKind], HostStatus]
+"""Carries out a request of any version; raises `RefusedError` where it does not."""
+Receive: TypeAlias = Callable[[ClientConnection, FromClient], Awaitable[Frame | None] | Frame | None]
+
+log = logging.getLogger(__name__)
+
+
+class HostServer:
+    """The socket of one host. `receive` gets each frame as it comes; `lost` each client that is gone.
+
+    `receive` is called at once. It gives the answer, None for none, or an awaitable of either, which then runs beside.
+    A `KasmonError` becomes the answer `Failed`. A frame before `Hello`, or of another version, gets no further.
+    """
+
+    def __init__(
+        self, socket: Path, receive: Receive, lost: Callable[[ClientConnection], None], control: Control | None = None
+    ) -> None:
+        self.connections: set[ClientConnection] = set()
+        self.is_closing = False
+        """Who connects from now on is not let in, and sees that: the line ends before any greeting."""
+        self._path = socket
+        self._receive = receive
+        self._control = control
+        self._lost = lost
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a client is there, or something is under way for one that left."""
+        return bool(self.connections or self._tasks)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a request of a client is under way."""
+        return bool(self._tasks)
+
+    async def start(self) -> None:
+        """Listen. A socket that was left there is removed first: whoever calls this holds the host's lock.
+
+        Raises:
+            OSError: if the socket cannot be made.
+        """
+        listening = await asyncio.to_thread(_bound, self._path)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: ClientConnection(self), sock=listening, backlog=BACKLOG)
+
+    async def aclose(self) -> None:
+        """Stop listening, let what is under way end, send what is waiting, hang up. Idempotent and bounded.
+
+        Nobody is let in from the moment of the call, before anything is awaited.
+        """
+        self.is_closing = True
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        for _ in range(ACCEPTING):
+            await asyncio.sleep(0)
+        server.close()
+        this = asyncio.current_task()
+        if tasks := {task for task in self._tasks if task is not this}:
+            _, slow = await asyncio.wait(tasks, timeout=GOODBYE_S)
+            for task in slow:
+                task.cancel()
+            await asyncio.gather(*slow, return_exceptions=True)
+        for connection in set(self.connections):
+            connection.close()
+        if closed := [connection.closed for connection in self.connections]:
+            await asyncio.wait(closed, timeout=GOODBYE_S)
+        for connection in set(self.connections):
+            connection.abort()
+
+    def handle(self, connection: ClientConnection, body: bytes) -> None:
+        """Take one frame from *connection*."""
+        try:
+            frame = from_client.decode(body)
+        except msgspec.DecodeError as error:
+            _answer_unreadable(connection, body, error)
+            return
+        if isinstance(frame, Hello):
+            if not _greet(connection, frame):
+                return
+        elif not connection.greeted:
+            raise WireError("a client that did not say hello")
+        try:
+            answer = self._receive(connection, frame)
+        except Exception as error:  # noqa: BLE001 - one client's frame must not take the host down; `_stumbled` records it
+            _stumbled(connection, frame, error)
+            return
+        if isinstance(answer, Frame):
+            connection.push(answer)
+        elif answer is not None:
+            task = asyncio.ensure_future(_answered(connection, frame, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif isinstance(frame, Hello):
+            connection.push(Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__))
+
+    def handle_control(self, connection: ClientConnection, kind: int) -> None:
+        """Carry out a request that clients of every version can make, answer it, and hang up."""
+        connection.send_control(self._control_answer(kind))
+
+    def _control_answer(self, kind: int) -> bytes:
+        try:
+            known = ControlKind(kind)
+        except ValueError:
+            known = ControlKind.REFUSED
+        if self._control is None or known in (ControlKind.DONE, ControlKind.REFUSED):
+            return control.build_refusal(f"kasmon {__version__} has no request of kind {kind}.")
+        try:
+            return control.build_answer(self._control(known))
+        except KasmonError as error:
+            return control.build_refusal(str(error))
+        except Exception as error:  # one client's request must not take the host down; the log records it
+            log.error("the host failed to carry out %s", known.name, exc_info=error)
+            return control.build_refusal(f"the host failed: {error!r}.")
+
+    def forget(self, connection: ClientConnection) -> None:
+        """*connection* is gone."""
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._lost(connection)
+
+
+def _bound(path: Path) -> socket.socket:
+    """A socket at *path* that only we can reach. It appears there once it listens: who finds it is not refused."""
+    unfinished = path.with_name(f".{path.stem}.new")
+    unfinished.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        before = os.umask(0o177)
+        try:
+            listening.bind(os.fspath(unfinished))
+        finally:
+            os.umask(before)
+        listening.listen(BACKLOG)
+        listening.setblocking(False)
+        unfinished.replace(path)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+async def _answered(connection: ClientConnection, frame: FromClient, answer: Awaitable[Frame | None]) -> None:
+    try:
+        made = await answer
+    except asyncio.CancelledError:
+        _stumbled(connection, frame, RefusedError("the host ended before this was done.", hint="See its log."))
+        raise
+    except Exception as error:  # noqa: BLE001 - likewise
+        _stumbled(connection, frame, error)
+        return
+    if made is not None:
+        connection.push(made)
+
+
+def _greet(connection: ClientConnection, hello: Hello) -> bool:
+    if hello.version == VERSION:
+        connection.greeted, connection.as_agent = True, hello.as_agent
+        return True
+    error = RefusedError(
+        f"this host (kasmon {__version__}) speaks protocol version {VERSION}, the client version {hello.version}.",
+        hint="Restart the session with the newer kasmon, or use the same version for both.",
+    )
+    connection.push(failed(hello.n, error))
+    connection.close()
+    return False
+
+
+def _answer_unreadable(connection: ClientConnection, body: bytes, error: msgspec.DecodeError) -> None:
+    """Tell the client that its frame says nothing to this version; without a number to answer, hang up."""
+    n = None
+    with contextlib.suppress(msgspec.DecodeError, AttributeError):
+        n = msgspec.msgpack.decode(body).get("n")
+    if not isinstance(n, int):
+        raise WireError(f"a frame that cannot be read: {error}")
+    connection.push(failed(n, RefusedError(f"the host does not understand this: {error}.")))
+
+
+def _stumbled(connection: ClientConnection, frame: FromClient, error: BaseException) -> None:
+    if not isinstance(error, KasmonError):
+        log.error("the host stumbled over %s", type(frame).__name__, exc_info=error)
+        error = KasmonError(f"the host failed: {error!r}.", hint="See its log.")
+    if isinstance(frame, Numbered):
+        connection.push(failed(frame.n, error))

@@ -1,0 +1,1 @@
+"""Sessions in a sandbox: when an agent is idle, and how its sandbox is paused and resumed. Start with `lifecycle`."""

@@ -1,0 +1,196 @@
+"""Requests for hosts that a sandbox was refused: opened in the inbox, and carried out as a person answers."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import KasmonError, UsageError
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.requests import RequestRegistry
+from kasmon.model.commands import Answer
+from kasmon.model.events import NoticeRaised
+from kasmon.model.permission import Decision, Request, RequestId, SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, write_private
+from kasmon.sandbox import tiers
+from kasmon.sandbox.agent.launch import policy_of
+from kasmon.sandbox.base import EgressTier
+from kasmon.sandbox.network.allowlist import allowlist, judge
+from kasmon.sandbox.network.denials import Denial
+from kasmon.sandbox.network.presets import PRESETS
+
+LOOK_S: Final = 1.0
+"""How often the refusals are read, in seconds."""
+ONCE_S: Final = 600.0
+"""How long a host is allowed by "once", in seconds: the attempt that was refused has failed, so it is made again."""
+TOOL: Final = "Network"
+MOST: Final = 10
+"""So many such requests are open at once at most, since code inside chooses the hosts."""
+AT_REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE})
+"""In any other state a host of a preset (npm, pypi, github) is asked about although its policy refuses it without a
+request: the agent's work may need it, and not only its program."""
+CHOICES: Final = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY)
+
+log = logging.getLogger(__name__)
+
+
+class EgressRequests:
+    """Asks for the hosts that the sandbox of one session was refused, each once while it is open or was denied."""
+
+    def __init__(
+        self,
+        places: Paths,
+        session: SessionId,
+        asks: RequestRegistry,
+        pen: LogWriter,
+        keep: Callable[[str], Awaitable[None]] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            places: where the session is kept.
+            session: whose sandbox it is.
+            asks: what opens the requests.
+            pen: what writes it down.
+            keep: adds an entry to the sandbox's list for good; None: to its policy's file.
+            now: a clock, in seconds, by which "once" is over.
+        """
+        self._places = places
+        self._session = session
+        self._asks = asks
+        self._pen = pen
+        self._keep = keep or self._keep_in_policy
+        self._now = now
+        self._entries: dict[RequestId, str] = {}
+        self._denied: set[str] = set()
+        self._once: dict[str, float] = {}
+        """The entries that are allowed once -> until when, by the clock that it was given."""
+        self._since = time.time()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Watch the refusals from now on. Idempotent."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._watch())
+
+    async def aclose(self) -> None:
+        """Stop that. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def answer(self, answer: Answer, who: str) -> None:
+        """Take *answer* of the person at *who* to one of these requests, and do what it says.
+
+        Raises:
+            UsageError: if it has a scope beyond this sandbox; nothing was done then.
+            KasmonError: as `RequestRegistry.take`; or if the sandbox's list cannot be changed, which is noted too.
+        """
+        if answer.decision is Decision.ALWAYS and answer.scope != "session":
+            raise UsageError(
+                f"a host can be allowed for one sandbox only, not for the {answer.scope}.", hint="Leave the scope out."
+            )
+        if self._asks.take(answer, who=who) is None:
+            return
+        entry = self._entries.pop(answer.request)
+        try:
+            await self._carry_out(answer.decision, entry)
+        except (KasmonError, OSError) as error:
+            text = f"{entry} is not allowed: {error}"
+            self._pen.note(NoticeRaised(at=time.time(), text=text, level="error"))
+            raise
+
+    async def _carry_out(self, decision: Decision, entry: str) -> None:
+        if decision is Decision.DENY:
+            self._denied.add(entry)
+            return
+        if decision is Decision.ALWAYS:
+            await self._keep(entry)
+            self._once.pop(entry, None)
+        else:
+            self._once[entry] = self._now() + ONCE_S
+        await asyncio.to_thread(self._apply, tuple(self._once))
+
+    async def _watch(self) -> None:
+        await self._tried(asyncio.to_thread(self._apply, ()))  # what a host before this one allowed once is over
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self._tried(self._look())
+
+    async def _tried(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except (KasmonError, OSError):  # it sleeps, or is gone; the next look tells
+            log.debug("the refusals of sandbox %s cannot be read", self._session, exc_info=True)
+
+    async def _look(self) -> None:
+        now = self._now()
+        if over := [entry for entry, until in self._once.items() if until <= now]:
+            for entry in over:
+                del self._once[entry]
+            await asyncio.to_thread(self._apply, tuple(self._once))
+        for denial in await asyncio.to_thread(self._refusals, self._since):
+            self._open(denial)
+
+    def _open(self, denial: Denial) -> None:
+        still_open = {ask.id for ask in self._pen.session.asks}
+        self._entries = {id_: entry for id_, entry in self._entries.items() if id_ in still_open}
+        known = {*self._entries.values(), *self._denied, *self._once}
+        if denial.entry in known or len(self._entries) >= MOST:
+            return
+        opened = self._asks.open_own(_request(self._session, denial))
+        self._entries[opened] = denial.entry
+
+    def _refusals(self, since: float) -> list[Denial]:
+        """The refusals after *since* that are to be asked about. Blocks."""
+        policy = policy_of(self._places, self._session)
+        denials = getattr(tiers.load(policy.tier, self._places), "denials", None)  # as `supervisor.sandboxes.history`
+        if denials is None:
+            return []
+        fresh = [each for each in denials(policy) if each.at > since]
+        self._since = max([since, *(each.at for each in fresh)])
+        silent = allowlist(policy.refuse)
+        if self._pen.session.state not in AT_REST:
+            silent = tuple(entry for entry in silent if entry not in allowlist(PRESETS))
+        return [
+            each
+            for each in fresh
+            if each.entry and each.entry not in policy.hosts and not judge(silent, each.host, each.port).allowed
+        ]
+
+    def _apply(self, once: tuple[str, ...]) -> None:
+        """Let its way out lead whither its policy says, and to *once*. Blocks."""
+        policy = policy_of(self._places, self._session)
+        tier = tiers.load(policy.tier, self._places)
+        if policy.hosts and isinstance(tier, EgressTier):
+            tier.allow(msgspec.structs.replace(policy, hosts=(*policy.hosts, *once)))
+
+    async def _keep_in_policy(self, entry: str) -> None:
+        def kept() -> None:
+            policy = policy_of(self._places, self._session)
+            wider = msgspec.structs.replace(policy, hosts=(*policy.hosts, entry))
+            write_private(self._places.sandbox(self._session), msgspec.json.encode(wider))
+
+        await asyncio.to_thread(kept)
+
+
+def _request(session: SessionId, denial: Denial) -> Request:
+    where = f"{denial.host}:{denial.port}"
+    return Request(
+        id=RequestId(f"egress {denial.entry}"),
+        session=session,
+        tool=TOOL,
+        title=f"reach {where}",
+        input={"host": denial.host, "port": denial.port, "entry": denial.entry},
+        shown=f"Code in the sandbox tried to reach {where} and was refused. Anything it sends there leaves "
+        "the sandbox.\n"
+        f"allow: {denial.entry} for {ONCE_S / 60:.0f} minutes; always: {denial.entry} for this sandbox, also after a "
+        "restart; deny: you are not asked again until a restart.",
+        why=denial.why,
+        rule=f"reach {denial.entry} from this sandbox",
+        choices=CHOICES,
+    )

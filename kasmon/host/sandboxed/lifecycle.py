@@ -1,0 +1,301 @@
+"""How long the sandbox of an agent inside is kept: put to sleep by the clock, woken by use, ended by the clock.
+
+What a host before this one was killed in the midst of: what was half put to sleep or half woken goes on, and what was
+to end ends.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SnapshotRefusedError
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.sandboxed.idle import alike, as_of, is_at_work, rests_at, used_at
+from kasmon.host.sandboxed.transitions import FOREVER, WRITTEN_S, SandboxTransitions
+from kasmon.model.commands import Launch, Pause, Resume, Stop
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.sandbox.managed.lifecycle import DueStep, LifecycleStep, LifetimeTerms, deadlines, due, only_held
+from kasmon.sandbox.managed.monotonic_age import MonotonicAge
+
+QUIET_S: Final = 2.0
+"""So long after somebody wanted something of it, in seconds, nothing ends it: what it was told may not show yet."""
+LONGEST_LOOK_S: Final = 60.0
+"""The clock is looked at this often at least; and what could not be done is tried again after so long."""
+TYPING_S: Final = 10.0
+"""How long nobody types until it is noted when somebody last did, in seconds."""
+FOUND: Final = "found again"
+IN_TIME: Final = "it was working"
+LOST: Final = "its memory is lost; its conversation and files are kept"
+
+
+class SandboxLifecycle:
+    """Keeps the sandbox of the agent of *launch* for as long as its session's host is there."""
+
+    def __init__(
+        self,
+        places: Paths,
+        launch: Launch,
+        pen: LogWriter,
+        end_agent: Callable[[str], None],
+        is_attached: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """
+        Args:
+            places: where its session is kept.
+            launch: what it is.
+            pen: what writes it down.
+            end_agent: begins to end the agent, for the reason that it is given.
+            is_attached: whether somebody sits at it, though it does nothing.
+        """
+        self._terms = FOREVER
+        self._session = launch.session
+        self._pen = pen
+        self._steps = SandboxTransitions(places, launch, pen)
+        self._end_agent = end_agent
+        self._is_attached = is_attached
+        self._used_at = 0.0
+        self._told_at = 0.0
+        self._not_before = 0.0
+        self._wanted_at = 0.0
+        self.is_ending = False
+        """Its time is over, and its agent is being ended."""
+        self._moving = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._clock = MonotonicAge()
+        self._waking: asyncio.Task[None] | None = None
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it is known to sleep."""
+        return self._steps.housing.is_asleep
+
+    def begin(self, terms: LifetimeTerms) -> None:
+        """Keep it as *terms* say; for ever until this was called."""
+        self._terms = self._steps.terms = terms
+
+    async def settle(self) -> None:
+        """Bring to its end, or back, what a host before this one began. Nothing where it left nothing half done."""
+        async with self._moving:
+            housing = self._steps.housing
+            if housing.runtime is None or not housing.is_intended:
+                return
+            if housing.phase is SandboxPhase.EXPIRED:
+                await self._end(housing.why)
+            elif housing.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING):
+                await self._tried_to_thaw(FOUND)
+
+    async def keep(self) -> None:
+        """Do what is due until it ends."""
+        await self._steps.learn()
+        if not self._steps.can_sleep:
+            self.begin(msgspec.structs.replace(self._terms, standby_after_s=0.0))
+        elif not self._steps.keeps_memory:
+            self.begin(only_held(self._terms))
+        self._pen.on_noted = self._changed.set
+        while not self.is_ending:
+            self._changed.clear()
+            now = time.time()
+            session = as_of(self._pen.session, now)
+            if self.sleeps and is_at_work(session, now) and self._not_before <= now:  # it began as it was stopped
+                await self._woken(IN_TIME)
+                continue
+            look_at, step = self._told(session, now), self._due(session, now)
+            if step is not None and step.at <= now:
+                await self._take()
+                continue
+            changes_at = (step.at if step else math.inf, rests_at(session), session.recheck_at or math.inf)
+            look_at = min(look_at, now + LONGEST_LOOK_S, *(at for at in changes_at if at > now))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(look_at - now):
+                    await self._changed.wait()
+
+    async def aclose(self) -> None:
+        """Wake nobody any more. Idempotent."""
+        if self._waking is not None:
+            self._waking.cancel()
+            await asyncio.gather(self._waking, return_exceptions=True)
+
+    # -- use
+
+    async def used(self, wish: object = None) -> None:
+        """Somebody wants *wish* of it, or to sit down at it: it is awake when this returns.
+
+        Raises:
+            SessionEndedError: if its time is over.
+            RefusedError: if it sleeps, and use is not to wake it.
+            SandboxError: if it cannot be woken.
+        """
+        self._use()
+        async with self._moving:
+            if self.is_ending and not isinstance(wish, Stop):
+                raise SessionEndedError(self._session)
+            if not self.sleeps:
+                return
+            if not self._terms.auto_resume and not isinstance(wish, Resume | Stop):
+                raise RefusedError(
+                    f"session {self._session!r} is paused, and `session.auto_resume` is off.",
+                    hint=f"`kasmon sandbox resume {self._session}` resumes it.",
+                )
+            try:
+                await self._steps.thaw()
+            except SnapshotRefusedError as error:
+                self._give_up(error)
+                raise
+
+    async def move(self, wish: Pause | Resume) -> None:
+        """Put it to sleep, or wake it, as a person wishes; the log has what came of it when this returns.
+
+        Raises:
+            KasmonError: as `sleep` and `used`.
+        """
+        try:
+            if isinstance(wish, Pause):
+                await self.sleep("by user", to_disk=wish.to_disk)
+            else:
+                await self.used(wish)
+        finally:
+            await self._pen.written(WRITTEN_S)
+
+    def touched(self) -> None:
+        """Somebody sits down at it, or types: wake it soon, what is typed waits in its terminal."""
+        self._use()
+        may_sleep = self.sleeps or self._moving.locked()
+        if may_sleep and self._terms.auto_resume and (self._waking is None or self._waking.done()):
+            self._waking = asyncio.create_task(self._woken())
+
+    async def sleep(self, why: str, *, to_disk: bool = False) -> None:
+        """Put it to sleep, its memory held or *to_disk*. Nothing where it sleeps so, or deeper.
+
+        Raises:
+            RefusedError: if it is at work, or waits for an answer.
+            UnableError: for *to_disk*, where that cannot be.
+            SandboxError: if it cannot be; it goes on then.
+        """
+        async with self._moving:
+            session = as_of(self._pen.session, time.time())
+            if self.sleeps and (self._steps.housing.held is not to_disk or not to_disk):
+                return
+            if self.sleeps:
+                await self._put_down(why, to_disk=to_disk)
+                return
+            if session.state is not SessionState.IDLE or session.in_turn or session.queue or self.is_ending:
+                raise RefusedError(f"session {session.name!r} is {session.state}: it can be paused only when idle.")
+            await self._put_down(why, to_disk=to_disk)
+
+    async def _put_down(self, why: str, *, to_disk: bool) -> None:
+        """Put it to sleep; from memory to disk it goes by being awake."""
+        if self.sleeps:
+            await self._steps.thaw()
+        await self._steps.freeze(why, to_disk=to_disk)
+
+    def _use(self) -> None:
+        self._used_at = self._wanted_at = time.time()
+        self._steps.terms = self._terms
+        self._changed.set()
+
+    async def _woken(self, why: str = "") -> None:
+        async with self._moving:
+            if self.sleeps and not self.is_ending:
+                await self._tried_to_thaw(why)
+
+    async def _tried_to_thaw(self, why: str) -> None:
+        try:
+            await self._steps.thaw(why)
+        except SnapshotRefusedError as error:
+            self._give_up(error)
+        except KasmonError as error:
+            self._not_before = time.time() + LONGEST_LOOK_S
+            self._steps.warn(f"It cannot be resumed: {error.message}")
+
+    def _give_up(self, error: SnapshotRefusedError) -> None:
+        """Its memory cannot be gone on from: its agent ends, and the next one goes on by its conversation's id."""
+        self.is_ending = True
+        self._end_agent(f"{LOST}: {error.message}")
+
+    # -- what the clock says
+
+    def _last_used(self, session: Session) -> float:
+        return max(used_at(session), self._used_at)
+
+    def _due(self, session: Session, now: float) -> DueStep | None:
+        """What is due when, however the clock on the wall was set meanwhile; None while it does not rest."""
+        housing = self._steps.housing
+        if housing.runtime is None or rests_at(session) > now:
+            return None
+        last_used = self._clock.at("used", self._last_used(session), now)
+        born_at = self._clock.at("born", housing.born_at, now)
+        known = msgspec.structs.replace(housing, used_at=last_used, born_at=born_at)
+        step = due(known, self._steps.terms, keeps_memory=self._steps.keeps_memory, in_turn=False)
+        if step is None or step.step is not LifecycleStep.END:
+            return step
+        return msgspec.structs.replace(step, at=max(step.at, self._wanted_at + QUIET_S, self._not_before))
+
+    def _told(self, session: Session, now: float) -> float:
+        """Note what comes when, if that is not what was noted last; when that is to be looked at again."""
+        housing = self._steps.housing
+        if (
+            session.state is not SessionState.IDLE
+            or housing.runtime is None
+            or housing.phase is not SandboxPhase.RUNNING
+        ):
+            return math.inf
+        last_used, terms = self._last_used(session), self._steps.terms
+        to_come = deadlines(
+            msgspec.structs.replace(housing, used_at=last_used), terms, keeps_memory=self._steps.keeps_memory
+        )
+        if all(map(alike, to_come, (housing.standby_at, housing.pause_at, housing.expires_at))):
+            return math.inf
+        shares = (each / 4 for each in (terms.standby_after_s, terms.idle_timeout_s) if each)
+        known_at = last_used + min([TYPING_S, *shares])
+        is_only_typed = session.since <= self._told_at
+        if is_only_typed and now < known_at and now < self._told_at + LONGEST_LOOK_S:
+            return known_at
+        self._told_at = now
+        self._steps.told(last_used)
+        return math.inf
+
+    async def _take(self) -> None:
+        """Do what is due, unless somebody used it meanwhile or sits at it."""
+        async with self._moving:
+            now = time.time()
+            if await self._is_attached():
+                self._used_at = now
+            step = self._due(as_of(self._pen.session, now), now)
+            if self.is_ending or step is None or step.at > now:
+                return
+            if step.step is LifecycleStep.END:
+                await self._end(step.why)
+            else:
+                await self._doze(step.why, to_disk=step.step is LifecycleStep.PAUSE)
+
+    async def _doze(self, why: str, *, to_disk: bool) -> None:
+        last_used = self._used_at
+        try:
+            await self._put_down(why, to_disk=to_disk)
+        except KasmonError as error:  # it is not tried again until it was used, and ends all the same
+            terms = msgspec.structs.replace(self._terms, standby_after_s=0.0)
+            self._steps.terms = msgspec.structs.replace(terms, on_timeout="end") if to_disk else terms
+            self._steps.warn(error.message)
+            return
+        if self._used_at > last_used and self._terms.auto_resume:
+            await self._tried_to_thaw("")
+
+    async def _end(self, why: str) -> None:
+        """Begin to end its agent; its sandbox goes with it."""
+        try:
+            await self._steps.expire(why)
+        except KasmonError as error:
+            if self._steps.housing.phase is not SandboxPhase.EXPIRED:
+                self._not_before = time.time() + LONGEST_LOOK_S
+                self._steps.warn(error.message)
+                return
+        self.is_ending = True
+        self._end_agent(why)

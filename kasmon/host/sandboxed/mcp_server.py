@@ -1,0 +1,63 @@
+"""Which `kasmon mcp` a sandbox ends with, by the sandbox's name, and whether that server still lives.
+
+What ends with one server is called `mcp-1a2b3c4d/...`, after the server, which holds a lock for life.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import LogMissingError
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import SessionRenamed
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+
+OWN: Final = re.compile(r"(mcp-[0-9a-f]{8})/")
+LOOK_S: Final = 5.0
+"""How often a host looks whether the server of its session lives, in seconds."""
+GONE: Final = "its `kasmon mcp` has ended"
+
+
+def server_of(name: str) -> str:
+    """The server that a sandbox called *name* ends with; empty where it is none's."""
+    found = OWN.match(name)
+    return found[1] if found else ""
+
+
+def lock_of(places: Paths, server: str) -> Path:
+    """The file on which *server* holds a lock for life."""
+    return places.mcp / f"{server}.lock"
+
+
+async def server_gone(places: Paths, session: SessionId, name: str) -> bool:
+    """Return once the server that *session*, first called *name*, ends with is gone: true; false where it has none."""
+    while server := server_of(name):
+        await asyncio.sleep(LOOK_S)
+        if not await asyncio.to_thread(_is_gone, places, server):
+            continue
+        now = await asyncio.to_thread(_renamed, places, session, name)
+        if now == name:
+            return True
+        name = now  # one that was made ahead, and is kept for a client by now
+    return False
+
+
+def _is_gone(places: Paths, server: str) -> bool:
+    try:
+        return lock_holder(lock_of(places, server)) is None
+    except OSError:
+        return False
+
+
+def _renamed(places: Paths, session: SessionId, name: str) -> str:
+    """What *session*, first called *name*, is called by now."""
+    try:
+        for event, _ in EventLog(places.fleet_log).read():
+            if isinstance(event, SessionRenamed) and event.session == session:
+                name = event.name
+    except (LogMissingError, OSError):
+        pass
+    return name

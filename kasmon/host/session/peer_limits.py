@@ -1,0 +1,56 @@
+"""What other agents tell this one is bounded where it arrives, whoever sent it: how long, how often, and when.
+
+A message of a peer is a prompt at a turn's end. The host counts those that its log has, so that neither a sender that
+counts differently nor a host that begins anew takes more.
+"""
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import RefusedError, UsageError
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.model.commands import Prompt
+
+LONGEST: Final = 8_000
+"""How many characters a message may have, without the words in front of it that say whose it is."""
+PREFACE: Final = 400
+"""How many those words may have."""
+MOST: Final = 6
+"""How many messages of peers an agent may get within `WINDOW_S`."""
+WINDOW_S: Final = 60.0
+
+
+class PeerMessageLimiter:
+    """What peers told the agent of *book* of late."""
+
+    def __init__(self, book: SessionLog) -> None:
+        self._came = deque(book.peers_at, MOST)
+
+    def admit(self, prompt: Prompt, name: str, now: float) -> Prompt:
+        """*prompt* as it may go on; one of a peer waits for the turn's end, whatever it says itself.
+
+        Args:
+            prompt: anybody's.
+            name: what the session is called.
+            now: in seconds since the epoch.
+
+        Raises:
+            UsageError: if it is a peer's and too long.
+            RefusedError: if it is a peer's and too many came of late; nothing was kept of it then.
+        """
+        if prompt.by != "peer":
+            return prompt
+        if len(prompt.text) > LONGEST + PREFACE:
+            raise UsageError(
+                f"the message has {len(prompt.text)} characters.",
+                hint=(f"A message to a peer may have up to {LONGEST}."),
+            )
+        if len(self._came) == MOST and self._came[0] > now - WINDOW_S:
+            raise RefusedError(
+                f"{name!r} received {MOST} peer messages within {WINDOW_S:g} s.",
+                hint="Wait, or write it to the notes.",
+            )
+        self._came.append(now)
+        return msgspec.structs.replace(prompt, when="idle")

@@ -1,0 +1,380 @@
+"""Prompts on their way to the agent: which may go, which waits, and the receipt of each.
+
+A receipt's steps in the log: `queued` (waits for the turn to end), `typed` (being handed over), `submitted` (the agent
+took it), `started`, then `finished` or, where its turn ended in an error, `failed`. A turn is credited to the prompt
+whose text the agent names; a prompt of which no turn is known to have come is `unsure`. A queue survives its host: what
+was `queued` is handed over by the next one. What was `typed` is not, since nobody knows whether the agent has it:
+nothing is ever prompted twice.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.errors import KasmonError, NotFoundError, RefusedError, SessionBusyError, TimedOutError, UsageError
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.peer_limits import PeerMessageLimiter
+from kasmon.model.commands import (
+    NO_TURN,
+    Interrupt,
+    Mode,
+    Prompt,
+    Receipt,
+    ReceiptId,
+    ReceiptState,
+    Requeue,
+    Wish,
+    prompt_digest,
+)
+from kasmon.model.events import Event, QueueOrdered, ReceiptMoved, TurnEnded, TurnStarted
+from kasmon.model.session_state import SessionState
+from kasmon.sanitize import clean_line
+
+QUEUE: Final = 100
+"""How many prompts may wait."""
+BEGIN_S: Final = 10.0
+"""How long a prompt that an idle agent took may take to begin its turn, before the next may go."""
+SHOWN: Final = 200
+TAKEN_IN = "the agent accepted it but never confirmed it: it may have become part of another turn"
+DROPPED = "the turn ended before the agent had accepted it"
+TAKEN_BACK = "taken back"
+REST_LOOK_S: Final = 0.1
+"""How often a host that hands over looks whether a turn has ended, in seconds."""
+NOT_STEERED = "this agent accepts nothing during a turn; the prompt is queued until it ends"
+LIMITED = "its usage limit was reached"
+ON_THE_WAY = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
+CREDITABLE = (*ON_THE_WAY, ReceiptState.UNSURE)
+"""Receipts whose prompt an agent may still name."""
+ASLEEP = (SessionState.STANDBY, SessionState.PAUSED)
+"""A prompt wakes it."""
+
+R = ReceiptState
+
+
+class Prompts:
+    """The prompts of one agent; `give` carries a wish to it."""
+
+    def __init__(self, pen: LogWriter, give: Callable[[Wish], Awaitable[None]], *, steers: bool = True) -> None:
+        """*steers*: a prompt can go to the agent while a turn runs; else it waits for the turn's end."""
+        self._steers = steers
+        self.is_ready = False
+        """The agent runs and has said so; until then every prompt waits."""
+        self.is_leaving = False
+        """The host hands over: what is not with the agent yet waits for the next host."""
+        self._pen = pen
+        self._mail = PeerMessageLimiter(pen.book)
+        self._give = give
+        self._handing = asyncio.Lock()
+        self._handed: list[ReceiptId] = []
+        """What the agent was given and began no turn with yet, in the order in which it takes them."""
+        self._expecting: asyncio.TimerHandle | None = None
+        """Runs while an idle agent has a prompt whose turn has not begun."""
+        self._changed = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def state(self) -> SessionState:
+        """What it does, as far as prompts go: an agent that sleeps is woken by one, so it is idle."""
+        if not self.is_ready:
+            return SessionState.STARTING
+        state = self._pen.session.state
+        return SessionState.IDLE if state in ASLEEP else state
+
+    async def take(self, prompt: Prompt) -> Receipt:
+        """Carry *prompt* to the agent as its `when` says; the receipt tells how far it came.
+
+        Raises:
+            UsageError: if it is empty, or a peer's and too long.
+            SessionBusyError: if the agent is busy and *prompt* is not to disturb it.
+            RefusedError: if too many wait already, too many came of peers of late, or the agent does not take it.
+            TimedOutError: if the agent did not react; it is not known then whether it has the prompt.
+        """
+        if not prompt.text.strip():
+            raise UsageError("a prompt must not be empty.")
+        prompt = self._mail.admit(prompt, self._pen.session.name or self._pen.session.id, time.time())
+        if prompt.when == "refuse" and not self._is_free():
+            state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
+            raise SessionBusyError(self._pen.session.name or self._pen.session.id, state)
+        if not self.is_ready or (prompt.when == "idle" and not self._is_free()):
+            return self.queue(prompt)
+        if prompt.when == "now" and not self._steers and not self._is_open():
+            return self.queue(prompt, NOT_STEERED)
+        async with self._handing:
+            if prompt.when == "interrupt" and self._state is not SessionState.IDLE:
+                await self._interrupt()
+            try:
+                return await self._hand_over(prompt)
+            finally:
+                self._changed.set()
+
+    def queue(self, prompt: Prompt, why: str = "") -> Receipt:
+        """Keep *prompt* until the agent is idle; *why* tells its sender the reason, where it is no plain one.
+
+        Raises:
+            RefusedError: if too many wait already.
+        """
+        session = self._pen.session
+        if session.queue >= QUEUE:
+            raise RefusedError(f"session {session.id!r} already has {QUEUE} queued prompts.")
+        receipt = self._receipt(session.next_receipt(), prompt, R.QUEUED)
+        receipt = self._move(msgspec.structs.replace(receipt, reason=why), prompt)
+        self._changed.set()
+        return receipt
+
+    def requeue(self, wish: Requeue) -> Receipt:
+        """Change, move or take back a prompt that waits; its receipt after that.
+
+        Raises:
+            NotFoundError: if there is no such receipt.
+            RefusedError: if its prompt waits no more; nothing changed then.
+            UsageError: if it would be empty, or some of what is hidden in it was changed.
+        """
+        receipt = next((known for known in self._pen.session.receipts if known.id == wish.receipt), None)
+        if receipt is None:
+            raise NotFoundError(f"there is no prompt {wish.receipt!r}.", hint="`kasmon show` lists the receipts.")
+        if receipt.state is not R.QUEUED:
+            raise RefusedError(f"the prompt {receipt.id!r} is {receipt.state}: it is no longer queued.")
+        if wish.text is not None and not wish.text.strip():
+            raise UsageError("a prompt must not be empty.", hint="Delete it from the queue instead.")
+        if wish.drop:
+            return self._step(receipt, R.REFUSED, TAKEN_BACK)
+        if wish.place is not None:
+            order = [waiting.id for waiting in self._in(R.QUEUED) if waiting.id != receipt.id]
+            order.insert(max(0, wish.place), receipt.id)
+            self._pen.note(QueueOrdered(at=time.time(), receipts=tuple(order)))
+        if wish.text is not None:
+            text = self._pen.book.restored(receipt.id, wish.text)
+            prompt = msgspec.structs.replace(self._prompt(receipt.id), text=text)
+            changed = self._receipt(receipt.id, prompt, R.QUEUED)
+            receipt = self._move(msgspec.structs.replace(receipt, text=changed.text, digest=changed.digest), prompt)
+        return receipt
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no turn runs and none is about to begin."""
+        return self._is_open()
+
+    async def rest(self) -> None:
+        """Give the agent nothing any more, and return when what it has is finished."""
+        self.is_leaving = True
+        while True:
+            if self.is_at_rest:
+                return
+            await asyncio.sleep(REST_LOOK_S)
+
+    def heard(self, event: Event) -> None:
+        """Move receipts by what the agent did, after *event* was noted."""
+        if isinstance(event, TurnStarted):
+            self._begun()
+            if event.by != "agent" and (begins := self._beginning(event.prompt)) is not None:
+                self._passed_over(begins.id)
+                self._move(begins)
+        elif isinstance(event, TurnEnded):
+            self._begun()
+            for receipt in self._in(R.STARTED):
+                self._end(receipt, event)
+            self._await_turn()
+            for text in event.dropped:
+                if same := [receipt for receipt in self._in(*ON_THE_WAY) if receipt.text == _shown(text)]:
+                    self._step(same[0], R.LOST, DROPPED)
+        self._changed.set()
+
+    def _end(self, receipt: Receipt, event: TurnEnded) -> Receipt:
+        """*receipt* after its turn ended as *event* says."""
+        if event.reason in ("error", "limit"):
+            return self._step(receipt, R.FAILED, event.error or (LIMITED if event.reason == "limit" else event.reason))
+        return self._step(receipt, R.FINISHED, "" if event.reason == "done" else event.error or event.reason)
+
+    def _await_turn(self) -> None:
+        """Note what is on its way now as unsure if no turn has come of it in `BEGIN_S`."""
+        if taken := {receipt.id for receipt in self._in(*ON_THE_WAY)}:
+            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, taken)
+
+    def _no_turn_of(self, taken: set[ReceiptId]) -> None:
+        """Note what was *taken* a while ago as unsure, if it is on its way still and no turn runs."""
+        if self._task.done() or self._handing.locked() or self.state is not SessionState.IDLE:
+            return
+        for receipt in self._in(*ON_THE_WAY):
+            if receipt.id in taken:
+                why = self._why_unsure(receipt)
+                self._step(receipt, R.UNSURE, f"{why}; {receipt.reason}" if receipt.reason else why)
+        self._changed.set()
+
+    def _why_unsure(self, receipt: Receipt) -> str:
+        """Why it is not known which turn carried the prompt of *receipt*."""
+        return NO_TURN
+
+    def _passed_over(self, begins: ReceiptId) -> None:
+        """What the agent took before the prompt *begins*, and never named, may have been taken in with another turn."""
+        if begins in self._handed:
+            place = self._handed.index(begins)
+            before, self._handed = self._handed[:place], self._handed[place + 1 :]
+            for receipt in self._in(R.SUBMITTED):
+                if receipt.id in before:
+                    self._step(receipt, R.UNSURE, TAKEN_IN)
+
+    async def aclose(self) -> None:
+        """Hand nothing over any more. Idempotent."""
+        self._begun()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        """Hand over what waits, one prompt for each time that the agent is idle."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while self._pen.session.queue and self._is_free(queued=0):
+                async with self._handing:
+                    waiting = self._in(R.QUEUED)
+                    if not waiting or self.state is not SessionState.IDLE:
+                        break
+                    try:
+                        await self._hand_over(self._prompt(waiting[0].id), waiting[0])
+                    except KasmonError:
+                        continue  # its receipt says so
+
+    async def _interrupt(self) -> None:
+        """End the running turn and wait until it has ended.
+
+        Raises:
+            TimedOutError: if it goes on; nothing was prompted then.
+        """
+        await self._give(Interrupt())
+        try:
+            async with asyncio.timeout(BEGIN_S):
+                while self._state in (SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise TimedOutError(f"the turn did not end within {BEGIN_S:g} s of the interrupt.") from error
+        finally:
+            self._changed.set()
+
+    async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
+        """Give *prompt*, new or that of the receipt *waiting*, to the agent; its receipt then.
+
+        Raises:
+            KasmonError: if it did not take it; the receipt says so too.
+        """
+        was_idle = self.state is SessionState.IDLE
+        receipt = self._typed(prompt, waiting)
+        self._handed.insert(0 if prompt.when == "interrupt" else len(self._handed), receipt.id)
+        try:
+            await self._give(prompt)
+        except TimedOutError as error:
+            self._step(self._now(receipt), R.TYPED, error.message)
+            if was_idle:
+                self._expect()
+            raise
+        except KasmonError as error:
+            self._step(self._now(receipt), R.REFUSED, error.message)
+            raise
+        return self._submitted(receipt, was_idle=was_idle)
+
+    def _typed(self, prompt: Prompt, waiting: Receipt | None, reason: str = "") -> Receipt:
+        """The receipt of *prompt*, new or *waiting* until now, which is being handed over from here on."""
+        if waiting is not None:
+            return self._step(waiting, R.TYPED, reason)
+        receipt = self._receipt(self._pen.session.next_receipt(), prompt, R.TYPED)
+        return self._move(msgspec.structs.replace(receipt, reason=reason), prompt)
+
+    def _submitted(self, receipt: Receipt, reason: str = "", *, was_idle: bool) -> Receipt:
+        """The receipt after the agent took the prompt."""
+        now = self._now(receipt)
+        if now.state is R.TYPED:
+            now = self._step(now, R.SUBMITTED, reason)
+            if was_idle and self.state is SessionState.IDLE:
+                self._expect()
+        return now
+
+    @property
+    def _state(self) -> SessionState:
+        """The state as far as turns go: an agent whose turn has ended at its limit is idle, and can be prompted."""
+        is_at_rest = self._pen.session.mode is not Mode.TMUX and not self._pen.session.in_turn
+        return SessionState.IDLE if self.state is SessionState.LIMITED and is_at_rest else self.state
+
+    def _is_free(self, queued: int | None = None) -> bool:
+        waits = self._pen.session.queue if queued is None else queued
+        return not waits and not self.is_leaving and self.state is SessionState.IDLE and self._is_open()
+
+    def _is_open(self) -> bool:
+        """No turn runs, and none is about to begin."""
+        return self._state is SessionState.IDLE and self._expecting is None and not self._handing.locked()
+
+    def _expect(self) -> None:
+        self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._expected)
+
+    def _expected(self) -> None:
+        """No turn began in time."""
+        self._no_turn_of({receipt.id for receipt in self._in(*ON_THE_WAY)})
+        self._begun()
+
+    def _begun(self) -> None:
+        if self._expecting is not None:
+            self._expecting.cancel()
+            self._expecting = None
+        self._changed.set()
+
+    def _beginning(self, text: str) -> Receipt | None:
+        """The receipt of the prompt *text* whose turn begins, as it is from now on; None where it is none of them.
+
+        That is the oldest with this text. A turn whose agent names no text is that of the only prompt on its way.
+        """
+        if text:
+            return self._named(prompt_digest(text))
+        on_the_way = self._in(*ON_THE_WAY)
+        return self._started(on_the_way[0], "alone") if len(on_the_way) == 1 else None
+
+    def _named(self, digest: str) -> Receipt | None:
+        """The oldest receipt of the prompt with *digest* that has no turn yet, as it is when its turn begins."""
+        same = [receipt for receipt in self._in(*CREDITABLE) if receipt.digest == digest]
+        return self._started(same[0], "text") if same else None
+
+    def _started(self, receipt: Receipt, carried_by: Literal["text", "alone"]) -> Receipt:
+        return msgspec.structs.replace(self._stepped(receipt, R.STARTED), carried_by=carried_by)
+
+    def _in(self, *states: ReceiptState) -> list[Receipt]:
+        return [receipt for receipt in self._pen.session.receipts if receipt.state in states]
+
+    def _now(self, receipt: Receipt) -> Receipt:
+        return next((now for now in self._pen.session.receipts if now.id == receipt.id), receipt)
+
+    def _prompt(self, receipt: ReceiptId) -> Prompt:
+        fact = self._pen.book.prompts[receipt]
+        return Prompt(text=fact.prompt, by=fact.by)
+
+    def _receipt(self, receipt: ReceiptId, prompt: Prompt, state: ReceiptState) -> Receipt:
+        return Receipt(
+            id=receipt,
+            session=self._pen.session.id,
+            state=state,
+            text=_shown(prompt.text),
+            at=time.time(),
+            digest=prompt_digest(self._given(prompt.text)),
+        )
+
+    def _given(self, text: str) -> str:
+        """*text* as the agent gets it."""
+        return text
+
+    def _stepped(self, receipt: Receipt, state: ReceiptState, reason: str = "") -> Receipt:
+        return msgspec.structs.replace(receipt, state=state, reason=reason, at=time.time())
+
+    def _step(self, receipt: Receipt, state: ReceiptState, reason: str = "") -> Receipt:
+        return self._move(self._stepped(receipt, state, reason))
+
+    def _move(self, receipt: Receipt, prompt: Prompt | None = None) -> Receipt:
+        moved = ReceiptMoved(at=receipt.at, receipt=receipt)
+        if prompt is not None:
+            moved = msgspec.structs.replace(moved, prompt=prompt.text, by=prompt.by)
+        self._pen.note(moved)
+        return receipt
+
+
+def _shown(text: str) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return clean_line(line)[:SHOWN]

@@ -1,0 +1,209 @@
+"""What the agent asks, between its own ids and the log's: each request is answered once, and only as it was shown."""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from kasmon.errors import (
+    RefusedError,
+    RequestClosedError,
+    RequestNotFoundError,
+    StaleRequestError,
+    UnableError,
+)
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.rules import ONCE, SessionRules
+from kasmon.model.answer import must_be_complete, must_be_whole, with_text_as_label
+from kasmon.model.commands import Answer
+from kasmon.model.events import Event, RequestAnswered, RequestOpened, RequestSetAside, RequestWithdrawn
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, sealed
+from kasmon.model.transcript.diff import of_inputs
+
+CHANGED = "the agent has a different request now"
+
+
+class AcceptedAnswer(NamedTuple):
+    """An answer that was accepted: as the agent is told it, and what the agent had asked."""
+
+    answer: Answer
+    asked: Request
+
+
+class OpenRequest(NamedTuple):
+    """A request that waits."""
+
+    request: Request
+    """As the log has it."""
+    asked: Request
+    """As the agent gave it."""
+
+
+class RequestRegistry:
+    """The requests of one agent. Backends name them as they like; in the log they are `<session>-<n>`."""
+
+    def __init__(self, pen: LogWriter, policy: SessionRules, told: Mapping[Decision, Decision] = ONCE) -> None:
+        """*told*: what the agent is told in the place of a decision."""
+        self._pen = pen
+        self._policy = policy
+        self._told = told
+        self._asked: dict[RequestId, Request] = {}
+        """Our id of each open request -> the request as the agent gave it."""
+
+    def heard(self, event: Event) -> Event | None:
+        """*event* with our request ids in the place of the agent's; None if it says nothing new."""
+        if isinstance(event, RequestOpened):
+            return self._opened(event.request, event.at)
+        if isinstance(event, RequestAnswered | RequestWithdrawn | RequestSetAside):
+            ours = self._ours(event.request)
+            return None if ours is None else msgspec.structs.replace(event, request=ours)
+        return event
+
+    def open_own(self, request: Request) -> RequestId:
+        """Open *request* of the host itself; the id that it has in the log.
+
+        No standing rule comes of an answer to it, and no agent is told of it.
+        """
+        session = self._pen.session
+        ours = session.next_request()
+        now = time.time()
+        opened = sealed(msgspec.structs.replace(request, id=ours, session=session.id, asked_at=now, by_host=True))
+        self._asked[ours] = opened
+        self._pen.note(RequestOpened(at=now, request=opened))
+        return ours
+
+    def is_own(self, request: RequestId) -> bool:
+        """Whether the host itself opened *request*, and it is open."""
+        return (asked := self._asked.get(request)) is not None and asked.by_host
+
+    def forget_closed(self) -> None:
+        """Let go of what is no longer open, after each fact."""
+        if self._asked:
+            still_open = {ask.id for ask in self._pen.session.asks}
+            self._asked = {ours: asked for ours, asked in self._asked.items() if ours in still_open}
+
+    def void(self, why: str, at: float) -> None:
+        """Nobody waits for an answer any more, whether the agent's backend said so or not."""
+        for request in self._pen.session.asks:
+            self._pen.note(RequestWithdrawn(at=at, request=request.id, why=why))
+        self.forget_closed()
+
+    def checked(self, answer: Answer) -> OpenRequest:
+        """The open request that *answer* may answer.
+
+        Raises:
+            RequestNotFoundError: if there never was a request of that id.
+            RequestClosedError: if it was answered or withdrawn before.
+            StaleRequestError: if it says something else than what was answered.
+            UnableError: if the agent cannot be told this.
+            RefusedError: if the request does not take this decision.
+            UsageError: if the answer lacks what its decision needs, or carries what would be ignored.
+        """
+        request, asked = self._pen.session.open_request(answer.request), self._asked.get(answer.request)
+        if request is None or asked is None:
+            raise self._not_open(answer.request)
+        if answer.digest != request.digest:
+            raise StaleRequestError(request.id)
+        if answer.decision is not Decision.LATER:
+            _check_decision(request, answer)
+        must_be_complete(request, answer)
+        return OpenRequest(request, asked)
+
+    def take(self, answer: Answer, by: str = "user", who: str = "", rule: str = "") -> AcceptedAnswer | None:
+        """Accept *answer*: its request is closed from now on, and the log says so. None for LATER: it stays open.
+
+        Args:
+            answer: from whom it may concern.
+            by: `user`, or `policy` where a rule answers.
+            who: at which screen the person sits.
+            rule: the id of the rule that it makes, or that answers.
+
+        Raises:
+            KasmonError: as `checked`; nothing changed then.
+        """
+        request, asked = self.checked(answer)
+        if answer.decision is Decision.LATER:
+            self._pen.note(RequestSetAside(at=time.time(), request=request.id))
+            return None
+        answered = RequestAnswered(
+            at=time.time(),
+            request=request.id,
+            decision=answer.decision,
+            by=by,
+            who=who,
+            rule=rule,
+            reason=answer.reason,
+            labels=with_text_as_label(answer).labels,
+            input=answer.input,
+        )
+        if answer.input is not None:
+            hiding = self._pen.book.hiding  # before the comparison, so that no part of a secret shows
+            answered = hiding.fact(answered)
+            shown = hiding.fact(RequestOpened(at=answered.at, request=request)).request.input
+            answered = msgspec.structs.replace(answered, diff=of_inputs(shown, answered.input or {}))
+        self._pen.note(answered, durable=True)
+        self.forget_closed()
+        return AcceptedAnswer(self.as_told(answer, asked), asked)
+
+    def as_told(self, answer: Answer, asked: Request) -> Answer:
+        """*answer* as the agent is told it, to the request that it gave as *asked*."""
+        decision = self._told.get(answer.decision, answer.decision)
+        return msgspec.structs.replace(
+            with_text_as_label(answer), request=asked.id, digest=asked.digest or answer.digest, decision=decision
+        )
+
+    def ours(self, theirs: RequestId) -> Request | None:
+        """The open request that the agent calls *theirs*, as the log has it."""
+        ours = self._ours(theirs)
+        return None if ours is None else self._pen.session.open_request(ours)
+
+    def reopen(self, taken: AcceptedAnswer) -> None:
+        """The agent did not take the answer, so it waits on: the same request again, under the next id."""
+        if (opened := self._opened(taken.asked, time.time())) is not None:
+            self._pen.note(opened)
+
+    def _opened(self, asked: Request, at: float) -> RequestOpened | None:
+        session = self._pen.session
+        ours = session.next_request()
+        named = msgspec.structs.replace(
+            asked, id=ours, session=session.id, asked_at=asked.asked_at or at, later=False, digest="", by_host=False
+        )
+        if named.kind is RequestKind.PLAN and not named.shown.strip():
+            named = msgspec.structs.replace(named, shown=NO_PLAN)
+        request = sealed(self._policy.offered(named))
+        before = self._ours(asked.id)
+        if before is not None and (known := session.open_request(before)) is not None:
+            if known.digest == request.digest:
+                return None
+            self._pen.note(RequestWithdrawn(at=at, request=before, why=CHANGED))
+            del self._asked[before]
+        self._asked[ours] = msgspec.structs.replace(asked, by_host=False)
+        return RequestOpened(at=at, request=request)
+
+    def _ours(self, theirs: RequestId) -> RequestId | None:
+        return next((ours for ours, asked in self._asked.items() if asked.id == theirs), None)
+
+    def _not_open(self, request: RequestId) -> RequestNotFoundError | RequestClosedError:
+        session = self._pen.session
+        for closed in session.closed:
+            if closed.id == request:
+                who = f" at {closed.who}" if closed.who else ""
+                how = f"{closed.by}{who} answered {closed.decision}" if closed.decision else closed.by
+                return RequestClosedError(request, how)
+        of, _, number = request.rpartition("-")
+        if of == session.id and number.isdecimal() and 0 < int(number) <= session.requests_counted:
+            return RequestClosedError(request, "the agent no longer waits for it")
+        return RequestNotFoundError(request)
+
+
+def _check_decision(request: Request, answer: Answer) -> None:
+    must_be_whole(request, answer.decision)
+    if not request.answerable:
+        raise UnableError(
+            f"request {request.id!r} can only be answered on its terminal.",
+            hint=("Answer it in the session's terminal."),
+        )
+    if answer.decision not in request.choices:
+        takes = ", ".join([*request.choices, Decision.LATER])
+        raise RefusedError(f"request {request.id!r} does not accept {answer.decision!s}.", hint=f"It accepts: {takes}.")

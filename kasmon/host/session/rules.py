@@ -1,0 +1,129 @@
+"""What a person's standing rules say to the requests of one session, and which rule an answer would add."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import ConfigError, KasmonError, UnableError
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.commands import Answer, Launch
+from kasmon.model.permission import Decision, Request, RequestKind
+from kasmon.model.rule import RequestSource, Rule, RuleEffect, decide, drawn, words
+from kasmon.paths import Paths
+from kasmon.sanitize import has_hidden, redact
+from kasmon.store.rules import RuleBook
+
+STANDING: Final = {Decision.ALWAYS: RuleEffect.ALLOW, Decision.NEVER: RuleEffect.DENY}
+"""Answers that make a rule, and what it says."""
+ONCE: Final = {Decision.ALWAYS: Decision.ALLOW, Decision.NEVER: Decision.DENY}
+"""What the agent is told with them: rules are kasmon's own, so that they can be listed and revoked."""
+
+log = logging.getLogger(__name__)
+
+
+class SessionRules:
+    """The rules that hold for the session of *launch*; `refresh` reads them anew, from a thread."""
+
+    def __init__(self, places: Paths, launch: Launch) -> None:
+        self._book = RuleBook(places.rules)
+        self._places = places
+        self._launch = launch
+        self._rules: tuple[Rule, ...] = ()
+        self._secrets: tuple[str, ...] = ()
+        self.where = RequestSource(launch.session, launch.plan, launch.workdir, launch.workdir)
+        self.trouble = ""
+        """Why no rule holds at the moment; empty while they can be read."""
+
+    def refresh(self) -> None:
+        """Read the rules and the session's secrets; rules that cannot be read answer nothing."""
+        project = project_of(self._launch.workdir)
+        self.where = RequestSource(self._launch.session, self._launch.plan, project, self._launch.workdir)
+        self._secrets = secrets_of(self._places, self._launch.session, self._launch.argv)
+        try:
+            self._rules, self.trouble = self._book.read(), ""
+        except ConfigError as error:
+            self._rules, self.trouble = (), str(error)
+
+    def offered(self, request: Request) -> Request:
+        """*request* with "always" and "never" where a rule can say exactly that and holds no secret, else without."""
+        others = tuple(choice for choice in request.choices if choice not in STANDING)
+        plain = msgspec.structs.replace(request, choices=others, rule="")
+        can_decide = request.kind is RequestKind.PERMISSION and request.answerable and Decision.ALLOW in others
+        if not can_decide or (says := drawn(request, self.where.workdir)) is None:
+            return plain
+        rule = words(request.tool, says.match, says.text)
+        says_all = not has_hidden(f"{rule}\n{request.shown}")
+        if not says_all or redact(rule, self._secrets)[1] or redact(request.shown, self._secrets)[1]:
+            return plain
+        at = others.index(Decision.ALLOW) + 1
+        never = (Decision.NEVER,) if Decision.DENY in others else ()
+        choices = (*others[:at], Decision.ALWAYS, *others[at:], *never)
+        return msgspec.structs.replace(plain, choices=choices, rule=rule)
+
+    def decides(self, request: Request) -> Rule | None:
+        """The rule that answers *request* for the person who made it."""
+        return decide(request, self._rules, self.where)
+
+    def remember(self, request: Request, answer: Answer) -> Rule:
+        """Keep the rule that *answer* to *request* makes. Blocks.
+
+        Raises:
+            UnableError: if there is no such rule to make.
+            KasmonError: if it cannot be kept; nothing was answered then.
+        """
+        says, of = drawn(request, self.where.workdir), self.where.of(answer.scope)
+        if says is None:
+            raise UnableError(
+                f"no rule can match exactly what {request.id!r} asks for.", hint=("Answer it with `allow` or `deny`.")
+            )
+        if not of:
+            raise UnableError(
+                f"session {self._launch.session!r} does not belong to a plan.",
+                hint="Use the scope `session` or `project`.",
+            )
+        rule = Rule(
+            id="",
+            effect=STANDING[answer.decision],
+            scope=answer.scope,
+            of=of,
+            tool=request.tool,
+            match=says.match,
+            text=says.text,
+            made_at=time.time(),
+            request=request.id,
+        )
+        try:
+            kept = self._book.add(rule)
+        except OSError as error:
+            where = str(self._book.path)
+            raise KasmonError(f"the rule cannot be saved in {where!r}: {error.strerror or error}.") from error
+        self.refresh()
+        return kept
+
+    def forget(self, rule: Rule) -> None:
+        """Take *rule* back. Blocks.
+
+        Raises:
+            KasmonError: if it cannot be taken back.
+        """
+        try:
+            self._book.remove(rule.id)
+        except OSError as error:
+            raise KasmonError(f"rule {rule.id!r} cannot be revoked: {error.strerror or error}.") from error
+
+
+def project_of(workdir: str) -> str:
+    """The folder that counts as the project of *workdir*: the nearest one above it that is under git, else itself.
+
+    What cannot be a folder at all, or is one of another machine, is its own project.
+    """
+    if not Path(workdir).is_absolute():
+        return workdir
+    try:
+        here = Path(workdir).resolve()
+        return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
+    except (OSError, ValueError, RuntimeError):
+        return workdir

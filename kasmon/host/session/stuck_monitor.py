@@ -1,0 +1,85 @@
+"""Looks now and then whether anything comes of an agent's work, and notes it as a fact when that changes."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kasmon.config import Limits
+from kasmon.config.agent_address import machine_of
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.side_effects import ChildActivity, written_since
+from kasmon.model.events import StuckSeen
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.model.stuck import StuckLimits, quiet_since, stuck
+
+LOOKS: Final = 20
+"""How often it is looked within the time after which a session is stuck."""
+SHORTEST_S, LONGEST_S = 0.05, 15.0
+"""How far apart two looks are, in seconds."""
+
+log = logging.getLogger(__name__)
+
+
+class StuckMonitor:
+    """One session's watch. Outside of its facts it is looked at only once they have told of nothing for a while."""
+
+    def __init__(self, pen: LogWriter, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0) -> None:
+        """*written_at*: when text was last being written, which is no fact yet; in seconds since the epoch."""
+        self._pen = pen
+        self._limits = limits
+        self._written_at = written_at
+        self._children = ChildActivity()
+        self._seen_at = 0.0
+
+    async def keep(self) -> None:
+        """Watch until cancelled."""
+        pause_s = LONGEST_S
+        if self._limits.after_s > 0:
+            pause_s = min(max(self._limits.after_s / LOOKS, SHORTEST_S), LONGEST_S)
+        while self._limits.after_s > 0 or self._limits.calls > 0:
+            await asyncio.sleep(rest_s(self._pen.session.state, pause_s))
+            try:
+                await self._look()
+            except Exception:  # a look that fails says nothing of the agent, and the next one may not
+                log.exception("could not look whether the agent is stuck")
+
+    async def _look(self) -> None:
+        session = self._pen.session
+        if session.state is not SessionState.WORKING or session.waits:
+            self._children.forget()
+            return
+        quiet_at = max(quiet_since(session), self._written_at(), self._seen_at)
+        if self._limits.after_s and time.time() - quiet_at >= self._limits.after_s / 2:
+            seen_at = await asyncio.to_thread(self._look_outside, session, quiet_at)
+            if seen_at is None:
+                return
+            self._seen_at = max(self._seen_at, seen_at)
+        session, now = self._pen.session, time.time()
+        why = stuck(session, self._limits, max(self._seen_at, self._written_at()), now)
+        if why != session.stuck_why:
+            self._pen.note(StuckSeen(at=now, why=why))
+
+    def _look_outside(self, session: Session, since: float) -> float | None:
+        """When an effect was seen after *since*, 0 if none was; None if that cannot be told, or not yet. Blocks."""
+        if machine_of(session.agent):
+            return None  # what it writes, and what its children do, is seen by nobody here
+        works = self._children.work(session.pid) if session.pid is not None else False
+        if works:
+            return time.time()
+        at = written_since(session.workdir, since) if session.workdir else None
+        if at is not None:
+            return min(at, time.time())
+        return None if works is None else 0.0
+
+
+def rest_s(state: SessionState, pause_s: float) -> float:
+    """Until the next look. The sessions of one host that do not work are looked at together: one waking for all."""
+    return pause_s if state is SessionState.WORKING else pause_s - asyncio.get_running_loop().time() % pause_s
+
+
+def limits_of(limits: Limits) -> StuckLimits:
+    """The limits of the config."""
+    return StuckLimits(after_s=limits.stuck_after_minutes * 60, calls=limits.stuck_after_calls)

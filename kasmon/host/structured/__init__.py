@@ -1,0 +1,1 @@
+"""The host of one agent that speaks a protocol. Start with `host`; `agent_runner` holds the agent."""

@@ -1,0 +1,346 @@
+"""One agent with a protocol, and its host's part in its life: open it, hear it, tell it, end it; say why it ended."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kasmon.backends.base import Agent, Backend, Chunk, SandboxedAgentControl, SecretsLearned
+from kasmon.boot_id import boot
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, TimedOutError, UnableError
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.prompts import Prompts
+from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.session.rules import SessionRules
+from kasmon.host.structured.live_text import LiveText
+from kasmon.model.commands import Allow, Answer, ConversationUsage, Launch, Mode, Prompt, Stop, Wish
+from kasmon.model.events import Event, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
+from kasmon.model.permission import Decision, Request
+from kasmon.model.rule import Rule, RuleEffect
+from kasmon.model.sandbox.state import must_be_on_disk
+from kasmon.process_identity import started_at
+
+if TYPE_CHECKING:
+    from kasmon.host.sandboxed.agent import SandboxedAgent
+    from kasmon.host.sandboxed.egress_requests import EgressRequests
+
+NET_S: Final = 2.0
+"""How much longer than it may an agent's introduction is waited for: its backend knows better why it did not come."""
+LODGED_S: Final = 190.0
+"""Likewise, where a sandbox has to begin first that is no jail."""
+CLOSING_S: Final = 12.0
+"""How long ending an agent may take: what its backend promises, and a little."""
+WRITTEN_S: Final = 2.0
+GONE: Final = "the agent ended"
+NOT_KNOWN = "It is unknown whether it still will."
+
+log = logging.getLogger(__name__)
+
+
+class StructuredAgentRunner:
+    """The agent of one session, in one generation. What it says is noted; where it fails it ends, with the reason."""
+
+    def __init__(self, pen: LogWriter, launch: Launch, backend: Backend, call_s: float) -> None:
+        """*call_s*: how long the agent may take to take a wish, in seconds."""
+        self.has_ended = False
+        self.opened = False
+        self.policy = SessionRules(pen.book.places, launch)
+        self.asks = RequestRegistry(pen, self.policy)
+        self.live = LiveText(launch.session, pen.book.hiding, pen.note)
+        self.prompts = Prompts(pen, self.tell, steers=backend.abilities.steers)
+        self.inmate = _inmate(pen, launch, lambda why: self.end(why, Stop().grace_s))
+        self.egress = self._egress_requests(pen, launch)
+        """What asks for the hosts that its sandbox was refused; None where it is in none."""
+        self._pen = pen
+        self._launch = launch
+        self._backend = backend
+        self._call_s = call_s
+        self._agent: Agent | None = None
+        self._opening: asyncio.Task[Agent] | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+        """Answers by rule on their way to the agent."""
+        self._in_a_hurry = asyncio.Event()
+        self._settled = asyncio.Event()
+        """There is an agent, or there will be none."""
+        self._told_why = ""
+        """Why it was told to end; empty while nobody told it."""
+
+    async def live_through(self) -> None:
+        """Open the agent and stay with it until it has ended, and that is noted."""
+        try:
+            agent = await self._open()
+            if agent is None:
+                if self.inmate is not None:
+                    await self.inmate.aclose(is_over=True)
+                return
+            self._agent, self.opened = agent, True
+            if self.inmate is not None:
+                self._pen.book.learn(self.inmate.secrets)
+        finally:
+            self._settled.set()
+        self._hearing = asyncio.create_task(self._hear(agent))
+        await asyncio.wait([self._hearing])
+        if self.egress is not None:
+            await self.egress.aclose()
+        if not self.has_ended:
+            await self.heard(SessionEnded(at=time.time(), why="its host stopped waiting for its end"))
+        if self._ending is not None:
+            await self._ending
+        await self._close(agent)
+        if self.inmate is not None:
+            await self.inmate.aclose(is_over=True)
+
+    async def heard(self, event: Event) -> None:
+        """Note *event*, with what the host knows better than the agent, and act on it."""
+        if self.has_ended:
+            return
+        if isinstance(event, SessionStarted):
+            event = await self._introduced(event)
+        elif isinstance(event, SessionEnded) and self._told_why:
+            event = msgspec.structs.replace(event, why=self._told_why)
+        elif isinstance(event, RequestOpened):
+            await self._refresh_rules()
+        try:
+            known = self.asks.heard(event)
+            if known is None:
+                return
+            if isinstance(known, SessionEnded):
+                self.asks.void(GONE, known.at)
+            self.live.before(known)
+            self._pen.note(known, durable=must_be_on_disk(known))
+        except (ValueError, TypeError, RecursionError) as error:
+            self.notice(f"An event of the agent could not be logged ({type(event).__name__}): {error}", error)
+            return
+        if isinstance(known, SessionStarted | SessionEnded):
+            self.prompts.is_ready = isinstance(known, SessionStarted)
+            self.has_ended = isinstance(known, SessionEnded)
+        self.asks.forget_closed()
+        if isinstance(known, SessionStarted) and self.inmate is not None and known.pid is not None:
+            self.inmate.begin(known.pid)
+        if isinstance(known, SessionStarted) and self.egress is not None:
+            self.egress.begin()
+        self.live.heard(known)
+        self.prompts.heard(known)
+        if isinstance(known, RequestOpened) and (rule := self.policy.decides(known.request)) is not None:
+            self._answering.add(task := asyncio.create_task(self._answer_by(rule, known.request)))
+            task.add_done_callback(self._answering.discard)
+
+    async def tell(self, wish: Wish) -> None:
+        """Carry *wish* to the agent.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            RefusedError: if it is not there yet, or does not take it.
+            TimedOutError: if it did not react in time; nothing is known then.
+            KasmonError: if its backend failed.
+        """
+        agent = self._running()
+        if isinstance(wish, Prompt):
+            wish = msgspec.structs.replace(wish, when="now")
+        try:
+            async with asyncio.timeout(self._call_s):
+                await agent.send(wish)
+        except TimeoutError as error:
+            raise TimedOutError(f"the agent did not accept it within {self._call_s:g} s.", hint=NOT_KNOWN) from error
+        except KasmonError:
+            raise
+        except Exception as error:  # a backend's mistake must not take the host down; the notice records it
+            self.notice(f"The agent's backend failed: {error!r}", error)
+            raise KasmonError(f"the command could not be sent to the agent: {error!r}.", hint=NOT_KNOWN) from error
+
+    async def sandboxed(self) -> SandboxedAgentControl:
+        """The agent, where it runs code in a sandbox of its own; waits until it is there.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            UnableError: if it is another kind of agent.
+        """
+        await self._settled.wait()
+        agent = self._running()
+        if not isinstance(agent, SandboxedAgentControl):
+            raise UnableError(f"session {self._launch.session!r} is not an interpreter sandbox.")
+        return agent
+
+    def end(self, why: str, grace_s: float) -> None:
+        """Ask the agent to finish, and end it after *grace_s* seconds. Asking again can only shorten that."""
+        if self.has_ended:
+            return
+        self._told_why = self._told_why or why
+        if self._agent is None:
+            if self._opening is not None:
+                self._opening.cancel()
+            return
+        asyncio.get_running_loop().call_later(grace_s, self._in_a_hurry.set)
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(Stop(grace_s=grace_s)))
+
+    def notice(self, text: str, error: BaseException | None = None) -> None:
+        """Note what went wrong, for people; *error* goes to the host's own log."""
+        log.warning("%s", text, exc_info=error)
+        self._pen.note(NoticeRaised(at=time.time(), text=text, level="error"))
+
+    def _egress_requests(self, pen: LogWriter, launch: Launch) -> "EgressRequests | None":
+        if launch.sandbox is None:
+            return None
+        from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
+
+        keep = self._allow_for_good if launch.mode is Mode.INTERPRETER else None
+        return EgressRequests(pen.book.places, launch.session, self.asks, pen, keep)
+
+    async def _allow_for_good(self, entry: str) -> None:
+        await (await self.sandboxed()).keep(Allow(hosts=(entry,)))
+
+    def _running(self) -> Agent:
+        if self.has_ended:
+            raise SessionEndedError(self._launch.session)
+        if self._agent is None:
+            raise RefusedError(f"session {self._launch.session!r} is still starting.", hint="Try again in a moment.")
+        return self._agent
+
+    async def _refresh_rules(self) -> None:
+        before = self.policy.trouble
+        await asyncio.to_thread(self.policy.refresh)
+        if self.policy.trouble and self.policy.trouble != before:
+            self.notice(f"No standing rule applies: {self.policy.trouble}")
+
+    async def _answer_by(self, rule: Rule, request: Request) -> None:
+        """Answer *request* as *rule* says; where that fails it waits for a person."""
+        decision = Decision.ALLOW if rule.effect is RuleEffect.ALLOW else Decision.DENY
+        reason = "" if rule.effect is RuleEffect.ALLOW else f"A standing rule denies {rule.words}."
+        answer = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
+        try:
+            taken = self.asks.take(answer, by="policy", rule=rule.id)
+        except KasmonError:
+            return  # a person was faster
+        assert taken is not None
+        await self._pen.on_disk()
+        try:
+            await self.tell(taken.answer)
+        except RefusedError as error:
+            self.notice(f"The agent did not accept the answer of rule {rule.id} to {request.id}: {error.message}")
+            if not self.has_ended:
+                self.asks.reopen(taken)
+        except KasmonError as error:
+            self.notice(f"It is unknown whether the agent received the answer to {request.id}: {error.message}")
+
+    async def _open(self) -> Agent | None:
+        """The agent; None if it could not be opened, or was told to end before, which is then noted."""
+        if self._told_why:
+            await self.heard(SessionEnded(at=time.time(), why=self._told_why, never_began=True))
+            return None
+        self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
+        limit_s = self._launch.handshake_s
+        net_s = NET_S if self._launch.sandbox in (None, "jail") else LODGED_S
+        patience = asyncio.timeout(None if limit_s is None else limit_s + net_s)
+        why = ""
+        try:
+            async with patience:
+                return await self._opening
+        except asyncio.CancelledError:
+            if not self._told_why:
+                raise
+        except KasmonError as error:
+            why = str(error)
+        except Exception as error:  # noqa: BLE001 - a backend's mistake is no silent death; the notice records it
+            late = patience.expired() and f"it did not initialise within {limit_s:g} s"
+            why = late or f"its backend failed: {error!r}"
+            self.notice(f"The agent could not be started: {why}", error)
+        await self.heard(SessionEnded(at=time.time(), why=why, never_began=True))
+        return None
+
+    def _with_figures(self) -> Launch:
+        """How the agent is opened, with what its session has used so far."""
+        session = self._pen.session
+        tokens = session.tokens
+        used = (
+            ConversationUsage(input=tokens.input, output=tokens.output, cost_usd=session.cost_usd)
+            if tokens
+            else ConversationUsage()
+        )
+        return msgspec.structs.replace(self._launch, used=used)
+
+    async def _hear(self, agent: Agent) -> None:
+        """Note all that the agent says, until it ends, and that it ended."""
+        why = "its backend ended without a message"
+        events = agent.events()
+        try:
+            async for event in events:
+                if isinstance(event, Chunk):
+                    await self._pen.room()
+                    self.live.write(event)
+                    continue
+                if isinstance(event, SecretsLearned):
+                    self._pen.book.learn(event.secrets)
+                    continue
+                await self._pen.room()
+                await self.heard(event)
+                if self.has_ended:
+                    break
+                while must_be_on_disk(event) and not await self._pen.written(WRITTEN_S):
+                    pass  # its agent does nothing before it is, and gives up by itself
+        except Exception as error:  # noqa: BLE001 - likewise
+            why = f"its backend failed: {error!r}"
+            self.notice(f"The agent's backend failed: {error!r}", error)
+        await self.heard(SessionEnded(at=time.time(), why=why))
+        if isinstance(events, AsyncGenerator):
+            with contextlib.suppress(Exception):
+                await events.aclose()
+
+    async def _end(self, stop: Stop) -> None:
+        """See the agent to its end: asked, then closed, then no longer waited for."""
+        assert self._agent is not None
+        assert self._hearing is not None
+        asking = asyncio.create_task(self._ask_to_finish(stop))
+        hurrying = asyncio.create_task(self._in_a_hurry.wait())
+        await asyncio.wait([self._hearing, hurrying], return_when=asyncio.FIRST_COMPLETED)
+        if not self._hearing.done():
+            await self._close(self._agent)
+            await asyncio.wait([self._hearing], timeout=CLOSING_S)
+        for task in (asking, hurrying, self._hearing):
+            task.cancel()
+        await asyncio.gather(asking, hurrying, self._hearing, return_exceptions=True)
+
+    async def _ask_to_finish(self, stop: Stop) -> None:
+        with contextlib.suppress(KasmonError):  # it is ended all the same
+            await self.tell(stop)
+
+    async def _close(self, agent: Agent) -> None:
+        """End the agent's process and whatever it holds; idempotent and bounded."""
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await agent.aclose()
+        except Exception:  # its end is noted either way
+            log.warning("the agent did not close", exc_info=True)
+
+    async def _introduced(self, started: SessionStarted) -> SessionStarted:
+        pid = started.pid
+        born = started.pid_started
+        if pid is not None and born is None:
+            born = await asyncio.to_thread(started_at, pid)
+        return msgspec.structs.replace(
+            started,
+            generation=self._launch.generation,
+            abilities=tuple(name for name, has in msgspec.structs.asdict(self._backend.abilities).items() if has),
+            backend=self._launch.backend or started.backend,
+            mode=self._launch.mode,
+            workdir=started.workdir or self._launch.workdir,
+            host_pid=os.getpid(),
+            pid_started=born,
+            pid_boot=await asyncio.to_thread(boot),
+        )
+
+
+def _inmate(pen: LogWriter, launch: Launch, end_agent: Callable[[str], None]) -> "SandboxedAgent | None":
+    """The host's part in the sandbox of an agent inside; None where it is not in one."""
+    if launch.sandbox is None or launch.mode is not Mode.SDK:
+        return None
+    from kasmon.host.sandboxed.agent import SandboxedAgent  # only where there is a sandbox
+
+    return SandboxedAgent(pen.book.places, launch, pen, end_agent)

@@ -1,0 +1,440 @@
+"""The host of one structured session: a process that talks to its agent, writes down what it says, and hears wishes."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon import __version__
+from kasmon.backends import load
+from kasmon.backends.base import Abilities, Agent, Backend
+from kasmon.config import Limits, in_force
+from kasmon.errors import (
+    InteractiveOnlyError,
+    KasmonError,
+    LaunchError,
+    LogMissingError,
+    RefusedError,
+    SessionEndedError,
+    SessionNotFoundError,
+    UnableError,
+    UsageError,
+)
+from kasmon.host.journal import process_log
+from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.host.journal.session_log import SessionLog, wanted
+from kasmon.host.rpc import secret_stdin
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.control import ControlKind, HostStatus
+from kasmon.host.rpc.declaration import said
+from kasmon.host.rpc.frames import (
+    VERSION,
+    CommandDone,
+    DescribePane,
+    ExecuteCommand,
+    Frame,
+    FromClient,
+    Hello,
+    Quit,
+    ReadTerminal,
+    ReleasePane,
+    RenameWindow,
+    ReportContext,
+    StartSession,
+    Unwatch,
+    Watch,
+    Welcome,
+)
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.host.rpc.server import HostServer
+from kasmon.host.sandboxed.mcp_server import GONE, server_gone
+from kasmon.host.session.answers import AnswerService
+from kasmon.host.session.prompts import REST_LOOK_S
+from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
+from kasmon.host.structured.agent_runner import StructuredAgentRunner
+from kasmon.host.structured.sandbox_commands import carried
+from kasmon.host.structured.session_removal import removed
+from kasmon.model.commands import (
+    Allow,
+    Answer,
+    Checkpoint,
+    Configure,
+    Continue,
+    Fork,
+    Interrupt,
+    Launch,
+    Mode,
+    Pause,
+    Prompt,
+    Requeue,
+    Restore,
+    Resume,
+    Run,
+    Stop,
+)
+from kasmon.model.events import SessionEnded
+from kasmon.model.permission import SessionId
+from kasmon.model.reducers.lifecycle import HANDED_OVER
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, places
+from kasmon.sanitize import HIDDEN
+from kasmon.store.event_log import Cursor, EventLog
+
+ANSWER_MARGIN_S: Final = 5.0
+"""How much longer than its agent this host may take to answer."""
+STOPPED = "stopped"
+"""Why a session ended that a person stopped; `Session.stopped` reads it."""
+REMOVED = "its folder was removed"
+ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
+
+log = logging.getLogger(__name__)
+
+
+class StructuredHost:
+    """The host of the session that *launch* describes. The caller holds the host's lock."""
+
+    def __init__(self, places: Paths, launch: Launch, backend: Backend, limits: Limits | None = None) -> None:
+        self._places = places
+        self._launch = launch
+        self._backend = backend
+        self._limits = limits or Limits()
+        self._id = launch.session
+        self._told = ""
+        self.leaves_sandbox = False
+        """It ended for the next host, which finds the sandbox of interpreters again: nothing of it may be closed."""
+        self._handing_over: asyncio.Task[None] | None = None
+        self._sandbox_left = asyncio.Event()
+        self._server: HostServer
+        self._pen: LogWriter
+        self._agent: StructuredAgentRunner
+        self._answers: AnswerService
+        self._running = False
+
+    async def run(self) -> bool:
+        """Live as long as the agent does; false if there never was one."""
+        book = await asyncio.to_thread(SessionLog, self._places, self._id)
+        self._pen = LogWriter(book)
+        self._agent = StructuredAgentRunner(self._pen, self._this_time(book), self._backend, self._limits.call_s)
+        self._answers = AnswerService(self._pen, self._agent)
+        self._running = True
+        server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
+        self._server = server
+        vigil = StuckMonitor(self._pen, limits_of(self._limits), lambda: self._agent.live.written_at)
+        watching = asyncio.create_task(vigil.keep())
+        leaving = asyncio.create_task(self._leave_once_removed())
+        ending = asyncio.create_task(self._leave_with_its_server())
+        try:
+            self._queue_first_prompt()
+            if self._told:
+                self._agent.end(self._told, 0)
+            if await self._listens(server):
+                await self._live_through()
+        finally:
+            if self._handing_over is not None:
+                self._handing_over.cancel()
+            watching.cancel()
+            leaving.cancel()
+            ending.cancel()
+            self._agent.live.end(self._pen.session.end_why)
+            await self._pen.written(WRITTEN_S)
+            await server.aclose()
+            await self._agent.prompts.aclose()
+            await self._pen.aclose(LAST_WORDS_S if self._told else None)
+        return self._agent.opened
+
+    def end(self, why: str) -> None:
+        """End the agent cleanly, then this host; a second time, at once."""
+        again, self._told = bool(self._told), self._told or why
+        if self._running:
+            self._agent.end(self._told, 0.0 if again else Stop().grace_s)
+
+    async def _live_through(self) -> None:
+        """Live as long as the agent, or until its sandbox of interpreters is left to the next host."""
+        living = asyncio.create_task(self._agent.live_through())
+        leaving = asyncio.create_task(self._sandbox_left.wait())
+        await asyncio.wait([living, leaving], return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        self.leaves_sandbox = not living.done()
+        if living.done():
+            await living
+
+    def _control(self, kind: ControlKind) -> HostStatus:
+        """Do what a client of any version wants.
+
+        Raises:
+            RefusedError: if the agent's conversation would be lost by that.
+        """
+        if kind is ControlKind.STOP:
+            self._agent.end(STOPPED, Stop().grace_s)
+        elif kind is ControlKind.HAND_OVER and self._handing_over is None:
+            self._must_come_back()
+            self._handing_over = asyncio.create_task(self._hand_over())
+        state = self._pen.session.state
+        return HostStatus(
+            protocol=VERSION,
+            kasmon=__version__,
+            pid=os.getpid(),
+            session=self._id,
+            is_busy=not self._is_at_rest,
+            is_asking=state is SessionState.ASKING,
+            is_leaving=self._handing_over is not None or self._agent.has_ended,
+        )
+
+    def _must_come_back(self) -> None:
+        """
+        Raises:
+            RefusedError: if nobody could resume the agent's conversation.
+        """
+        session = self._pen.session
+        if self._launch.mode is Mode.INTERPRETER or not session.turns:
+            return
+        if not (self._backend.abilities.resumes and session.resume_id):
+            raise RefusedError(
+                f"the agent of session {self._id!r} cannot be resumed by id, so its host cannot hand over.",
+                hint=f"`kasmon stop {self._id}` stops it, `kasmon restart {self._id}` starts it again.",
+            )
+
+    @property
+    def _is_at_rest(self) -> bool:
+        return not self._server.is_working and (self._launch.mode is Mode.INTERPRETER or self._agent.prompts.is_at_rest)
+
+    async def _hand_over(self) -> None:
+        """Leave the session to a host of another version, once the turn has ended and nothing is under way."""
+        if self._launch.mode is not Mode.INTERPRETER:
+            await self._agent.prompts.rest()
+        while True:
+            if not self._server.is_working:
+                break
+            await asyncio.sleep(REST_LOOK_S)
+        if self._launch.mode is Mode.INTERPRETER:
+            self._sandbox_left.set()
+        else:
+            self.end(HANDED_OVER)
+
+    async def _leave_once_removed(self) -> None:
+        """End when somebody has removed the session's folder, with all that it holds."""
+        await removed(self._places.folder(self._id))
+        log.warning("the folder of session %s was removed: its agent is ended", self._id)
+        await self._pen.lose_its_place()
+        self.end(REMOVED)
+
+    async def _leave_with_its_server(self) -> None:
+        """End when the `kasmon mcp` is gone that it belongs to: one that was killed ends nothing itself."""
+        if self._launch.mode is Mode.INTERPRETER and await server_gone(self._places, self._id, self._launch.name):
+            self.end(GONE)
+
+    def _this_time(self, book: SessionLog) -> Launch:
+        """How the agent is opened now: the next generation, going on with the conversation before."""
+        generation = max(self._launch.generation, book.session.generation + 1)
+        resume = self._launch.resume or (book.session.resume_id if generation > 1 else None)
+        prompt = self._launch.prompt if generation == 1 else ""
+        return msgspec.structs.replace(
+            self._launch,
+            generation=generation,
+            resume=resume,
+            prompt=prompt,
+            remembers=book.last_prompt if resume and HIDDEN not in book.last_prompt else "",
+            handshake_s=self._limits.handshake_s,
+        )
+
+    def _queue_first_prompt(self) -> None:
+        """The launch's own prompt is the first of the first generation, and is queued once."""
+        session, launch = self._pen.session, self._launch
+        is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
+        if is_first and launch.prompt.strip():
+            prompt = Prompt(text=launch.prompt, when="idle", by="user" if launch.wave is None else "wave")
+            self._agent.prompts.queue(prompt)
+
+    async def _listens(self, server: HostServer) -> bool:
+        try:
+            await server.start()
+        except OSError as error:
+            why = f"its host cannot listen at {str(self._places.socket(self._id))!r}: {error.strerror}"
+            await self._agent.heard(SessionEnded(at=time.time(), why=why, never_began=True))
+            return False
+        return True
+
+    def _receive(self, connection: ClientConnection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
+        match frame:
+            case Hello():
+                answer_s = self._limits.call_s + ANSWER_MARGIN_S
+                return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, answer_s=answer_s)
+            case ExecuteCommand():
+                if frame.session != self._id:
+                    raise SessionNotFoundError(frame.session)
+                return self._do(connection, frame)
+            case ReportContext():
+                return self._say(frame)
+            case Watch():
+                self._agent.live.watch(connection, frame.rate_hz)
+            case Unwatch():
+                self._agent.live.unwatch(connection)
+            case Quit():
+                if connection.as_agent:
+                    raise RefusedError("an agent cannot end its host.")
+                self._agent.end(STOPPED, Stop().grace_s)
+                return CommandDone(n=frame.n)
+            case StartSession() | ReleasePane() | RenameWindow():
+                return CommandDone(n=frame.n)
+            case DescribePane() | ReadTerminal():
+                raise InteractiveOnlyError(self._id)
+            case _:
+                pass
+        return None
+
+    async def _say(self, frame: ReportContext) -> CommandDone:
+        if frame.session != self._id:
+            raise SessionNotFoundError(frame.session)
+        self._must_run()
+        self._pen.note(said(frame, time.time()))
+        await self._pen.written(WRITTEN_S)
+        return CommandDone(n=frame.n)
+
+    async def _do(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
+        receipt = None
+        if (inmate := self._agent.inmate) is not None and isinstance(frame.wish, Pause | Resume):
+            self._must_run()
+            await inmate.keeper.move(frame.wish)
+            return CommandDone(n=frame.n)
+        if inmate is not None:
+            await inmate.keeper.used(frame.wish)
+        match frame.wish:
+            case Prompt() as prompt:
+                self._must_run()
+                if self._handing_over is not None and prompt.when in ("now", "interrupt"):
+                    prompt = msgspec.structs.replace(prompt, when="idle")  # it waits for the next host
+                receipt = await self._agent.prompts.take(prompt)
+            case Answer() as answer:
+                if not self._backend.abilities.asks and not self._agent.asks.is_own(answer.request):
+                    raise UnableError(f"the agent of session {self._id!r} accepts no answers.")
+                await self._answers.carry(answer, connection.peer_pid, is_agents=connection.as_agent)
+            case Interrupt() as interrupt:
+                self._must_run()
+                if not self._backend.abilities.interrupts:
+                    raise UnableError(f"the agent of session {self._id!r} cannot be interrupted.")
+                await self._agent.tell(interrupt)
+            case Continue() as proceed:
+                self._must_run()
+                if not self._backend.abilities.continues:
+                    raise UnableError(f"session {self._id!r} has no terminal in which Ctrl+Z could suspend its agent.")
+                await self._agent.tell(proceed)
+            case Stop() as stop:
+                self._must_run()
+                self._agent.end(STOPPED, stop.grace_s)
+            case Requeue() as requeue:
+                receipt = self._agent.prompts.requeue(requeue)
+            case Configure() as configure:
+                self._must_run()
+                self._check_settings(configure)
+                await self._agent.tell(configure)
+            case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as wish:
+                self._must_run()
+                if connection.as_agent and isinstance(wish, Allow):
+                    raise RefusedError("an agent cannot allow its own network access.")
+                done = await carried(await self._agent.sandboxed(), connection, frame.n, wish)
+                await self._pen.written(WRITTEN_S)
+                return done
+        await self._pen.written(WRITTEN_S)
+        return CommandDone(n=frame.n, receipt=receipt)
+
+    def _check_settings(self, wanted: Configure) -> None:
+        can = self._backend.abilities
+        for value, able, what in (
+            (wanted.model, can.sets_model, "model"),
+            (wanted.permission_mode, can.sets_permission_mode, "permission mode"),
+        ):
+            if value is not None and not able:
+                raise UnableError(f"the {what} of session {self._id!r} cannot be changed while it runs.")
+
+    def _must_run(self) -> None:
+        if self._agent.has_ended:
+            raise SessionEndedError(self._id)
+
+
+class UnavailableBackend:
+    """In the place of a backend that is not there: opening an agent says why."""
+
+    name = ""
+    abilities = Abilities()
+
+    def __init__(self, error: KasmonError) -> None:
+        self._error = error
+
+    async def open(self, launch: Launch, /) -> Agent:
+        raise self._error
+
+
+def main(argv: Sequence[str]) -> int:
+    """Host the session whose id is the first argument, until its agent ends.
+
+    0 also if it has a host already, or had one meanwhile: `--since CURSOR` says how much of its log was known to
+    whoever started this one.
+    """
+    arguments = ARGUMENTS.fullmatch(" ".join(argv))
+    if arguments is None:
+        sys.stderr.write("a host requires the id of one session.\n")
+        return UsageError.exit_code
+    os.umask(0o077)
+    process_log.keep()
+    secret_stdin.take()
+    session, here = SessionId(arguments["session"]), places()
+    if not here.folder(session).is_dir():
+        sys.stderr.write(f"{SessionNotFoundError(session)}\n")
+        return SessionNotFoundError.exit_code
+    here.make()
+    process_log.learn(secrets_of(here, session))
+    lock = HostLock(here.host_lock(session))
+    if not lock.take():
+        return 0
+    try:
+        if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
+            return 0
+        launch, backend = _prepared(here, session)
+        return asyncio.run(_hosted(StructuredHost(here, launch, backend, in_force(here, log.warning).limits)))
+    finally:
+        lock.let_go()
+
+
+def _has_grown(places: Paths, session: SessionId, since: Cursor) -> bool:
+    """Whether another host had this session since its log was read that far."""
+    with contextlib.suppress(LogMissingError):
+        return any(True for _ in EventLog(places.log(session)).read(since))
+    return False
+
+
+def _prepared(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
+    """What to launch and with which backend; what is wrong with either is told by opening it."""
+    launch = Launch(session=session, name="", agent="", mode=Mode.SDK, backend="")
+    try:
+        launch = wanted(here, session)
+        if launch.mode is Mode.TMUX:
+            raise UsageError(f"session {session!r} is a terminal session; the shared tmux host runs it.")
+        return launch, load(launch.backend)
+    except KasmonError as error:
+        return launch, UnavailableBackend(error)
+    except Exception as error:  # a backend that cannot be imported is the session's end, and says so
+        log.exception("the backend %r cannot be imported", launch.backend)
+        return launch, UnavailableBackend(LaunchError(f"the backend {launch.backend!r} cannot be imported: {error!r}."))
+
+
+async def _hosted(host: StructuredHost) -> int:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, host.end, f"its host got {number.name}")
+    opened = await host.run()
+    if host.leaves_sandbox:
+        os._exit(0)  # a proper end would end what the next host is to find; all facts are on disk
+    return 0 if opened else LaunchError.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""What a structured agent is writing at this moment: shown to clients that watch, and logged in parts.
+
+The parts bound what is lost with the host, and let readers without a host see the text; the block's own event, once it
+comes, supersedes them (`model.partial_text`). A text that is complete before its first part is due has none.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from kasmon.backends.base import Chunk
+from kasmon.host.journal.redaction import Redactor
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.frames import SubscriptionEnded, TextDelta
+from kasmon.model.events import (
+    Event,
+    MessageWritten,
+    PartialTextWritten,
+    SessionEnded,
+    SessionStarted,
+    ThoughtWritten,
+    ToolFinished,
+    TurnEnded,
+    TurnStarted,
+)
+from kasmon.model.permission import SessionId
+
+RATE_HZ = 30.0
+"""The most pushes a second, whoever watches."""
+PART_CHARACTERS = 4096
+"""A part is logged once so much text is unlogged; none is longer."""
+PART_S = 1.0
+"""How long text stays unlogged at most."""
+
+
+class LiveText:
+    """The text and the thought that are being written, and who watches them grow."""
+
+    def __init__(self, session: SessionId, hiding: Redactor, log: Callable[[Event], None]) -> None:
+        """
+        Args:
+            session: whose text it is.
+            hiding: what nobody is to see of it, not even for a moment.
+            log: notes an event.
+        """
+        self.written_at = 0.0
+        """When something was last written, in seconds since the epoch."""
+        self._session = session
+        self._hiding = hiding
+        self._log = log
+        self._text = {False: "", True: ""}
+        self._logged = {False: 0, True: 0}
+        """How much of each text is in parts."""
+        self._part_due: asyncio.TimerHandle | None = None
+        self._watchers: dict[ClientConnection, _Watcher] = {}
+
+    def watch(self, connection: ClientConnection, rate_hz: float) -> None:
+        """Show *connection* what is being written, and all that comes."""
+        self.unwatch(connection)
+        self._watchers[connection] = _Watcher(connection, min(rate_hz, RATE_HZ) if rate_hz > 0 else RATE_HZ)
+        for thinking, text in self._text.items():
+            if text:
+                self._show(thinking)
+
+    def unwatch(self, connection: ClientConnection) -> None:
+        """Show *connection* nothing any more. Idempotent."""
+        if (watcher := self._watchers.pop(connection, None)) is not None:
+            watcher.close()
+
+    def write(self, chunk: Chunk) -> None:
+        """*chunk* was written."""
+        self.written_at = time.time()
+        self._text[chunk.thinking] += chunk.text
+        self._show(chunk.thinking)
+        if len(self._text[chunk.thinking]) - self._logged[chunk.thinking] >= PART_CHARACTERS:
+            self._log_part(chunk.thinking)
+        elif self._part_due is None:
+            self._part_due = asyncio.get_running_loop().call_later(PART_S, self._log_parts)
+
+    def before(self, event: Event) -> None:
+        """Log what is not in parts yet, where *event* ends what would have completed it; call before it is noted."""
+        if isinstance(event, TurnStarted | TurnEnded | SessionStarted | SessionEnded):
+            self._log_parts(is_over=True)
+
+    def heard(self, event: Event) -> None:
+        """Forget what *event* has made a fact, or void."""
+        if isinstance(event, MessageWritten | TurnStarted | TurnEnded | SessionStarted):
+            self._forget(False)
+        if isinstance(event, ToolFinished) and event.exit_code is not None:  # a run of code: what it printed is in it
+            self._forget(False)
+        if isinstance(event, ThoughtWritten | MessageWritten | TurnStarted | TurnEnded | SessionStarted):
+            self._forget(True)
+
+    def end(self, why: str) -> None:
+        """Tell who watches that there is nothing to watch any more."""
+        if self._part_due is not None:
+            self._part_due.cancel()
+        for connection in list(self._watchers):
+            self.unwatch(connection)
+            connection.push(SubscriptionEnded(session=self._session, why=why))
+
+    def _log_parts(self, *, is_over: bool = False) -> None:
+        """Log both texts as far as they are settled."""
+        if self._part_due is not None:
+            self._part_due.cancel()
+            self._part_due = None
+        for thinking in (True, False):
+            self._log_part(thinking, is_over=is_over)
+
+    def _log_part(self, thinking: bool, *, is_over: bool = False) -> None:
+        if self._logged[thinking] == len(self._text[thinking]):
+            return
+        whole, start = self._text[thinking], self._logged[thinking]
+        text, self._logged[thinking] = self._hiding.next_part(whole, start, is_over=is_over)
+        now = time.time()
+        for start in range(0, len(text), PART_CHARACTERS):
+            self._log(PartialTextWritten(at=now, text=text[start : start + PART_CHARACTERS], thinking=thinking))
+
+    def _forget(self, thinking: bool) -> None:
+        self._logged[thinking] = 0
+        if self._text[thinking]:
+            self._text[thinking] = ""
+            self._show(thinking)
+
+    def _show(self, thinking: bool) -> None:
+        for watcher in self._watchers.values():
+            watcher.show(thinking, lambda: self._written(thinking))
+
+    def _written(self, thinking: bool) -> TextDelta:
+        text = self._hiding.unfinished(self._text[thinking])
+        return TextDelta(session=self._session, text=text, thinking=thinking)
+
+
+class _Watcher:
+    """One who watches, at a rate of its own."""
+
+    def __init__(self, connection: ClientConnection, rate_hz: float) -> None:
+        self._connection = connection
+        self._pause_s = 1 / rate_hz
+        self._next_at = 0.0
+        self._wanted: dict[bool, Callable[[], TextDelta]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def show(self, thinking: bool, make: Callable[[], TextDelta]) -> None:
+        """Push what *make* gives as soon as the rate allows it."""
+        self._wanted[thinking] = make
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time(), self._next_at), self._push)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _push(self) -> None:
+        self._timer = None
+        self._next_at = asyncio.get_running_loop().time() + self._pause_s
+        for thinking, make in self._wanted.items():
+            self._connection.push(make, key=("written", thinking))
+        self._wanted.clear()

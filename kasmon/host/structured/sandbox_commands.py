@@ -1,0 +1,78 @@
+"""What is wished of a sandbox on its way to the agent, and what its code prints on the way back, never waited for."""
+
+import asyncio
+import threading
+from typing import Final
+
+from kasmon.backends.base import SandboxedAgentControl
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.frames import CommandDone, RunOutputChunk
+from kasmon.model.commands import Run, SandboxWish
+
+BEHIND: Final = 256 * 1024
+"""So many characters of each stream wait for a client; of what is more it gets the newest, and how much was skipped."""
+SOON_S, LATE_S = 0.02, 0.1
+"""What a run prints is pushed that often, while there is more and while there is not. Of one that was over before, the
+answer alone tells all."""
+
+
+async def carried(agent: SandboxedAgentControl, connection: ClientConnection, n: int, wish: SandboxWish) -> CommandDone:
+    """The answer to *wish*, which *connection* numbered *n*.
+
+    Raises:
+        KasmonError: what the agent says.
+    """
+    if not isinstance(wish, Run):
+        return CommandDone(n=n, told=await agent.keep(wish))
+    stream = RunStream(connection, wish.id)
+    try:
+        ran = await agent.run(wish, stream.take)
+    finally:
+        stream.close()
+    return CommandDone(n=n, ran=ran)
+
+
+class RunStream:
+    """What one run prints, on its way to one client. `take` may be called from any thread."""
+
+    def __init__(self, connection: ClientConnection, run: str) -> None:
+        self._connection = connection
+        self._run = run
+        self._lock = threading.Lock()
+        self._waiting = {"stdout": "", "stderr": ""}
+        self._skipped = 0
+        self._is_live = False
+        self._pause_s = SOON_S
+        self._timer = asyncio.get_running_loop().call_later(SOON_S, self._push)
+
+    def take(self, name: str, text: str) -> None:
+        """*text* was written to the stream called *name*."""
+        with self._lock:
+            waiting = self._waiting.get(name, "") + text
+            self._skipped += max(0, len(waiting) - BEHIND)
+            self._waiting[name] = waiting[-BEHIND:]
+
+    def close(self) -> None:
+        """Push what is left of something that was shown in parts."""
+        self._timer.cancel()
+        if self._is_live:
+            self._connection.push(self._printed, key=("printed", self._run))
+
+    def _push(self) -> None:
+        self._is_live = True
+        self._pause_s = min(self._pause_s * 2, LATE_S)
+        if any(self._waiting.values()):
+            self._pause_s = SOON_S
+            self._connection.push(self._printed, key=("printed", self._run))
+        self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._push)
+
+    def _printed(self) -> RunOutputChunk | None:
+        with self._lock:
+            frame = RunOutputChunk(
+                run=self._run,
+                stdout=self._waiting["stdout"],
+                stderr=self._waiting["stderr"],
+                skipped=self._skipped,
+            )
+            self._waiting, self._skipped = {"stdout": "", "stderr": ""}, 0
+        return frame if frame.stdout or frame.stderr or frame.skipped else None

@@ -1,0 +1,353 @@
+"""The agent of one session in a terminal while it runs: heard, written down, typed to."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kasmon.backends.base import Chunk
+from kasmon.backends.common.environment import secret_values
+from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.boot_id import boot
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError
+from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
+from kasmon.host.journal.secrets import secrets_in
+from kasmon.host.journal.session_log import SessionLog, wanted
+from kasmon.host.rpc.declaration import said
+from kasmon.host.rpc.frames import ReportContext
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.session.stuck_monitor import StuckMonitor
+from kasmon.host.terminal.screen_requests import ScreenAnswers, screen_asks
+from kasmon.host.terminal.typed_prompts import TypedPrompts
+from kasmon.model.commands import Answer, Launch, Prompt, Receipt, Requeue, Stop, Wish
+from kasmon.model.events import ConnectionLost, ConnectionRestored, Event, SessionEnded, SessionStarted, SignalSeen
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.model.stuck import StuckLimits
+from kasmon.paths import Paths
+from kasmon.process_identity import is_running, started_at
+from kasmon.tmux.formats import PaneFacts
+
+if TYPE_CHECKING:
+    from kasmon.host.sandboxed.agent import SandboxedAgent
+    from kasmon.host.sandboxed.egress_requests import EgressRequests
+
+ANEW: Final = "its host was restarted"
+
+
+class TerminalAgentRunner:
+    """An agent with its host's lock on the session, its pen and its prompts. Over when the agent is, or let go."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        lock: HostLock,
+        pen: LogWriter,
+        agent: TmuxAgent,
+        on_cut: Callable[[Launch], None] = lambda _: None,
+        inmate: "SandboxedAgent | None" = None,
+    ) -> None:
+        """
+        Args:
+            launch: how it was started.
+            lock: its host's lock on the session, taken.
+            pen: what writes it down.
+            agent: the agent.
+            on_cut: called when it is over and its agent may live on another machine.
+            inmate: its part in a sandbox, where it has one.
+        """
+        self.agent = agent
+        self.prompts = TypedPrompts(pen, agent)
+        self.asks = screen_asks(pen, launch)
+        """What stands on its screen and wants an answer."""
+        self._on_cut = on_cut
+        self._is_cut = False
+        self.inmate = inmate
+        """Its part in a sandbox; None where it has none."""
+        self._answers = ScreenAnswers(pen, self.asks, agent)
+        self._answers.egress = self._egress = _egress(pen, launch, self.asks)
+        self._launch = launch
+        self._lock = lock
+        self._pen = pen
+        self._begun = asyncio.Event()
+        self._settling: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._last_words_s: float | None = None
+        self._hearing = asyncio.create_task(self._hear())
+
+    @classmethod
+    async def start(
+        cls,
+        places: Paths,
+        backend: TmuxBackend,
+        session: SessionId,
+        variables: Mapping[str, str],
+        *,
+        again: bool = True,
+        on_cut: Callable[[Launch], None] = lambda _: None,
+    ) -> "TerminalAgentRunner":
+        """Start the agent as the session's `launch.json` says; its start stands in the log when this returns.
+
+        One on another machine that was lost and runs on is found again instead.
+
+        Args:
+            variables: of whoever wants it, see `TmuxBackend.open`.
+            again: whether one that was lost, and does not run any more, is started again.
+            on_cut: see `TerminalAgentRunner`.
+
+        Raises:
+            RefusedError: if another host has the session, or its agent runs.
+            LaunchError, TmuxError: if it cannot be started; the log says so too.
+            RemoteUnreachableError: if its machine is not reached.
+        """
+        launch = await asyncio.to_thread(wanted, places, session)
+        lock, pen = await _opened(places, session, secret_values(variables))
+        generation = max(launch.generation, pen.session.generation + 1)
+        is_first = not pen.session.generation and not pen.session.receipts_counted
+        may_live_on = bool(launch.machine) and pen.session.state is SessionState.LOST
+        try:
+            lives_on = may_live_on and (not again or await backend.is_alive(launch))
+            launch = msgspec.structs.replace(launch, generation=pen.session.generation if lives_on else generation)
+            agent = await backend.open(launch, variables, lives_on=lives_on)
+            if launch.sandbox is not None:
+                from kasmon.sandbox.agent.launch import secrets_of  # only where there is a sandbox
+
+                pen.book.learn(secrets_of(session))
+        except BaseException as error:
+            if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
+                pen.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
+                await _cleared(places, session)
+            await _closed(lock, pen, WRITTEN_S)
+            raise
+        life = cls(launch, lock, pen, agent, on_cut, _inmate(places, launch, pen, agent))
+        if launch.generation == 1 and is_first and launch.prompt.strip():
+            life.prompts.first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
+        await life._begun.wait()
+        await pen.written(WRITTEN_S)
+        return life
+
+    @classmethod
+    async def found(
+        cls,
+        places: Paths,
+        backend: TmuxBackend,
+        launch: Launch,
+        facts: PaneFacts,
+        on_cut: Callable[[Launch], None] = lambda _: None,
+    ) -> "TerminalAgentRunner":
+        """Go on with the agent in the pane of *facts*, which a host before us started and left.
+
+        Raises:
+            RefusedError: if another host has the session.
+        """
+        lock, pen = await _opened(places, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
+        now = pen.session
+        launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
+        agent = await backend.found(launch, facts, now.signals)
+        life = cls(launch, lock, pen, agent, on_cut, _inmate(places, launch, pen, agent))
+        life.asks.void(ANEW, time.time())  # the first look opens again what still stands there
+        if now.state is SessionState.LOST:
+            pen.note(ConnectionRestored(at=time.time()))
+        is_same = facts.pid == _pane_pid(now) and (
+            facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started, now.pid_boot)
+        )
+        if is_same and facts.pid != now.pid and now.pid is not None:
+            agent.settled_in(now.pid)
+        if not is_same:
+            agent.say(agent.started(now.generation + 1))
+            await life._begun.wait()
+            await pen.written(WRITTEN_S)
+        if life._egress is not None and not facts.is_dead:
+            life._egress.begin()
+        if life.inmate is not None and not facts.is_dead:
+            life.inmate.begin(facts.pid, is_new=not is_same)
+        if facts.is_dead:
+            agent.found(facts)
+        elif is_same and any(signal.source == "launch" for signal in now.signals):
+            life.prompts.take_over()
+            await life.prompts.begin(agent.has_word)
+        elif facts.ready or launch.machine:  # one elsewhere is connected by now, or is lost soon
+            agent.ready()
+        return life
+
+    async def do(self, wish: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
+        """Carry *wish* of process *peer_pid* to the agent; the receipt of a prompt. *is_agents*: an agent sent it.
+
+        Raises:
+            SessionEndedError: if it has ended.
+            KasmonError: what `TmuxAgent.send`, `Prompts.take` and `ScreenAnswers.carry` say.
+        """
+        if self.agent.has_ended:
+            raise SessionEndedError(self._launch.session)
+        if self.inmate is not None:
+            await self.inmate.keeper.used(wish)
+        try:
+            if isinstance(wish, Prompt):
+                return await self.prompts.take(wish)
+            if isinstance(wish, Requeue):
+                return self.prompts.requeue(wish)
+            if isinstance(wish, Answer):
+                await self._answers.carry(wish, peer_pid, is_agents=is_agents)
+            else:
+                await self.agent.send(wish)
+            return None
+        finally:
+            await self._pen.written(WRITTEN_S)
+
+    def watch_over(self, limits: StuckLimits) -> None:
+        """Note from now on when nothing comes of its work."""
+        self._watching = asyncio.create_task(StuckMonitor(self._pen, limits).keep())
+
+    async def say(self, frame: ReportContext) -> None:
+        """Note how the agent says that it stands.
+
+        Raises:
+            SessionEndedError: if it has ended.
+        """
+        if self.agent.has_ended:
+            raise SessionEndedError(self._launch.session)
+        self._pen.note(said(frame, time.time()))
+        await self._pen.written(WRITTEN_S)
+
+    async def over(self) -> None:
+        """Return when all of it is written and the session's lock is free."""
+        await asyncio.wait([self._hearing])
+
+    async def rest(self) -> None:
+        """Type nothing more, and return when nothing is being typed."""
+        await self.prompts.rest()
+
+    async def let_go(self) -> None:
+        """Leave the agent as it is, and the session to the next host. Idempotent, 30 s at most."""
+        self._last_words_s = LAST_WORDS_S
+        self.agent.let_go()
+        await asyncio.wait([self._hearing])
+
+    async def _hear(self) -> None:
+        try:
+            async for event in self.agent.events():
+                if not isinstance(event, Chunk):
+                    await self._pen.room()
+                    await self._heard(event)
+        finally:
+            self._begun.set()
+            for task in (self._settling, self._watching):
+                if task is not None:
+                    task.cancel()
+            if self._egress is not None:
+                await self._egress.aclose()
+            if self.inmate is not None:
+                await self.inmate.aclose(is_over=self.agent.has_ended)
+            await self.prompts.aclose()
+            await _closed(self._lock, self._pen, self._last_words_s)
+        if self._is_cut:
+            self._on_cut(self._launch)
+
+    async def _heard(self, event: Event) -> None:
+        if isinstance(event, SessionStarted | ConnectionRestored):
+            since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
+            of_boot = await asyncio.to_thread(boot)
+            event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot)
+            if isinstance(event, SessionStarted):
+                event = msgspec.structs.replace(event, host_pid=os.getpid())
+        known = self.asks.heard(event)
+        if known is None:
+            return
+        self._pen.note(known)
+        self.asks.forget_closed()
+        match event:
+            case SessionStarted() | ConnectionRestored():
+                self._begun.set()
+            case SignalSeen(source="launch"):
+                if self.inmate is not None:
+                    self.inmate.begin(self.agent.pid)
+                if self._egress is not None:
+                    self._egress.begin()
+                self._settling = asyncio.create_task(self.prompts.settle())
+            case SignalSeen():
+                self.prompts.reported(event)
+            case SessionEnded() | ConnectionLost():
+                self._is_cut = isinstance(event, ConnectionLost) and bool(self._launch.machine)
+                self.prompts.end()
+                self.prompts.heard(event)
+            case _:
+                pass
+
+
+def _inmate(places: Paths, launch: Launch, pen: LogWriter, agent: TmuxAgent) -> "SandboxedAgent | None":
+    """The host's part in its sandbox; None where it has none."""
+    if launch.sandbox is None:
+        return None
+    from kasmon.host.sandboxed.agent import SandboxedAgent  # only where there is a sandbox
+
+    def end_agent(why: str) -> None:
+        agent.end(why, Stop().grace_s)
+
+    return SandboxedAgent(places, launch, pen, end_agent, agent.settled_in, agent.is_attached)
+
+
+def _egress(pen: LogWriter, launch: Launch, asks: RequestRegistry) -> "EgressRequests | None":
+    """What asks for the hosts that its sandbox was refused; None where it has none."""
+    if launch.sandbox is None:
+        return None
+    from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
+
+    return EgressRequests(pen.book.places, launch.session, asks, pen)
+
+
+def _pane_pid(session: Session) -> int | None:
+    """The process that its pane runs: its agent's, or what stands in front of that one's sandbox."""
+    runtime = session.housing.runtime if session.housing is not None else None
+    return runtime.front if runtime is not None and runtime.front else session.pid
+
+
+async def write_off(places: Paths, session: SessionId, event: Event, *, may_run: bool = False) -> None:
+    """Note *event*, the end of a session that no agent is left of; of one that *may_run* nothing is taken away."""
+    with contextlib.suppress(RefusedError):
+        lock, pen = await _opened(places, session)
+        pen.note(event)
+        if not may_run:
+            await _cleared(places, session, spares_memory=isinstance(event, ConnectionLost))
+        await _closed(lock, pen, WRITTEN_S)
+
+
+async def _cleared(places: Paths, session: SessionId, *, spares_memory: bool = False) -> None:
+    """Leave nothing of the sandbox of an agent that did not begin, or is gone; nothing where it has none.
+
+    *spares_memory*: what sleeps on disk stays.
+    """
+    if not await asyncio.to_thread(places.sandbox(session).exists):
+        return
+    from kasmon.sandbox.agent.launch import left  # only where there is a sandbox
+
+    with contextlib.suppress(KasmonError, OSError):  # its next start tries that again
+        await asyncio.to_thread(left, places, session, spares_memory=spares_memory)
+
+
+async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:
+    """The session's lock, taken, and its pen, which writes none of *secrets*.
+
+    Raises:
+        RefusedError: if another host has the lock.
+    """
+    lock = HostLock(places.host_lock(session))
+    if not await asyncio.to_thread(lock.take):
+        raise RefusedError(f"session {session!r} already has a host.")
+    try:
+        return lock, LogWriter(await asyncio.to_thread(SessionLog, places, session, secrets))
+    except BaseException:
+        lock.let_go()
+        raise
+
+
+async def _closed(lock: HostLock, pen: LogWriter, limit_s: float | None) -> None:
+    try:
+        await pen.aclose(limit_s)
+    finally:
+        lock.let_go()

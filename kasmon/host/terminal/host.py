@@ -1,0 +1,355 @@
+"""The shared host of all tmux sessions: the one process that talks to our tmux server, and that writes their logs.
+
+It ends by itself when no agent runs and nobody has called for a while; whoever needs it next starts it again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import resource
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kasmon import __version__
+from kasmon.backends.common.environment import decoded
+from kasmon.backends.tmux import TmuxBackend
+from kasmon.backends.tmux.adopted_backend import AdoptedBackend
+from kasmon.config import Config, in_force
+from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
+from kasmon.host.journal import process_log
+from kasmon.host.journal.session_log import wanted
+from kasmon.host.rpc import secret_stdin
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.control import ControlKind, HostStatus
+from kasmon.host.rpc.frames import (
+    VERSION,
+    Blur,
+    CommandDone,
+    DescribePane,
+    ExecuteCommand,
+    Focus,
+    Frame,
+    FromClient,
+    Hello,
+    ListForeignPanes,
+    Paste,
+    Quit,
+    ReadTerminal,
+    ReleasePane,
+    RenameWindow,
+    ReportContext,
+    Scroll,
+    SendKeys,
+    StartSession,
+    SubscriptionEnded,
+    Unwatch,
+    Watch,
+    Welcome,
+)
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.host.rpc.server import HostServer
+from kasmon.host.session.prompts import REST_LOOK_S
+from kasmon.host.session.stuck_monitor import limits_of
+from kasmon.host.terminal.adopted_servers import AdoptedServers
+from kasmon.host.terminal.session import TerminalSession
+from kasmon.host.terminal.takeover import Takeover
+from kasmon.model.commands import Launch, Mode, SandboxWish
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, places
+
+IDLE_S: Final = 60.0
+"""How long a host that nobody needs waits for somebody who does, in seconds."""
+LOOKS: Final = 4
+"""How often it looks within that time."""
+
+
+class HostIdleTimer:
+    """Since when nobody has needed a host."""
+
+    def __init__(self, limit_s: float, now: float) -> None:
+        self._limit_s = limit_s
+        self._since = now
+
+    def used(self, now: float) -> None:
+        """Somebody needed it until *now*."""
+        self._since = now
+
+    def is_over(self, is_needed: bool, now: float) -> bool:
+        """Whether nobody has needed it for the limit, and nobody does now."""
+        if is_needed:
+            self.used(now)
+        return now - self._since >= self._limit_s and not is_needed
+
+
+FINISH_S: Final = 30.0
+"""How long a host that hands over finishes what is being typed or started, in seconds; then it leaves all the same."""
+OPEN_FILES: Final = 8192
+SESSION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+log = logging.getLogger(__name__)
+
+
+class TmuxHost:
+    """All tmux sessions of *here*. The caller holds the host's lock."""
+
+    def __init__(
+        self,
+        here: Paths,
+        config: Config | None = None,
+        *,
+        idle_s: float = IDLE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*idle_s*: how long it waits for somebody who needs it, in seconds of *clock*."""
+        self._places = here
+        self._idle_s = idle_s
+        self._clock = clock
+        self._idleness = HostIdleTimer(idle_s, clock())
+        config = config or Config()
+        self._backend = TmuxBackend(here, config.tmux, config.remote)
+        self._foreigners = AdoptedServers(here, config.tmux, self._lost_foreign)
+        self._stuck = limits_of(config.limits)
+        self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
+        self._tenants: dict[SessionId, TerminalSession] = {}
+        self._tmux = ""
+        self._told_to_end = asyncio.Event()
+        self._server: HostServer | None = None
+        self._handing_over: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Take over what runs, then do what clients want until told to end, or not needed any more. Agents go on."""
+        line = self._backend.line
+        line.on_lost = self._lost
+        server = HostServer(self._places.tmux_host_socket, self._receive, self._left, self._control)
+        self._server = server
+        with contextlib.suppress(TmuxError):
+            self._tmux = await asyncio.to_thread(line.server.version)
+        try:
+            await Takeover(self._places, line, self._foreigners, self._tenant).take_over()
+            await server.start()
+            await self._serve(server)
+        finally:
+            await server.aclose()
+            await asyncio.gather(*(tenant.let_go() for tenant in self._tenants.values()))
+            await self._backend.aclose()
+            await self._foreigners.aclose()
+
+    def end(self) -> None:
+        """End this host, cleanly and soon; agents go on."""
+        self._told_to_end.set()
+
+    # -- what a client of any version wants
+
+    def _control(self, kind: ControlKind) -> HostStatus:
+        if kind is ControlKind.STOP:
+            self.end()
+        elif kind is ControlKind.HAND_OVER and self._handing_over is None:
+            self._handing_over = asyncio.create_task(self._hand_over())
+        return HostStatus(
+            protocol=VERSION,
+            kasmon=__version__,
+            pid=os.getpid(),
+            is_busy=not self._is_at_rest,
+            is_leaving=self._handing_over is not None or self._told_to_end.is_set(),
+        )
+
+    @property
+    def _is_at_rest(self) -> bool:
+        is_working = self._server is not None and self._server.is_working
+        return not is_working and all(tenant.is_resting for tenant in self._tenants.values())
+
+    async def _hand_over(self) -> None:
+        """Finish what is being typed and started, take nothing new, and end; the next host finds the agents in tmux."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_S):
+                while True:
+                    await asyncio.gather(*(tenant.rest() for tenant in list(self._tenants.values())))
+                    if self._is_at_rest:
+                        break
+                    await asyncio.sleep(REST_LOOK_S)
+        self.end()
+
+    async def _serve(self, server: HostServer) -> None:
+        """Return when told to end, or idle for long. Nothing may be awaited from then until the server closes."""
+        self._idleness.used(self._clock())
+        while not self._told_to_end.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._idle_s / LOOKS):
+                    await self._told_to_end.wait()
+            await self._tidy_foreigners()
+            is_needed = server.is_busy or any(tenant.is_needed for tenant in self._tenants.values())
+            if self._idleness.is_over(is_needed, self._clock()):
+                return
+
+    # -- who lives here
+
+    async def _tidy_foreigners(self) -> None:
+        needed = [tenant.backend for tenant in self._tenants.values() if tenant.is_alive]
+        await self._foreigners.tidy(needed)
+
+    def _lost(self, why: str) -> None:
+        self._lost_by(self._backend, why)
+
+    def _lost_foreign(self, backend: AdoptedBackend, why: str) -> None:
+        self._lost_by(backend, why)
+
+    def _lost_by(self, backend: TmuxBackend, why: str) -> None:
+        for tenant in self._tenants.values():
+            if tenant.backend is backend:
+                tenant.lost(why)
+
+    def _tenant(self, session: SessionId, launch: Launch | None = None) -> TerminalSession:
+        """The tenant of that id; where it is new, *launch* says whether it lives in the user's own tmux."""
+        if session not in self._tenants:
+            is_foreign = launch is not None and launch.adopted is not None
+            backend = self._foreigners.of(launch) if launch is not None and is_foreign else self._backend
+            self._tenants[session] = TerminalSession(self._places, backend, session, self._stuck, self._record_bytes)
+        return self._tenants[session]
+
+    # -- what clients want
+
+    def _receive(self, connection: ClientConnection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
+        if self._handing_over is not None and isinstance(frame, ExecuteCommand | StartSession | ReleasePane):
+            raise RefusedError(
+                "nothing was done: the host hands over to another version of kasmon.",
+                hint="Use the most recently installed version of kasmon.",
+            )
+        match frame:
+            case SendKeys() | Paste():
+                if (tenant := self._tenants.get(frame.session)) is not None:
+                    tenant.type(connection, frame)
+            case Watch() | Unwatch() | Focus() | Blur() | Scroll():
+                return self._show(connection, frame)
+            case ListForeignPanes():
+                return self._foreigners.panes(frame, self._adopted())
+            case Hello():
+                return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, tmux=self._tmux)
+            case Quit():
+                if connection.as_agent:
+                    raise RefusedError("an agent cannot end the host.")
+                self.end()
+                return CommandDone(n=frame.n)
+            case _:
+                return self._answer(connection, frame)
+        return None
+
+    def _show(
+        self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll
+    ) -> Awaitable[Frame | None] | None:
+        if (tenant := self._tenants.get(frame.session)) is not None:
+            tenant.show(connection, frame)
+            return None
+
+        async def show() -> SubscriptionEnded | None:
+            try:
+                found = await self._found(frame.session)
+            except KasmonError as error:
+                return SubscriptionEnded(session=frame.session, why=error.message)
+            if connection.is_open:
+                found.show(connection, frame)
+            return None
+
+        return show()
+
+    async def _answer(
+        self,
+        connection: ClientConnection,
+        frame: ExecuteCommand | StartSession | ReleasePane | RenameWindow | ReportContext | ReadTerminal | DescribePane,
+    ) -> Frame:
+        tenant = await self._found(frame.session)
+        match frame:
+            case ExecuteCommand(wish=wish):
+                if isinstance(wish, SandboxWish):
+                    await tenant.move(wish)
+                    return CommandDone(n=frame.n)
+                return CommandDone(n=frame.n, receipt=await tenant.do(wish, connection))
+            case StartSession(variables=variables):
+                await tenant.start(decoded(variables))
+            case ReleasePane():
+                await tenant.forget()
+                self._tenants.pop(frame.session, None)
+                await self._tidy_foreigners()
+            case RenameWindow(name=name):
+                await tenant.rename(name)
+            case ReportContext():
+                await tenant.say(frame)
+            case ReadTerminal():
+                return await tenant.read(frame)
+            case DescribePane():
+                return await tenant.look(frame)
+        return CommandDone(n=frame.n)
+
+    async def _found(self, session: SessionId) -> TerminalSession:
+        """The tenant of that id.
+
+        Raises:
+            SessionNotFoundError: if there is no such session of tmux.
+        """
+        if session not in self._tenants:
+            launch = await asyncio.to_thread(self._known, session)
+            tenant = self._tenant(session, launch)
+            line = tenant.backend.line
+            with contextlib.suppress(KasmonError):
+                if line.is_open and (facts := (await line.panes()).get(session)) is not None:
+                    tenant.settle(facts.pane_id, facts.window_id)
+        return self._tenants.get(session) or self._tenant(session)
+
+    def _adopted(self) -> dict[tuple[str, str], str]:
+        """The sessions that live in the user's own tmux, by socket and pane."""
+        return {place: id_ for id_, tenant in self._tenants.items() if (place := tenant.foreign_place) is not None}
+
+    def _known(self, session: SessionId) -> Launch:
+        if not SESSION.fullmatch(session) or not self._places.folder(session).is_dir():
+            raise SessionNotFoundError(session)
+        launch = wanted(self._places, session)
+        if launch.mode is not Mode.TMUX:
+            raise RefusedError(f"session {session!r} is structured; it has its own host.")
+        return launch
+
+    def _left(self, connection: ClientConnection) -> None:
+        self._idleness.used(self._clock())
+        for tenant in self._tenants.values():
+            tenant.leave(connection)
+
+
+def main() -> int:
+    """Be the shared tmux host until told to end; 0 at once if there is one already."""
+    os.umask(0o077)
+    process_log.keep()
+    secret_stdin.take()
+    here = places()
+    here.make()
+    lock = HostLock(here.tmux_host_lock)
+    if not lock.take():
+        return 0
+    try:
+        _widen()
+        asyncio.run(_hosted(TmuxHost(here, in_force(here, log.warning))))
+    finally:
+        lock.let_go()
+    return 0
+
+
+async def _hosted(host: TmuxHost) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, host.end)
+    await host.run()
+
+
+def _widen() -> None:
+    """Allow us more open files, if the system lets us: each session that runs needs one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""Writes down what leaves the screen of one pane, as text without secrets; see `store/terminal_record`.
+
+It looks when the pane has printed, and the seldomer the less comes of it; a pane at rest costs nothing. What a flood
+loses between two looks is said to be missing.
+"""
+
+import asyncio
+import logging
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from kasmon.backends.tmux import PaneListener, ServerConnection
+from kasmon.errors import KasmonError
+from kasmon.host.journal import process_log
+from kasmon.host.terminal.line_ranges import plain
+from kasmon.host.terminal.scroll_diff import SEEN, ScrolledOffLines, behind, keyless
+from kasmon.store.terminal_record import TerminalRecord
+from kasmon.tmux import requests as ask
+from kasmon.tmux.requests import PaneHistory
+
+EVERY_S: Final = 5.0
+"""How long after its first output a pane is looked at, and how often while lines leave its screen."""
+SELDOM_S: Final = 30.0
+"""How often at least one is that prints, and nothing leaves its screen."""
+ROWS: Final = 100
+"""So many rows above the screen are asked for where few are new, so that what was seen before is among them."""
+MOST_ROWS: Final = 3000
+"""So many at most, in one look."""
+
+log = logging.getLogger(__name__)
+
+
+class Recorder(PaneListener):
+    """Keeps *record* of what *pane* prints, from the moment it is made until it is closed."""
+
+    def __init__(
+        self,
+        line: ServerConnection,
+        pane: str,
+        record: TerminalRecord,
+        *,
+        is_blank: bool = False,
+        every_s: float = EVERY_S,
+    ) -> None:
+        """
+        Args:
+            line: what tells of the pane.
+            pane: its id.
+            record: nobody else writes it.
+            is_blank: nothing was printed there yet; else something may have been that nobody heard.
+            every_s: as `EVERY_S`.
+        """
+        self._line, self._pane, self._record = line, pane, record
+        self._loop = asyncio.get_running_loop()
+        self._least_s = self._every_s = every_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_at = self._loop.time()
+        self._is_stale = self._is_closed = self._is_open = False
+        self._seen: list[str] = []
+        """The last lines that were written down."""
+        self._are_hidden = False
+        """Whether those are as they were written, without secrets; else as they were printed."""
+        self._history: int | None = None
+        """How many rows had scrolled away at the last look."""
+        self._vanished = ScrolledOffLines()
+        self._screen: tuple[str, ...] = ()
+        self._trouble = ""
+        line.listen(pane, self)
+        if not is_blank:
+            self._plan(self._spread(pane))
+
+    def printed(self, data: bytes) -> None:
+        self._plan()
+
+    def died(self, status: int | None, number: int | None) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Look at once."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._looking is None:
+            self._is_stale = False
+            self._looking = self._loop.create_task(self._look())
+        else:
+            self._is_stale = True
+
+    def close(self) -> None:
+        """Write nothing any more. Idempotent."""
+        self._is_closed = True
+        self._line.unlisten(self._pane, self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _plan(self, later_s: float = 0.0) -> None:
+        """Look when that is due, or so much later; never later than was planned before."""
+        if self._is_closed:
+            return
+        if self._looking is not None:
+            self._is_stale = True
+            return
+        now = self._loop.time()
+        if self._timer is None and now - self._looked_at > self._every_s:
+            self._every_s = self._least_s  # it begins anew, after it said nothing for a while
+        due_at = now + self._every_s + later_s
+        if self._timer is not None:
+            if self._timer.when() <= due_at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_at, self.look)
+
+    def _spread(self, pane: str) -> float:
+        """How much later to look first, in seconds: a host that finds a thousand panes does not look at all at once."""
+        return self._least_s * (zlib.crc32(pane.encode()) % 100) / 20
+
+    async def _look(self) -> None:
+        try:
+            found = await self._asked()
+            if found is not None:
+                came = await asyncio.to_thread(self._note, found)
+                self._every_s = self._least_s if came else min(2 * self._every_s, max(SELDOM_S, self._least_s))
+        finally:
+            self._looking, self._looked_at = None, self._loop.time()
+        if self._is_stale:
+            self._is_stale = False
+            self._plan()
+
+    async def _asked(self) -> PaneHistory | None:
+        """The end of what the pane printed, as far up as what was seen before; None where nobody tells."""
+        try:
+            found = await self._line.ask(ask.above(self._pane, ROWS))
+            if found.facts.history > ROWS and not await asyncio.to_thread(self._reaches, found):
+                found = await self._line.ask(ask.above(self._pane, MOST_ROWS))
+        except KasmonError:
+            return None
+        return found
+
+    def _opened(self) -> bool:
+        """In a thread: go on where the record ends; whether that can be told."""
+        if not self._is_open:
+            try:
+                self._seen, self._are_hidden, self._is_open = self._record.open(SEEN), True, True
+            except OSError as error:
+                self._complain(error)
+        return self._is_open
+
+    def _reaches(self, found: PaneHistory) -> bool:
+        """In a thread: whether *found* goes up as far as what was seen before."""
+        return self._opened() and self._place(found) is not None
+
+    def _place(self, found: PaneHistory) -> int | None:
+        """Where in *found* begins what is new; None where it goes on further up."""
+        lines = _lines(found)
+        known = [process_log.hidden(line) for line in lines] if self._are_hidden else lines
+        expected = None
+        if self._history is not None and found.facts.history >= self._history:
+            expected = found.left - (found.facts.history - self._history)
+        return behind(known, self._seen, expected)
+
+    def _note(self, found: PaneHistory) -> bool:
+        """In a thread: write down what is new; whether anything is."""
+        if not self._opened():
+            return False
+        lines = _lines(found)
+        place = self._place(found)
+        is_cut = place is None and found.facts.history > MOST_ROWS
+        self._history = found.facts.history
+        first = place if place is not None else int(is_cut)
+        fresh, shown = lines[first : found.left], lines[found.left :]
+        while shown and not shown[-1]:
+            shown.pop()
+        is_gap = place is None and bool(self._seen)
+        try:
+            if fresh:
+                self._record.append(_hidden(fresh), time.time(), gap=is_gap)
+                self._seen, self._are_hidden = [*([] if is_gap else self._plainly_seen()), *fresh][-SEEN:], False
+            vanished = self._vanished.since(shown if found.facts.alternate else ())
+            if vanished:
+                self._record.append(_hidden(vanished), time.time())
+            if tuple(shown) != self._screen or fresh or vanished:
+                self._record.show(_hidden(shown), time.time())
+                self._screen = tuple(shown)
+            self._trouble = ""
+        except OSError as error:
+            self._complain(error)
+        return bool(fresh or vanished)
+
+    def _plainly_seen(self) -> list[str]:
+        """What was seen as it was printed; nothing where only what was written is known."""
+        return [] if self._are_hidden else self._seen
+
+    def _complain(self, error: OSError) -> None:
+        """Say once that nothing can be written."""
+        why = error.strerror or str(error)
+        if why != self._trouble:
+            self._trouble = why
+            log.warning("what pane %s prints cannot be recorded: %s", self._pane, why)
+
+
+def _lines(found: PaneHistory) -> list[str]:
+    return keyless([plain(line) if line else "" for line in found.lines])
+
+
+def _hidden(lines: Sequence[str]) -> list[str]:
+    """*lines* without secrets, also without those that go over several."""
+    return process_log.hidden("\n".join(lines)).split("\n") if lines else []

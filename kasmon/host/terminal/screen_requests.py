@@ -1,0 +1,88 @@
+"""What stands on an agent's screen and wants an answer: what the menu offers is what it takes, nothing is added to it.
+
+An answer is written down when the request is gone from the screen, and not before: the log says what was done. So it
+is the key that makes an answer, and a host that dies between the two leaves the request withdrawn, without an answer.
+"""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from kasmon.errors import KasmonError, PromptChangedError, RefusedError
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.rpc.peer import must_be_a_person, seat
+from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.session.rules import SessionRules
+from kasmon.model.commands import Answer, Launch, Wish
+from kasmon.model.events import NoticeRaised
+from kasmon.model.permission import Decision, Request
+
+if TYPE_CHECKING:
+    from kasmon.host.sandboxed.egress_requests import EgressRequests
+
+
+class ScreenRequestRules(SessionRules):
+    """Standing rules neither answer nor extend what was read from a screen: they speak of tools, not of menus."""
+
+    def offered(self, request: Request) -> Request:
+        """*request* as it is."""
+        return request
+
+
+class ScreenAgent(Protocol):
+    """The agent in its terminal."""
+
+    async def send(self, wish: Wish, /) -> None: ...
+
+
+def screen_asks(pen: LogWriter, launch: Launch) -> RequestRegistry:
+    """The requests of the agent of *launch*, which is in a terminal; "always" is its own menu's."""
+    return RequestRegistry(pen, ScreenRequestRules(pen.book.places, launch), told={})
+
+
+class ScreenAnswers:
+    """The answers to one terminal agent's requests, one after the other: of two to one request exactly one is given."""
+
+    def __init__(self, pen: LogWriter, asks: RequestRegistry, agent: ScreenAgent) -> None:
+        self._pen, self._asks, self._agent = pen, asks, agent
+        self._turn = asyncio.Lock()
+        self.egress: EgressRequests | None = None
+        """What asks for the hosts that its sandbox was refused; None where it is in none."""
+
+    async def carry(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
+        """Take *answer*, which process *peer_pid* sent, to the screen.
+
+        Raises:
+            RefusedError: if an agent sent it, or it is not what its request takes, or the prompt changed; nothing was
+                sent then.
+            KasmonError: if it is not known whether the agent has it.
+        """
+        await must_be_a_person(peer_pid, self._pen.session.pid, is_agents=is_agents)
+        who = await asyncio.to_thread(seat, peer_pid)
+        async with self._turn:
+            if self.egress is not None and self._asks.is_own(answer.request):
+                await self.egress.answer(answer, who)
+                await self._pen.on_disk()
+                return
+            request, asked = self._asks.checked(answer)
+            if answer.decision is not Decision.LATER:
+                await self._tell(answer, asked)
+            if self._pen.session.open_request(request.id) is not None:
+                self._asks.take(answer, who=who)
+        await self._pen.on_disk()
+
+    async def _tell(self, answer: Answer, asked: Request) -> None:
+        try:
+            await self._agent.send(self._asks.as_told(answer, asked))
+        except PromptChangedError as error:
+            raise PromptChangedError(answer.request) from error
+        except RefusedError:
+            raise
+        except KasmonError as error:
+            why = error.message.replace(str(asked.id), str(answer.request))
+            self._pen.note(
+                NoticeRaised(
+                    at=time.time(), level="error", text=f"It is unknown whether the agent received the answer: {why}"
+                )
+            )
+            raise

@@ -1,0 +1,231 @@
+"""What one client sees of one terminal: rows that changed since its last push, and only the newest if it is slow."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final, Literal
+
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.frames import ClipboardCopy, Cursor, SubscriptionEnded, TerminalModes, TerminalRows
+from kasmon.host.terminal.row_styles import StyledRows
+from kasmon.host.terminal.screen_capture import ScreenCapture
+from kasmon.model.permission import SessionId
+from kasmon.tmux import requests as ask
+from kasmon.tmux.formats import ScreenFacts
+from kasmon.tmux.requests import PaneScreen
+
+EARLY: Final = 0.8
+"""A push may come after this part of its gap: the camera keeps the gap, and timers are not exact."""
+TRIES: Final = 4
+"""So many pictures are taken at most before one is shown that is a few lines off, because more lines keep coming."""
+
+
+class ScreenStream:
+    """One client's look at one session's terminal; at most `rate_hz` pushes a second, each change at once in focus."""
+
+    def __init__(self, connection: ClientConnection, session: SessionId) -> None:
+        self.rate_hz: float | None = None
+        """0 for each change at once; None for a client that looks only while it has the focus."""
+        self.has_focus = False
+        self._connection = connection
+        self._session = session
+        self._camera: ScreenCapture | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_offered = False
+        """A push waits for the client; when it takes it, it gets what is newest then."""
+        self._is_behind = False
+        self._pushed_at = -math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent: TerminalRows | None = None
+        self._sent_rows: list[str] = []
+        self._history: ScrollbackHistory | None = None
+        """While the client is scrolled up."""
+
+    @property
+    def gap_s(self) -> float:
+        """How long a picture is new enough for this client, in seconds; infinity while it is behind."""
+        if self._is_offered:
+            return math.inf
+        return 0.0 if self.has_focus or not self.rate_hz else 1 / self.rate_hz
+
+    def look(self, camera: ScreenCapture | None) -> None:
+        """Look at *camera*'s pictures, or at nothing. Again after a change of rate or focus."""
+        if self._camera is not None and self._camera is not camera:
+            self._camera.drop(self)
+        if self._camera is not camera:
+            self._camera, self._history, self._sent = camera, None, None
+        if camera is not None:
+            camera.add(self)
+
+    def anew(self) -> None:
+        """The client knows nothing: every row is pushed."""
+        self._sent = None
+        if self._camera is not None and self._camera.facts is not None:
+            self._offer()
+
+    def close(self) -> None:
+        """Push nothing any more. Idempotent."""
+        self.look(None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def scroll(self, up: int) -> None:
+        """Show what stands *up* lines above the bottom from now on, and stay with it while new lines come."""
+        if self._camera is None or self._camera.facts is None:
+            return
+        if up > 0:
+            self._history = self._history or ScrollbackHistory(self._camera, self._offer)
+            self._history.go(up)
+        elif self._history is not None:
+            self._history = None
+            self._offer()
+
+    def shown(self) -> None:
+        """The camera has a new picture."""
+        if self._history is not None:
+            self._history.renew()
+        else:
+            self._offer()
+
+    def clipped(self, text: str | None) -> None:
+        """The program puts *text* on the clipboard: told to who is in it, for nobody else would know why."""
+        if self.has_focus:
+            self._connection.push(ClipboardCopy(session=self._session, text=text), key=("clipped", self._session))
+
+    def gone(self, why: str) -> None:
+        """There is no pane any more."""
+        self._camera = self._history = self._sent = None
+        self._connection.push(SubscriptionEnded(session=self._session, why=why), key=("gone", self._session))
+
+    def _offer(self) -> None:
+        """Push now, or as soon as the rate allows it."""
+        if self._timer is not None or self._is_offered:
+            return
+        due_at = self._pushed_at + self.gap_s * EARLY
+        if due_at <= self._loop.time():
+            self._push()
+        else:
+            self._timer = self._loop.call_at(due_at, self._push)
+
+    def _push(self) -> None:
+        self._timer, self._is_offered = None, True
+        self._connection.push(self._take, key=("rows", self._session))
+        self._is_behind = self._is_offered
+
+    def _take(self) -> TerminalRows | None:
+        """What the client does not have yet, at the moment in which it can take it."""
+        self._is_offered, self._pushed_at = False, self._loop.time()
+        if self._is_behind and self._camera is not None:
+            self._loop.call_soon(self._camera.plan)
+        self._is_behind = False
+        return self._changes()
+
+    def _changes(self) -> TerminalRows | None:
+        if self._camera is None or self._camera.facts is None:
+            return None
+        sheet, facts, up = self._camera.sheet, self._camera.facts, 0
+        if self._history is not None and self._history.facts is not None:
+            sheet, facts, up = self._history.sheet, self._history.facts, self._history.up
+        before, sent = self._sent, self._sent_rows
+        full = before is None or (before.columns, before.height) != (facts.width, facts.height)
+        changed = tuple((y, row) for y, row in enumerate(sheet.rows) if full or sent[y] != row)
+        rows = TerminalRows(
+            session=self._session,
+            columns=facts.width,
+            height=facts.height,
+            changed=changed,
+            cursor=cursor_of(facts, self._camera.signs.shape),
+            modes=modes_of(facts),
+            full=full,
+            scrolled=up,
+            history=facts.history,
+        )
+        if before is not None and not changed and _beside(rows) == _beside(before):
+            return None
+        self._sent, self._sent_rows = rows, list(sheet.rows)
+        return rows
+
+
+def cursor_of(facts: ScreenFacts, heard: str = "") -> Cursor:
+    """The cursor; its shape as it was *heard*, where tmux does not tell it."""
+    shape = facts.cursor_shape or heard
+    shape = shape if shape in ("underline", "bar") else "block"
+    return Cursor(facts.cursor_x, facts.cursor_y, facts.cursor_visible and not facts.is_dead, shape)
+
+
+def modes_of(facts: ScreenFacts) -> TerminalModes:
+    """What the program of that screen asked its terminal for."""
+    mouse: Literal["", "standard", "button", "all"] = "standard" if facts.mouse_standard else ""
+    if facts.mouse_all or facts.mouse_button:
+        mouse = "all" if facts.mouse_all else "button"
+    return TerminalModes(
+        mouse=mouse,
+        mouse_sgr=facts.mouse_sgr,
+        cursor_keys=facts.application_cursor,
+        keypad=facts.application_keypad,
+        alternate=facts.alternate,
+        copy_mode=facts.in_mode,
+    )
+
+
+def _beside(rows: TerminalRows) -> tuple[object, ...]:
+    return rows.cursor, rows.modes, rows.scrolled, rows.history
+
+
+class ScrollbackHistory:
+    """A client's place in the lines above a screen: it stays with what is shown while new lines come below.
+
+    Takes pictures of what *camera*'s pane has scrolled away; *on_change* is called with each.
+    """
+
+    def __init__(self, camera: ScreenCapture, on_change: Callable[[], None]) -> None:
+        self.sheet = StyledRows()
+        self.facts: ScreenFacts | None = None
+        """None before the first picture."""
+        self.up = 0
+        """How many lines above the bottom the picture was taken."""
+        self._camera = camera
+        self._on_change = on_change
+        self._wanted = self._grown = 0
+        self._length = camera.facts.history if camera.facts is not None else 0
+        self._is_taking = self._is_stale = False
+
+    def go(self, up: int) -> None:
+        """Show what stands *up* lines above the bottom, not counting the lines that came since this began."""
+        self._wanted = up
+        self.renew()
+
+    def renew(self) -> None:
+        """Take a new picture."""
+        if self._is_taking:
+            self._is_stale = True
+        else:
+            self._take(TRIES)
+
+    def _take(self, tries: int) -> None:
+        now = self._camera.facts
+        if now is None:
+            return
+        self._is_taking, self._is_stale = True, False
+        up = 0 if now.alternate else min(self._wanted + self._grown, max(now.history, self._length))
+
+        def taken(screen: PaneScreen | KasmonError) -> None:
+            self._taken(screen, up, tries - 1)
+
+        self._camera.line.submit(ask.scrolled(self._camera.pane, up, now.height), taken)
+
+    def _taken(self, screen: PaneScreen | KasmonError, up: int, tries: int) -> None:
+        self._is_taking = False
+        if isinstance(screen, KasmonError):
+            return
+        grown, self._length = max(screen.facts.history - self._length, 0), screen.facts.history
+        self._grown += grown
+        if grown and tries:  # lines came since we asked: what was to be shown stands higher now
+            self._take(tries)
+            return
+        self.facts, self.up = screen.facts, up
+        self.sheet.take(screen.rows, screen.facts.height, screen.facts.joins)
+        self._on_change()
+        if self._is_stale or grown:
+            self.renew()

@@ -1,0 +1,404 @@
+"""One session in the shared host: its agent while that runs, its pane as long as there is one, and who looks at it."""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kasmon.backends.tmux import ServerConnection, TmuxBackend
+from kasmon.backends.tmux.adopted_backend import AdoptedBackend
+from kasmon.errors import (
+    KasmonError,
+    RefusedError,
+    SessionBusyError,
+    SessionEndedError,
+    TmuxCommandError,
+    UnableError,
+    UnavailableError,
+)
+from kasmon.host.journal import process_log
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.frames import (
+    Blur,
+    DescribePane,
+    Focus,
+    PaneSeen,
+    Paste,
+    ReadTerminal,
+    ReportContext,
+    Scroll,
+    SendKeys,
+    TerminalText,
+    Unwatch,
+    Watch,
+)
+from kasmon.host.terminal.agent_runner import TerminalAgentRunner
+from kasmon.host.terminal.line_ranges import lines, wanted
+from kasmon.host.terminal.reconnect import ReconnectSearch
+from kasmon.host.terminal.recorder import Recorder
+from kasmon.host.terminal.screen_capture import ScreenCapture
+from kasmon.host.terminal.viewers import NO_PANE, ScreenStreams
+from kasmon.model.commands import Launch, Pause, Receipt, Requeue, Resume, SandboxWish, Wish
+from kasmon.model.permission import SessionId
+from kasmon.model.stuck import StuckLimits
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_line
+from kasmon.store.terminal_record import TerminalRecord
+from kasmon.store.terminal_record import forget as forget_record
+from kasmon.tmux import requests as ask
+from kasmon.tmux.formats import PaneFacts
+
+GAP_S: Final = 0.1
+"""A window that is being dragged larger and smaller is resized so often; its last size counts."""
+LARGEST: Final = 1000
+
+
+class WindowSize:
+    """The tmux window *window*; *on_resized* is called after each change of its size."""
+
+    def __init__(self, line: ServerConnection, window: str, on_resized: Callable[[], None]) -> None:
+        self.id = window
+        self._line = line
+        self._on_resized = on_resized
+        self._loop = asyncio.get_running_loop()
+        self._resized_at = -math.inf
+        self._wanted = (0, 0)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give it this size, now or soon. A size of nothing (a client that is hidden) is ignored."""
+        if columns <= 0 or rows <= 0:
+            return
+        self._wanted = min(columns, LARGEST), min(rows, LARGEST)
+        if self._timer is None:
+            self._timer = self._loop.call_at(max(self._resized_at + GAP_S, self._loop.time()), self._resize)
+
+    def focus(self, is_focused: bool) -> None:
+        """A person has entered it, or has left it. Again is nothing."""
+        self._line.focus(self.id, is_focused=is_focused)
+
+    def close(self) -> None:
+        """Resize it no more, and leave it. Idempotent."""
+        self.focus(False)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _resize(self) -> None:
+        self._timer, self._resized_at = None, self._loop.time()
+        self._line.submit(ask.resize(self.id, *self._wanted), self._resized)
+
+    def _resized(self, _: KasmonError | None) -> None:
+        self._on_resized()
+
+
+class TerminalSession:
+    """The session *session* of the shared host."""
+
+    def __init__(
+        self,
+        places: Paths,
+        backend: TmuxBackend,
+        session: SessionId,
+        stuck: StuckLimits | None = None,
+        record_bytes: int = 0,
+    ) -> None:
+        """*record_bytes*: how much is kept of what its terminal prints; 0 keeps none."""
+        self.session = session
+        self._places = places
+        self._backend = backend
+        self._stuck = stuck or StuckLimits()
+        self._life: TerminalAgentRunner | None = None
+        self._camera: ScreenCapture | None = None
+        self._recorder: Recorder | None = None
+        self._record_bytes = record_bytes
+        self._window: WindowSize | None = None
+        self._viewers = ScreenStreams(session)
+        self._is_starting = self._has_lost_pane = False
+        self._settled = asyncio.Event()
+        self._search = ReconnectSearch(backend.is_alive, self._attach)
+        """For its agent, while that is lost and lives on another machine."""
+
+    @property
+    def backend(self) -> TmuxBackend:
+        """Whose panes it lives among."""
+        return self._backend
+
+    @property
+    def foreign_place(self) -> tuple[str, str] | None:
+        """Socket and pane of the user's own tmux, while it lives there."""
+        if self._backend.owns or self._camera is None or not self.is_alive:
+            return None
+        return str(self._backend.line.server.socket), self._camera.pane
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its agent runs, or begins to."""
+        return self._is_starting or (self._life is not None and not self._life.agent.has_ended)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether its host has something to do for it."""
+        return self.is_alive or self._search.is_on
+
+    # -- its agent
+
+    async def start(self, variables: Mapping[str, str]) -> None:
+        """Start its agent as its `launch.json` says; *variables* are of whoever wants it, see `TmuxBackend.open`.
+
+        Raises:
+            RefusedError: if it runs already.
+            LaunchError, TmuxError: if it cannot be started.
+        """
+        if self.is_alive:
+            raise RefusedError(f"session {self.session!r} is already running.", hint="Stop it first.")
+        lost = self._search.stop()
+        try:
+            await self._start(variables, again=True)
+        except UnavailableError:
+            if lost is not None:
+                self.reach(lost)
+            raise
+
+    async def _start(self, variables: Mapping[str, str], *, again: bool) -> None:
+        self._is_starting, self._has_lost_pane = True, False
+        self._settled.clear()
+        try:
+            if self._life is not None:
+                await self._life.over()
+            here, backend, session = self._places, self._backend, self.session
+            life = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
+            self._live(life, is_new=True)
+        except BaseException:
+            if self._has_lost_pane:
+                self.vacate(NO_PANE)
+            raise
+        finally:
+            self._is_starting = False
+            self._settled.set()
+
+    def reach(self, launch: Launch) -> None:
+        """Try from now on to find its agent again, which lives on another machine."""
+        self._search.begin(launch)
+
+    async def _attach(self) -> None:
+        if not self.is_alive:
+            await self._start({}, again=False)
+
+    async def take_over(self, launch: Launch, facts: PaneFacts) -> None:
+        """Go on with its agent, which runs or died in the pane of *facts* under a host before us.
+
+        Raises:
+            RefusedError: if another host has it.
+        """
+        self._live(await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach))
+
+    def lost(self, why: str) -> None:
+        """The tmux server is gone."""
+        if self._life is not None:
+            self._life.agent.lost(why)
+        self.vacate(why)
+
+    async def rest(self) -> None:
+        """Type nothing more to its agent, and return when nothing is being typed; at once where it has none."""
+        if self._life is not None and not self._life.agent.has_ended:
+            await self._life.rest()
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nothing is being typed to its agent, and the agent is not just being started."""
+        return not self._is_starting and (self._life is None or self._life.prompts.is_at_rest)
+
+    async def let_go(self) -> None:
+        """Leave everything as it is. Idempotent."""
+        self._search.stop()
+        self._viewers.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._life is not None:
+            await self._life.let_go()
+
+    async def do(self, wish: Wish | Requeue, sender: ClientConnection) -> Receipt | None:
+        """Carry *wish* of *sender* to its agent; see `TerminalAgentRunner.do`."""
+        if self._life is None:
+            raise SessionEndedError(self.session)
+        return await self._life.do(wish, sender.peer_pid, is_agents=sender.as_agent)
+
+    async def move(self, wish: SandboxWish) -> None:
+        """Put the sandbox of its agent to sleep, or wake it.
+
+        Raises:
+            UnableError: if it has none, or *wish* is another one.
+            KasmonError: as `SandboxLifecycle.move`.
+        """
+        inmate = None if self._life is None else self._life.inmate
+        if inmate is None or not isinstance(wish, Pause | Resume):
+            raise UnableError(f"session {self.session!r} is not an interpreter sandbox.")
+        await inmate.keeper.move(wish)
+
+    async def say(self, frame: ReportContext) -> None:
+        """Note how its agent says that it stands; see `TerminalAgentRunner.say`."""
+        if self._life is None:
+            raise SessionEndedError(self.session)
+        await self._life.say(frame)
+
+    def _live(self, life: TerminalAgentRunner, *, is_new: bool = False) -> None:
+        self._life = life
+        life.agent.is_watched = lambda: self._viewers.has_focus
+        life.watch_over(self._stuck)
+        is_blank = is_new and life.agent.printed_at == -math.inf
+        self.settle(life.agent.pane, life.agent.window, is_blank=is_blank)
+
+    # -- its pane
+
+    def settle(self, pane: str, window: str, *, is_blank: bool = False) -> None:
+        """*pane* is its pane from now on; *is_blank*: nothing was printed there yet."""
+        if self._camera is not None and self._camera.pane == pane:
+            self._camera.renew()
+            return
+        before, self._camera = self._camera, ScreenCapture(self._backend.line, pane)
+        self._camera.on_closed = self._pane_closed
+        self._viewers.look(self._camera)  # before the old one is closed: nobody is told that there is none
+        self._vacate(before, NO_PANE)
+        if self._record_bytes:
+            record = TerminalRecord(self._places.record(self.session), self._record_bytes)
+            self._recorder = Recorder(self._backend.line, pane, record, is_blank=is_blank)
+        if self._backend.owns:
+            self._window = WindowSize(self._backend.line, window, self._camera.renew)
+            self._window.focus(self._viewers.has_focus)
+
+    def _pane_closed(self) -> None:
+        """Its pane is gone; while it is started, another one comes in its place."""
+        self._has_lost_pane = True
+        if not self._is_starting:
+            self.vacate(NO_PANE)
+
+    def vacate(self, why: str) -> None:
+        """It has no pane any more. Idempotent."""
+        camera, self._camera = self._camera, None
+        self._viewers.camera = None
+        self._vacate(camera, why)
+
+    def _vacate(self, camera: ScreenCapture | None, why: str) -> None:
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
+        if camera is not None:
+            camera.close(why)
+
+    async def read(self, read: ReadTerminal) -> TerminalText:
+        """What stands in its pane.
+
+        Raises:
+            UnavailableError: if it has none.
+        """
+        try:
+            captured = await self._backend.line.ask(wanted(self._pane(), read))
+        except TmuxCommandError:
+            if not self._is_starting:
+                raise
+            await self._settled.wait()  # in this moment it gets another pane
+            captured = await self._backend.line.ask(wanted(self._pane(), read))
+        return TerminalText(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
+
+    async def look(self, look: DescribePane) -> PaneSeen:
+        """What tmux says of its pane.
+
+        Raises:
+            UnavailableError: if it has none.
+        """
+        if look.attaching and self._life is not None and self._life.inmate is not None:
+            await self._life.inmate.keeper.used()
+        pane, line = self._pane(), self._backend.line
+        everywhere = await line.panes()
+        screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
+        facts = everywhere.get(self.session)
+        if facts is None:
+            raise UnavailableError(f"session {self.session!r}: {NO_PANE}.")
+        attach = line.server.attach_argv(facts.session_id, facts.window_id)
+        return PaneSeen(
+            n=look.n,
+            width=screen.width,
+            height=screen.height,
+            cursor=(screen.cursor_x, screen.cursor_y),
+            title=clean_line(process_log.hidden(text.title)),
+            cwd=clean_line(text.workdir),
+            window=facts.window_id,
+            clients=facts.attached,
+            attach=("env", "-u", "TMUX", *attach),
+            agent_version="" if self._life is None else self._life.agent.witness.version,
+        )
+
+    async def rename(self, name: str) -> None:
+        """Show *name* on its window, if it has one."""
+        if self._window is not None:
+            await asyncio.to_thread(self._backend.line.server.rename, self._window.id, clean_line(name) or self.session)
+
+    async def forget(self) -> None:
+        """Give up the pane of its agent, which has ended; one of the user's own is let go, and runs on.
+
+        Raises:
+            SessionBusyError: if it runs.
+            RefusedError: if it was lost, and runs on another machine.
+        """
+        if self.is_alive and self._backend.owns:
+            raise SessionBusyError(self.session, "running")
+        if (sought := self._search.stop()) is not None and await self._search.finds(sought):
+            self.reach(sought)
+            raise RefusedError(
+                f"the agent of session {self.session!r} runs on {sought.machine!r}.",
+                hint=f"Reconnect with `kasmon restart {self.session}`, then stop it.",
+            )
+        if self.is_alive and self._life is not None:
+            self._life.agent.give_up()
+            await self._life.over()
+        window = self._window
+        if isinstance(self._backend, AdoptedBackend) and self._camera is not None:
+            self._backend.line.release(self._camera.pane)
+        self.vacate("the session was removed")
+        await asyncio.to_thread(forget_record, self._places.record(self.session))
+        if window is not None:
+            await self._backend.line.ask(ask.kill_window(window.id))
+
+    def _pane(self) -> str:
+        if self._camera is None:
+            raise UnavailableError(
+                f"session {self.session!r}: {NO_PANE}.", hint=f"`kasmon restart {self.session}` creates a new one."
+            )
+        return self._camera.pane
+
+    # -- who looks at it
+
+    def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
+        """Do what *connection* wants to see."""
+        if isinstance(frame, Focus) and self._life is not None and self._life.inmate is not None:
+            self._life.inmate.keeper.touched()
+        if isinstance(frame, Focus) and self._window is not None:
+            self._window.resize(frame.columns, frame.rows)
+        self._viewers.show(connection, frame)
+        self._tell_focus()
+        if isinstance(frame, Blur) and self._life is not None:
+            self._life.agent.witness.begin()
+
+    def type(self, connection: ClientConnection, frame: SendKeys | Paste) -> None:
+        """Type what a person typed; dropped once the agent has ended."""
+        self._viewers.scroll_down(connection)
+        if self._life is None or self._life.agent.has_ended:
+            return
+        if self._life.inmate is not None:
+            self._life.inmate.keeper.touched()
+        if isinstance(frame, SendKeys):
+            self._life.agent.typist.keys(frame.data)
+        else:
+            self._life.agent.typist.paste(frame.text)
+
+    def leave(self, connection: ClientConnection) -> None:
+        """*connection* does not look any more. Idempotent."""
+        self._viewers.leave(connection)
+        self._tell_focus()
+
+    def _tell_focus(self) -> None:
+        if self._window is not None:
+            self._window.focus(self._viewers.has_focus)

@@ -1,0 +1,40 @@
+"""When an agent that has just become its program reads what is typed: what comes earlier may be thrown away by it."""
+
+import asyncio
+import math
+from typing import Final, Protocol
+
+SETTLED_S: Final = 0.3
+"""An agent reads once it has printed something, and then nothing for so long;"""
+SILENT_S: Final = 3.0
+"""or if it has not printed anything for so long;"""
+RESTLESS_S: Final = 10.0
+"""or if it still prints after so long."""
+LOOK_S: Final = 0.05
+
+
+class StartingAgent(Protocol):
+    """An agent that begins."""
+
+    @property
+    def has_word(self) -> bool:
+        """Whether anybody can tell what it does."""
+        ...
+
+    @property
+    def printed_at(self) -> float:
+        """When it printed last, by the loop's clock; minus infinity before that."""
+        ...
+
+
+async def settled(agent: StartingAgent) -> None:
+    """Return when *agent* says what it does, or else seems to read."""
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    while not agent.has_word and (silent_s := loop.time() - began_at) < RESTLESS_S:
+        if agent.printed_at == -math.inf:
+            if silent_s >= SILENT_S:
+                break
+        elif loop.time() - agent.printed_at >= SETTLED_S:
+            break
+        await asyncio.sleep(LOOK_S)

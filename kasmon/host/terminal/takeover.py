@@ -1,0 +1,114 @@
+"""What a new tmux host does with what the one before it left: it goes on with what runs, and says what ended."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.boot_id import boot
+from kasmon.errors import RefusedError, TmuxError
+from kasmon.host.terminal.adopted_servers import AdoptedServers
+from kasmon.host.terminal.agent_runner import write_off
+from kasmon.host.terminal.session import TerminalSession
+from kasmon.host.terminal.takeover_survey import OrphanedSession, TakeoverOutcome, TakeoverSurvey, fate, strays, survey
+from kasmon.model.commands import Launch
+from kasmon.model.events import ConnectionLost, SessionEnded
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.process_identity import started_at
+from kasmon.tmux import requests as ask
+from kasmon.tmux.formats import PaneFacts
+
+log = logging.getLogger(__name__)
+
+
+class Takeover:
+    """Takes over the sessions of *here*; *tenant* gives the one of an id and its launch, as `TmuxHost` has it."""
+
+    def __init__(
+        self,
+        here: Paths,
+        line: ServerConnection,
+        foreigners: AdoptedServers,
+        tenant: Callable[[SessionId, Launch], TerminalSession],
+    ) -> None:
+        self._places, self._line, self._foreigners, self._tenant = here, line, foreigners, tenant
+
+    async def take_over(self) -> None:
+        """Go on with what runs, and write down what became of the others."""
+        estate = await asyncio.to_thread(survey, self._places)
+        panes: dict[str, PaneFacts] = {}
+        line, began = self._line, None
+        lost = ConnectionLost(at=time.time(), what="tmux server", why="it ended while no host was running")
+        try:
+            if await line.attach():
+                panes = await line.panes()
+                began = await asyncio.to_thread(started_at, line.process.pid) if line.process else None
+        except TmuxError as error:  # nobody can tell what runs: no pane is known to be gone
+            log.warning("tmux cannot be used: %s", error)
+            lost = ConnectionLost(at=time.time(), what="line to tmux", why=error.message)
+        of_boot = await asyncio.to_thread(boot)
+        for left in estate.left:
+            if left.launch.adopted is not None:
+                await self._take_over_adopted(left)
+                continue
+            session, facts = left.launch.session, panes.get(left.launch.session)
+            fated = fate(left.session, facts, began, of_boot)
+            if left.launch.machine and fated is not TakeoverOutcome.FOUND:
+                await self._take_over_elsewhere(left, facts)
+                continue
+            match fated:
+                case TakeoverOutcome.FOUND:
+                    assert facts is not None
+                    with contextlib.suppress(RefusedError):
+                        await self._tenant(session, left.launch).take_over(left.launch, facts)
+                case TakeoverOutcome.GONE:
+                    await write_off(
+                        self._places, session, SessionEnded(at=time.time(), why="its pane no longer exists")
+                    )
+                case TakeoverOutcome.LOST:
+                    await write_off(self._places, session, lost, may_run=lost.what == "line to tmux")
+                case TakeoverOutcome.NOTHING:
+                    if facts is not None:
+                        self._tenant(session, left.launch).settle(facts.pane_id, facts.window_id)
+        self._tidy(estate, panes)
+
+    async def _take_over_adopted(self, left: OrphanedSession) -> None:
+        """Go on watching a pane of the user's own, if it is still there."""
+        launch, now = left.launch, left.session
+        if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
+            return
+        try:
+            facts = await self._foreigners.of(launch).pane(launch)
+        except TmuxError as error:
+            gone = ConnectionLost(at=time.time(), what="tmux server", why=error.message)
+            await write_off(self._places, launch.session, gone)
+            return
+        if facts is None:
+            await write_off(self._places, launch.session, SessionEnded(at=time.time(), why="its pane no longer exists"))
+            return
+        with contextlib.suppress(RefusedError):
+            await self._tenant(launch.session, launch).take_over(launch, facts)
+
+    async def _take_over_elsewhere(self, left: OrphanedSession, facts: PaneFacts | None) -> None:
+        """Find an agent again that lives on another machine, whatever became of its pane here."""
+        launch, now = left.launch, left.session
+        tenant = self._tenant(launch.session, launch)
+        if facts is not None:
+            tenant.settle(facts.pane_id, facts.window_id)
+        if not now.generation or now.state is SessionState.ENDED:
+            return
+        if now.state is not SessionState.LOST:
+            why = "its local pane ended while no host was running"
+            await write_off(self._places, launch.session, ConnectionLost(at=time.time(), what="remote line", why=why))
+        tenant.reach(launch)
+
+    def _tidy(self, estate: TakeoverSurvey, panes: dict[str, PaneFacts]) -> None:
+        dead, others = strays(estate, panes)
+        for facts in dead:
+            self._line.submit(ask.kill_window(facts.window_id))
+        for facts in others:
+            log.warning("pane %s of %r belongs to no session; it is left alone", facts.pane_id, facts.kasmon_id)

@@ -1,0 +1,106 @@
+"""What a new host finds: which sessions run on, which ended or were lost meanwhile, and whose panes stand about."""
+
+import logging
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from kasmon.errors import LaunchError, LogMissingError
+from kasmon.host.journal.session_log import advanced, wanted
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import SessionForgotten
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session, created
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+from kasmon.tmux.formats import PaneFacts
+
+log = logging.getLogger(__name__)
+
+
+class TakeoverOutcome(StrEnum):
+    """What became of a session while it had no host."""
+
+    NOTHING = "nothing"
+    """It did not run, and does not."""
+    FOUND = "found"
+    """Its pane is there: its agent runs, or ended in it."""
+    GONE = "gone"
+    """Its pane alone is gone."""
+    LOST = "lost"
+    """The tmux server that it ran in is gone."""
+
+
+class OrphanedSession(msgspec.Struct, frozen=True):
+    """One session as the host before us left it."""
+
+    launch: Launch
+    session: Session
+
+
+class TakeoverSurvey(msgspec.Struct, frozen=True):
+    """All tmux sessions that have a folder."""
+
+    left: tuple[OrphanedSession, ...]
+    forgotten: frozenset[str]
+
+
+def survey(places: Paths) -> TakeoverSurvey:
+    """Read what every tmux session's log adds up to. A folder that cannot be read is left out; our log says so."""
+    forgotten = _forgotten(places)
+    left: list[OrphanedSession] = []
+    for folder in sorted(places.sessions.iterdir()):
+        if folder.name in forgotten or not folder.is_dir():
+            continue
+        session = SessionId(folder.name)
+        try:
+            launch = wanted(places, session)
+        except LaunchError as error:
+            log.warning("session %s is left alone: %s", session, error)
+            continue
+        if launch.mode is Mode.TMUX:
+            now, _ = advanced(places, created(launch, launch.created_at))
+            left.append(OrphanedSession(launch, now))
+    return TakeoverSurvey(tuple(left), forgotten)
+
+
+def fate(session: Session, facts: PaneFacts | None, server_started: float | None, of_boot: str) -> TakeoverOutcome:
+    """What became of *session*, whose pane is *facts* if it is there. Pure.
+
+    Args:
+        server_started: when today's tmux server began, on the clock of `Session.pid_started`; None if there is none.
+        of_boot: today's boot of the machine, as in `Session.pid_boot`.
+    """
+    if facts is not None and not facts.is_dead:
+        return (
+            TakeoverOutcome.FOUND
+        )  # also where its log does not know: a host that is killed may have no time to say so
+    if not session.generation or session.state is SessionState.ENDED:
+        return TakeoverOutcome.NOTHING
+    if facts is not None:
+        return TakeoverOutcome.FOUND
+    if session.state is SessionState.LOST:
+        return TakeoverOutcome.NOTHING
+    if server_started is None or (session.pid_started is not None and server_started > session.pid_started):
+        return TakeoverOutcome.LOST
+    if session.pid_boot and session.pid_boot != of_boot:
+        return TakeoverOutcome.LOST
+    return TakeoverOutcome.GONE
+
+
+def strays(estate: TakeoverSurvey, panes: Mapping[str, PaneFacts]) -> tuple[list[PaneFacts], list[PaneFacts]]:
+    """Dead panes of forgotten sessions, which can be ended; and other panes that belong to no session. Pure."""
+    known = {left.launch.session for left in estate.left}
+    unknown = {session: facts for session, facts in panes.items() if session not in known}
+    dead = [facts for session, facts in unknown.items() if facts.is_dead and session in estate.forgotten]
+    return dead, [facts for facts in unknown.values() if facts not in dead]
+
+
+def _forgotten(places: Paths) -> frozenset[str]:
+    try:
+        events = [event for event, _ in EventLog(places.fleet_log).read()]
+    except LogMissingError:
+        return frozenset()
+    return frozenset(event.session for event in events if isinstance(event, SessionForgotten))

@@ -1,0 +1,448 @@
+"""Prompts for an agent in a terminal: typed once it reads, and held back where nobody can tell that it is idle.
+
+A receipt is `typed` from the moment before the first character, with a reason until the text was seen to stand there;
+`submitted` when Enter was seen to be taken, with a reason where nobody could see that. What could not be typed for a
+cause that may pass waits on, if it waited before, with the cause; what was typed and not seen to be taken is `lost`.
+
+| the agent | a turn is credited |
+|---|---|
+| its hooks name each prompt that it takes | to the receipt with that text, and to no other |
+| nothing of it names a prompt | to the only prompt that is on its way, if no person typed since that was typed |
+| neither | to none: the receipt is `unsure` |
+"""
+
+import asyncio
+import contextlib
+import time
+from typing import Final, Protocol
+
+import msgspec
+
+from kasmon.backends.tmux.input.command_completion import CommandCompletion
+from kasmon.backends.tmux.input.prompt_entry import EntryObserver
+from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.prompts import BEGIN_S, TAKEN_BACK, Prompts
+from kasmon.host.terminal.start_delay import StartingAgent, settled
+from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState, Wish
+from kasmon.model.events import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
+from kasmon.model.evidence import claims
+from kasmon.model.session_state import SessionState
+from kasmon.sanitize import outgoing
+
+BEGINS_S: Final = 8.0
+"""How long a prompt is kept from its sender's eyes while the agent begins; after that it is said to be queued."""
+ANSWER_S: Final = 9.0
+"""How long whoever sends a prompt waits until it is submitted; after that the log tells how it goes on."""
+NOTED_S: Final = 2.0
+"""How long the first character waits for the log. A full disk does not take live control away: it goes on then."""
+HOLD_S: Final = 2.0
+"""How long a queue that could not be typed rests."""
+LAST_WORDS_S: Final = 1.0
+"""How long those may still be told what became of their prompts when the agent has ended."""
+HOST_GONE: Final = "its host had ended when it was typed"
+BEING_TYPED: Final = "being typed"
+UNNAMED: Final = "the agent's own record does not contain this prompt"
+SEVERAL: Final = "several prompts were in transit, and it is unknown which of them started the turn"
+TYPED_INTO: Final = "a person typed there too, so it is unknown whose prompt started the turn"
+END_UNSEEN: Final = "the end of its turn was not observed"
+UNKNOWN: Final = "kasmon cannot detect when this program is idle; send with --when now"
+TURNS: Final = {
+    SessionState.WORKING: True,
+    SessionState.ASKING: True,
+    SessionState.LIMITED: True,
+    SessionState.IDLE: False,
+    SessionState.ENDED: False,
+}
+"""Whether an agent that is judged to be in this state is in a turn; in the others nobody knows, and nothing changes."""
+
+
+OPEN: Final = (ReceiptState.SUBMITTED, ReceiptState.STARTED)
+"""Receipts whose turn is awaited, or runs."""
+WORDLESS: Final = frozenset({"output", "fallback", "launch"})
+"""Sources from which nobody can tell when an agent is idle."""
+
+
+class PromptTerminal(StartingAgent, Protocol):
+    """The agent that is typed to."""
+
+    async def send(self, wish: Wish, /) -> None: ...
+    @property
+    def completion(self) -> CommandCompletion | None: ...
+    def resume_completion(self) -> CommandCompletion | None: ...
+    @property
+    def keyed_at(self) -> float:
+        """When a person typed last, by the loop's clock; minus infinity before that."""
+        ...
+
+    @property
+    def has_hooks(self) -> bool:
+        """It was given hooks, which name each prompt that it takes."""
+        ...
+
+    async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str: ...
+
+
+class TypedPrompts(Prompts):
+    """The prompts of one agent in a terminal. Until it is ready all wait; then those that were to go at once go."""
+
+    def __init__(self, pen: LogWriter, agent: PromptTerminal) -> None:
+        super().__init__(pen, agent.send)
+        self._agent = agent
+        self._at_ready: list[ReceiptId] = []
+        self._begun_to_read = asyncio.Event()
+        self._has_word = False
+        self._in_turn = False
+        self._is_over = False
+        self._being_typed: ReceiptId | None = None
+        """What no turn can be that of, for its Enter was not seen to be taken yet."""
+        self._is_named = False
+        """The agent named what is being typed."""
+        self._keyed_at: dict[ReceiptId, float] = {}
+        """When a person had typed last, as each prompt on its way began to be typed."""
+        self._doubts: dict[ReceiptId, str] = {}
+        """Why no turn is credited to a prompt that is on its way."""
+        self._ended: tuple[ReceiptId, ...] = ()
+        """Whose turn ended last."""
+        self._turns = 0
+        """How many have begun."""
+        self._held: asyncio.TimerHandle | None = None
+        """Runs while the queue rests."""
+        self._sending: set[asyncio.Task[Receipt]] = set()
+        self._running: dict[ReceiptId, asyncio.Task[None]] = {}
+        """The commands in a shell of which it is not known yet how they ended."""
+        for receipt in self._in(ReceiptState.TYPED):
+            self._step(receipt, ReceiptState.LOST, HOST_GONE)
+        self._await_turn()
+
+    async def take(self, prompt: Prompt) -> Receipt:
+        """Like `Prompts.take`; where the agent only begins, a prompt that need not wait waits for that a while.
+
+        What takes longer than `ANSWER_S` goes on behind its sender's back: the receipt is that of this moment then.
+
+        Raises:
+            SessionEndedError: if the agent ends before it could be typed to.
+            PromptLostError: if it was typed, and was not seen to be taken.
+        """
+        until = asyncio.get_running_loop().time() + ANSWER_S
+        if prompt.when != "idle" and prompt.text.strip() and not self.is_ready:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEGINS_S):
+                    await self._begun_to_read.wait()
+        if self._is_over:
+            raise SessionEndedError(self._pen.session.id)
+        sending = asyncio.create_task(super().take(prompt))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sent)
+        await asyncio.wait([sending], timeout=max(0.0, until - asyncio.get_running_loop().time()))
+        if not sending.done() and (receipt := self._under_way()) is not None:
+            return receipt
+        receipt = await asyncio.shield(sending)
+        if receipt.state is not ReceiptState.QUEUED:
+            return receipt
+        if not self.is_ready:
+            if prompt.when != "idle":
+                self._at_ready.append(receipt.id)
+            return receipt
+        return receipt if self._has_word or receipt.reason else self._say_why(receipt)
+
+    def first(self, prompt: Prompt) -> None:
+        """Have *prompt* typed as soon as the agent is ready, if it is idle then or nobody can tell."""
+        self._at_ready.append(self.queue(prompt).id)
+
+    async def settle(self) -> None:
+        """Wait until the agent, which has just become its program, can be typed to; then begin."""
+        await settled(self._agent)
+        await self.begin(self._agent.has_word)
+
+    async def begin(self, has_word: bool) -> None:
+        """The agent can be typed to. *has_word* says whether it reports its own state."""
+        self.is_ready, self._has_word = True, has_word
+        for receipt in self._in(ReceiptState.QUEUED):
+            if has_word:
+                break  # the queue sees when it is idle
+            if receipt.id not in self._at_ready:
+                self._say_why(receipt)
+                continue
+            async with self._handing:
+                try:
+                    await self._hand_over(self._prompt(receipt.id), receipt)
+                except KasmonError:
+                    continue  # its receipt says so
+        self._begun_to_read.set()
+        self._changed.set()
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is being typed, and nothing waits that only this host knows to be typed at the start."""
+        at_ready = not self.is_ready and any(r.id in self._at_ready for r in self._in(ReceiptState.QUEUED))
+        return self._is_over or not (self._handing.locked() or self._sending or at_ready)
+
+    def take_over(self) -> None:
+        """Follow the prompts that an earlier host gave to the agent: their turn or command may be over by now."""
+        ready_at = max((signal.at for signal in self._pen.session.signals if signal.source == "launch"), default=0.0)
+        self._in_turn = bool(self._in(ReceiptState.STARTED))
+        taken = [r for r in self._in(ReceiptState.SUBMITTED, ReceiptState.STARTED) if r.at >= ready_at]
+        if not taken:  # or they are of a program that ran before this one
+            return
+        if (completion := self._agent.resume_completion()) is not None:
+            self._follow(taken[-1], completion)
+            return
+        submitted = {receipt.id for receipt in taken if receipt.state is ReceiptState.SUBMITTED}
+        asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, submitted)
+
+    def end(self) -> None:
+        """The agent has ended, or was lost: nothing is typed any more."""
+        self.is_ready, self._is_over = False, True
+        self._begun_to_read.set()
+
+    async def aclose(self) -> None:
+        """Type nothing any more, once those under way were told what became of theirs. Idempotent."""
+        self._is_over = True
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=LAST_WORDS_S)
+        for task in (*self._sending, *self._running.values()):
+            task.cancel()
+        if self._held is not None:
+            self._held.cancel()
+        await super().aclose()
+
+    def reported(self, signal: SignalSeen) -> None:
+        """Take *signal*, which was noted, for the beginning or the end of a turn, if it is one."""
+        was_in_turn = self._in_turn
+        session = self._pen.session
+        self._has_word = any(claims(known) for known in session.signals if known.source not in WORDLESS)
+        if signal.source == "program" or self._has_word:
+            self._in_turn = TURNS.get(session.state, self._in_turn and self._has_word)
+        if signal.prompt:
+            self._take_name(signal.prompt)
+        if self._in_turn and not was_in_turn:
+            self._turns += 1
+            self._ended = ()
+            self.heard(TurnStarted(at=signal.at))
+        elif not self._in_turn and (was_in_turn or (signal.source == "hook" and "idle" in signal.value)):
+            self._credit_unnamed()
+            self._ended = (*self._ended, *(receipt.id for receipt in self._in(ReceiptState.STARTED)))
+            self.heard(self._turn_end(signal.at))
+        else:
+            self.heard(signal)
+        if signal.tells_failure and session.state is not SessionState.WORKING:
+            if not was_in_turn and not self._agent.has_hooks:
+                self._begin_unseen()
+            self._note_failure(session.turn_error)
+
+    def _turn_end(self, at: float) -> TurnEnded:
+        session = self._pen.session
+        return TurnEnded(at=at, reason="error" if session.turn_ended == "error" else "done", error=session.turn_error)
+
+    def _begin_unseen(self) -> None:
+        """A turn failed before anybody saw it begin: not the one that ended before, where a prompt was taken since."""
+        if self._in(ReceiptState.SUBMITTED):
+            self._ended = ()
+            if (begins := self._alone()) is not None:
+                self._begun()
+                self._move(begins)
+
+    def _note_failure(self, error: str) -> None:
+        """The turn that runs, or the one that ended last, ended in *error*: a source may say so after its end."""
+        for receipt in self._in(ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED):
+            is_its = receipt.state is ReceiptState.STARTED or receipt.id in self._ended
+            if is_its and (receipt.state, receipt.reason) != (ReceiptState.FAILED, error):
+                self._ended = (*(known for known in self._ended if known != receipt.id), receipt.id)
+                self._step(receipt, ReceiptState.FAILED, error)
+
+    def _take_name(self, digest: str) -> None:
+        """The agent took the prompt with *digest*: the turn that runs, or is about to, is its own."""
+        if (named := self._named(digest)) is None:
+            return
+        if named.id == self._being_typed:
+            self._is_named = True
+            return
+        self._begun()
+        self._move(named)
+        if not self._in_turn:  # its end may have been told before it
+            self._ended = ()
+            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, {named.id})
+
+    @property
+    def _is_hook_heard(self) -> bool:
+        """Whether a hook of the agent said anything since it was started: what it was given may be off."""
+        return any(signal.source == "hook" for signal in self._pen.session.signals)
+
+    def _credit_unnamed(self) -> None:
+        """Credit the turn that ends now, of an agent whose hooks turned out to say nothing at all."""
+        if self._agent.has_hooks and not self._is_hook_heard and (begins := self._alone()) is not None:
+            self._move(begins)
+
+    def _alone(self) -> Receipt | None:
+        """The receipt of the only prompt that the turn that runs can have come of, as it is then."""
+        waiting = [receipt for receipt in self._in(ReceiptState.SUBMITTED) if receipt.id != self._being_typed]
+        if len(waiting) > 1:
+            self._doubts |= {receipt.id: SEVERAL for receipt in waiting}
+        elif waiting and self._agent.keyed_at != self._keyed_at.get(waiting[0].id):
+            self._doubts[waiting[0].id] = TYPED_INTO
+        elif waiting:
+            return self._started(waiting[0], "alone")
+        return None
+
+    async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
+        if waiting is not None:
+            prompt = msgspec.structs.replace(prompt, when="idle")
+        entry = _Entry(self, self._pen, prompt, waiting)
+        was_idle, turns = self.state is SessionState.IDLE, self._turns
+        try:
+            doubt = await self._agent.deliver(prompt, entry)
+        except KasmonError as error:
+            if (waits := self._not_taken(entry, error)) is None:
+                raise
+            return waits
+        finally:
+            is_named, self._being_typed, self._is_named = self._is_named, None, False
+        assert entry.receipt is not None
+        receipt = self._submitted(entry.receipt, doubt, was_idle=was_idle)
+        has_begun = self._turns > turns  # before anybody saw it taken
+        begins = self._started(receipt, "text") if is_named else None
+        if has_begun and begins is None and not self._agent.has_hooks:
+            begins = self._alone()
+        if receipt.state is ReceiptState.SUBMITTED and begins is not None:
+            self._begun()
+            receipt = self._move(begins)
+            if has_begun and not self._in_turn:
+                self._ended = (receipt.id,)
+                receipt = self._end(receipt, self._turn_end(time.time()))
+            elif not self._in_turn:
+                asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, {receipt.id})
+        if self._agent.completion is not None:
+            self._follow(receipt, self._agent.completion)
+        return receipt
+
+    def _follow(self, receipt: Receipt, completion: CommandCompletion) -> None:
+        """Have *receipt*, of a command in a shell, finish with what becomes of the command."""
+
+        async def follow() -> None:
+            ended = await completion.ended()
+            self._running.pop(receipt.id)
+            now = self._now(receipt)
+            if now.state in (*OPEN, ReceiptState.FINISHED, ReceiptState.FAILED, ReceiptState.UNSURE):
+                finished = self._stepped(now, ReceiptState.FINISHED, ended.why)
+                self._move(msgspec.structs.replace(finished, exit_code=ended.exit_code))
+            self._begun()  # the next one need not wait for a turn of this one
+
+        self._running[receipt.id] = asyncio.create_task(follow())
+
+    def _move(self, receipt: Receipt, prompt: Prompt | None = None) -> Receipt:
+        is_over = receipt.state in (ReceiptState.FINISHED, ReceiptState.FAILED, ReceiptState.UNSURE)
+        if is_over and receipt.id in self._running:
+            return self._now(receipt)  # the end of its turn is not the end of it: its exit code is still to come
+        return super()._move(receipt, prompt)
+
+    def begin_typing(self, prompt: Prompt, waiting: Receipt | None) -> tuple[Receipt, str]:
+        """The receipt of *prompt*, which is typed from now on, and its text, which may have changed while it waited.
+
+        Raises:
+            RefusedError: if it was taken back.
+        """
+        text = prompt.text
+        if waiting is not None:
+            waiting = self._now(waiting)
+            if waiting.state is not ReceiptState.QUEUED:
+                raise RefusedError(f"the prompt {waiting.id!r} was {TAKEN_BACK}.")
+            text = self._prompt(waiting.id).text
+        receipt = self._typed(prompt, waiting, BEING_TYPED)
+        self._being_typed = receipt.id
+        self._keyed_at[receipt.id] = self._agent.keyed_at
+        return receipt, text
+
+    def seen_standing(self, receipt: Receipt) -> None:
+        """All of a prompt's text was seen where it was typed."""
+        self._step(self._now(receipt), ReceiptState.TYPED)
+
+    def _not_taken(self, entry: "_Entry", error: KasmonError) -> Receipt | None:
+        """Note why a prompt was not taken; its receipt, if it waits on."""
+        known = entry.receipt or entry.waiting
+        if entry.receipt is not None and isinstance(error, PromptLostError):
+            if self._is_named:
+                return self._move(self._started(self._now(entry.receipt), "text"))
+            self._step(self._now(entry.receipt), ReceiptState.LOST, error.why)
+            return None
+        if entry.prompt.when != "idle" or isinstance(error, UsageError):
+            known = known or self.begin_typing(entry.prompt, None)[0]
+            self._step(self._now(known), ReceiptState.REFUSED, error.message)
+            return None
+        if self._held is None:
+            self._held = asyncio.get_running_loop().call_later(HOLD_S, self._go_on)
+        if known is None:
+            return self.queue(entry.prompt, error.message)
+        known = self._now(known)
+        is_new = (known.state, known.reason) != (ReceiptState.QUEUED, error.message)
+        if is_new and known.state in (ReceiptState.QUEUED, ReceiptState.TYPED):
+            forgotten = entry.prompt if entry.receipt is not None else None  # the log keeps the text of what waits
+            known = self._move(self._stepped(known, ReceiptState.QUEUED, error.message), forgotten)
+        return known
+
+    def _go_on(self) -> None:
+        self._held = None
+        self._changed.set()
+
+    def _is_free(self, queued: int | None = None) -> bool:
+        return self._held is None and super()._is_free(queued)
+
+    def _given(self, text: str) -> str:
+        return outgoing(text)
+
+    def _beginning(self, text: str) -> Receipt | None:
+        return None if self._agent.has_hooks else self._alone()
+
+    def _await_turn(self) -> None:
+        if taken := {receipt.id for receipt in self._in(*OPEN)}:
+            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, taken)
+
+    def _no_turn_of(self, taken: set[ReceiptId]) -> None:
+        super()._no_turn_of(taken)
+        if self.state is SessionState.IDLE and not self._in_turn and not self._is_over:
+            for receipt in self._in(ReceiptState.STARTED):
+                if receipt.id in taken:
+                    self._step(receipt, ReceiptState.UNSURE, END_UNSEEN)
+
+    def _why_unsure(self, receipt: Receipt) -> str:
+        if self._agent.has_hooks and self._is_hook_heard:
+            return UNNAMED
+        return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
+
+    def _under_way(self) -> Receipt | None:
+        """The receipt of what is being typed."""
+        return next((known for known in self._in(ReceiptState.TYPED) if known.id == self._being_typed), None)
+
+    def _sent(self, sending: asyncio.Task[Receipt]) -> None:
+        self._sending.discard(sending)
+        if not sending.cancelled():
+            sending.exception()  # its receipt says so
+
+    def _say_why(self, receipt: Receipt) -> Receipt:
+        """*receipt*, which waits, with the reason why that may take long."""
+        told = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
+        self._pen.note(ReceiptMoved(at=told.at, receipt=told))
+        return told
+
+
+class _Entry:
+    """One prompt while it is typed."""
+
+    def __init__(self, prompts: TypedPrompts, pen: LogWriter, prompt: Prompt, waiting: Receipt | None) -> None:
+        self.receipt: Receipt | None = None
+        """That of the prompt from the moment before its first character."""
+        self.prompt, self.waiting = prompt, waiting
+        self._prompts, self._pen = prompts, pen
+
+    async def begins(self) -> str:
+        """Have it in the log that it is typed, so that no host after this one types it again. Idempotent."""
+        if self.receipt is not None:
+            return self.prompt.text
+        self.receipt, text = self._prompts.begin_typing(self.prompt, self.waiting)
+        self.prompt = msgspec.structs.replace(self.prompt, text=text)
+        await self._pen.written(NOTED_S)
+        return text
+
+    def stands(self) -> None:
+        if self.receipt is not None:
+            self._prompts.seen_standing(self.receipt)

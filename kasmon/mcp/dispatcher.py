@@ -1,0 +1,121 @@
+"""Which tool does what: takes what a client gave and returns what it is told, whatever goes wrong.
+
+Nothing here knows MCP's types.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, get_args
+
+from kasmon.errors import KasmonError
+from kasmon.mcp import results, tool_schemas
+from kasmon.mcp.run_task import Show
+from kasmon.mcp.sandbox_tools import SandboxTools
+from kasmon.mcp.session_tools import SessionTools
+from kasmon.model.commands import Checkpoint, Restore
+from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.supervisor.sandboxes import operations
+
+WRONG: Final = 2
+"""The exit code of what makes no sense as it was asked for."""
+assert get_args(Interpreter) == INTERPRETERS
+
+
+class ToolResult(NamedTuple):
+    """What a tool answers."""
+
+    content: dict[str, Any]
+    is_error: bool = False
+
+
+class _UnknownInterpreterError(Exception):
+    """The seed's error."""
+
+
+class ToolDispatcher:
+    """The tools of one client."""
+
+    def __init__(self, places: Paths, workshop: SandboxTools, place: SessionTools | None) -> None:
+        """*place*: that of the client as a session of kasmon's; None where it is none."""
+        self._places = places
+        self._workshop = workshop
+        self._place = place
+        tools = (tool_schemas.RUN, *tool_schemas.SESSIONS, *(tool_schemas.PLACE if place else ()))
+        self.tools: Final = {tool.name: tool for tool in tools}
+
+    async def call(self, name: str, given: Mapping[str, Any], printed: Show) -> ToolResult:
+        """Do what tool *name* does with *given*; *printed* is called with what code prints meanwhile."""
+        tool = self.tools.get(name)
+        if tool is None:
+            return _wrong(f"Unknown tool: {name!r}.")
+        if why := tool.fault(dict(given)):
+            return _wrong(why)
+        words = {key: value for key, value in given.items() if value is not None}
+        session = words.get("session", "")
+        try:
+            if name == tool_schemas.RUN.name:
+                return await self._run(words["env"], words["code"], session, printed)
+            return ToolResult(await self._other(name, words, session))
+        except _UnknownInterpreterError as error:
+            return ToolResult(results.refused(str(error), preserved=bool(session)), is_error=True)
+        except KasmonError as error:
+            return ToolResult(results.of_error(error, has_session=bool(session)), is_error=True)
+
+    async def _run(self, env: str, code: str, session: str, printed: Show) -> ToolResult:
+        told = await self._workshop.run(_interpreter(env), code, session, printed)
+        return ToolResult(told, is_error=told["exit_code"] != 0)
+
+    async def _other(self, name: str, words: Mapping[str, str], session: str) -> dict[str, Any]:
+        workshop, places = self._workshop, self._places
+        match name, self._place:
+            case "list_sessions", _:
+                return {"sessions": [self._row(known, each) for known, each in await workshop.sessions()]}
+            case "end_session", _:
+                await workshop.end(session)
+                return {"session": session, "ended": True}
+            case "interrupt", _:
+                env = _interpreter(words["env"]) if words.get("env") else None
+                done, why_not = await workshop.interrupt(session, env, words.get("run", ""))
+                return {"session": session, "interrupted": done} | ({"not_interrupted": why_not} if why_not else {})
+            case "checkpoint", _:
+                kept = await operations.keep(places, await workshop.find(session), Checkpoint())
+                now = await workshop.find(session)
+                known = [point for point in (now.housing.checkpoints if now.housing else ()) if point.id == kept]
+                return {"session": session, "checkpoint": kept or None, "not_kept": [*known[0].lost] if known else []}
+            case "restore", _:
+                wish = Restore(checkpoint=words["checkpoint"])
+                lost = await operations.keep(places, await workshop.find(session), wish)
+                return {"session": session, "restored": words["checkpoint"], "lost": lost or None}
+            case "my_task", SessionTools() as place:
+                return await place.task()
+            case "peers", SessionTools() as place:
+                return await place.peers()
+            case "done", SessionTools() as place:
+                return await place.done(words.get("summary", ""))
+            case _:
+                raise AssertionError(name)
+
+    def _row(self, name: str, session: Session) -> dict[str, Any]:
+        housing = session.housing
+        return {
+            "session": name,
+            "running": [{"run": each.id, "env": each.interpreter} for each in self._workshop.running(name)],
+            "state": session.state.value,
+            "phase": housing.phase.value if housing else None,
+            "checkpoints": [point.id for point in housing.checkpoints] if housing else [],
+            "expires_at": session.expires_at,
+            "lost": (housing.lost or None) if housing else None,
+            "ended": session.end_why or None,
+        }
+
+
+def _interpreter(env: str) -> Interpreter:
+    for known in INTERPRETERS:
+        if known == env:
+            return known
+    raise _UnknownInterpreterError(f"Unknown interpreter: {env}")
+
+
+def _wrong(why: str) -> ToolResult:
+    return ToolResult(results.refused(why, preserved=True, exit_code=WRONG), is_error=True)

@@ -1,0 +1,79 @@
+"""What a tool answers, in the seed's shape: stdout, stderr, exit_code, session_preserved, and more where there is more.
+
+Pure.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UsageError
+from kasmon.model.sandbox.policy import RunResult
+
+FAILED: Final = 1
+ONCE: Final = (
+    "Nothing is kept, because it had no session. Consider: 1) Increasing timeout, 2) Breaking operation into "
+    "smaller steps, 3) Passing a session, so that what was done until then is kept."
+)
+
+
+def of_run(ran: RunResult, session: str, known_as: str) -> dict[str, Any]:
+    """What came of a run in the client's *session*, which calls itself *known_as* where *ran* speaks of it."""
+    hint = ran.hint.replace(f"session={known_as} ", f"session={session!r} ").replace(repr(known_as), repr(session))
+    stderr = _with_hint(ran, hint)
+    return _told(msgspec.structs.replace(ran, stderr=stderr, hint=hint)) | {"session": session}
+
+
+def of_once(ran: RunResult) -> dict[str, Any]:
+    """What came of a run in a sandbox of its own, which is gone: nothing is said to be kept there."""
+    told = [f"Timed out. {ONCE}"] if ran.timed_out else []
+    told += ["It filled the disk of its sandbox and was interrupted. Nothing is kept."] if ran.disk_full else []
+    told += [f"{ran.omitted} bytes of output were omitted."] if ran.omitted else []
+    hint = " ".join(told)
+    shown = msgspec.structs.replace(ran, stderr=_with_hint(ran, hint), hint=hint, session_preserved=False)
+    return _told(msgspec.structs.replace(shown, restarted=False, background=""))
+
+
+def lost_before(told: dict[str, Any], lost: str) -> dict[str, Any]:
+    """*told* of a run before which *lost* was lost."""
+    if not lost:
+        return told
+    sentence = f"{lost[:1].upper()}{lost[1:].rstrip('.')}."
+    return told | {"session_preserved": False, "hint": f"{sentence} {told.get('hint', '')}".strip()}
+
+
+def refused(why: str, *, preserved: bool, exit_code: int = FAILED) -> dict[str, Any]:
+    """The seed's answer to what was not run."""
+    return {"stdout": "", "stderr": why, "exit_code": exit_code, "session_preserved": preserved}
+
+
+def of_error(error: KasmonError, *, has_session: bool) -> dict[str, Any]:
+    """The same for what went wrong on kasmon's side. What is not known to be kept is not said to be."""
+    why = f"{error.message} {error.hint}".strip()
+    is_untouched = isinstance(error, UsageError | RefusedError) and not isinstance(error, SessionEndedError)
+    return refused(why, preserved=has_session and is_untouched, exit_code=error.exit_code)
+
+
+def _with_hint(ran: RunResult, hint: str) -> str:
+    """What went to stderr, with *hint* in place of its own where that stands there."""
+    if not ran.hint or not ran.stderr.endswith(ran.hint):
+        return ran.stderr
+    return (ran.stderr.removesuffix(ran.hint) + hint) if hint else ran.stderr.removesuffix(ran.hint).rstrip("\n")
+
+
+def _told(ran: RunResult) -> dict[str, Any]:
+    words = {
+        "stdout": ran.stdout,
+        "stderr": ran.stderr,
+        "exit_code": ran.exit_code,
+        "session_preserved": ran.session_preserved,
+    }
+    more = {
+        "hint": ran.hint,
+        "timed_out": ran.timed_out,
+        "disk_full": ran.disk_full,
+        "restarted": ran.restarted,
+        "omitted": ran.omitted,
+        "background": ran.background,
+    }
+    return words | {name: value for name, value in more.items() if value}

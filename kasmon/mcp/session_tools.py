@@ -1,0 +1,80 @@
+"""Where an agent that is a session of kasmon's stands: its task, its peers, and that it says it is done."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from kasmon.model.fleet import peers_of
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.plans.peer_context import context_of, now_of
+from kasmon.supervisor.sessions import operations
+
+
+class SessionTools:
+    """The place of one session in the fleet."""
+
+    def __init__(self, places: Paths, session: str) -> None:
+        self._places = places
+        self._id = session
+
+    async def task(self) -> dict[str, Any]:
+        """What it works on.
+
+        Raises:
+            NotFoundError: if it is not in the fleet.
+        """
+        return await asyncio.to_thread(self._task)
+
+    async def peers(self) -> dict[str, Any]:
+        """Who works beside it.
+
+        Raises:
+            NotFoundError: if it is not in the fleet.
+        """
+        return await asyncio.to_thread(self._peers)
+
+    async def done(self, summary: str) -> dict[str, Any]:
+        """Note that it says its task is done.
+
+        Raises:
+            KasmonError: why that could not be noted.
+        """
+        session = await asyncio.to_thread(self._session)
+        await operations.declare(self._places, session, done=summary)
+        return {"noted": True, "done": summary}
+
+    def _task(self) -> dict[str, Any]:
+        session = self._session()
+        told: dict[str, Any] = {
+            "session": session.id,
+            "name": session.name,
+            "state": session.state.value,
+            "plan": session.plan,
+            "task": session.task,
+            "wave": session.wave,
+            "peers": session.peers,
+            "waits": session.waits or None,
+            "done": session.done,
+        }
+        context = context_of(self._places, session.id)
+        return told if context is None else told | {"title": context.title, "notes": context.notes}
+
+    def _peers(self) -> dict[str, Any]:
+        fleet = look_once(self._places)
+        session = find(fleet, self._id)
+        context = context_of(self._places, session.id)
+        if context is None:
+            return {"peers": [now_of(peer) for peer in peers_of(fleet, session)]}
+        told = []
+        for peer in context.peer_sessions:
+            now = fleet.get(SessionId(peer.id or ""))
+            told.append(msgspec.to_builtins(peer) | ({} if now is None else now_of(now)))
+        return {"peers": told}
+
+    def _session(self) -> Session:
+        return find(look_once(self._places), self._id)

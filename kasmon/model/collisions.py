@@ -1,0 +1,110 @@
+"""Collision radar: which worktrees change the same file, and which of them the same lines. Pure: diffs in, hits out."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from kasmon.model.transcript.diff import HUNK
+
+Span: TypeAlias = tuple[int, int]
+"""Lines of the common base, the first and the one behind the last. What is added between two lines holds both."""
+WHOLE: Final[tuple[Span, ...]] = ((0, 1 << 31),)
+"""All of a file: a new one, one that was deleted, one that is no text."""
+
+
+class WorktreeChanges(msgspec.Struct, frozen=True):
+    """What one worktree changed since its base."""
+
+    base: str = ""
+    """The commit; lines are compared only between worktrees of one base."""
+    files: Mapping[str, tuple[Span, ...]] = {}
+
+
+class FileCollision(NamedTuple):
+    """One file that another worktree changes, too."""
+
+    other: str
+    """The other worktree."""
+    file: str
+    lines: bool
+    """Whether it changes the same lines."""
+
+
+def touched(base: str, diff: str, new: tuple[str, ...] = ()) -> WorktreeChanges:
+    """What a unified diff without context (`git diff -U0 --no-renames --no-prefix`) changes, and the *new* files."""
+    files: dict[str, tuple[Span, ...]] = dict.fromkeys(new, WHOLE)
+    name = old = ""
+    left_old = left_new = 0
+    for line in diff.split("\n"):
+        if left_old > 0 and line.startswith("-"):
+            left_old -= 1
+        elif left_new > 0 and line.startswith("+"):
+            left_new -= 1
+        elif line.startswith("diff --git "):
+            name = old = ""
+        elif line.startswith("--- "):
+            old = _path(line[4:])
+        elif line.startswith("+++ "):
+            new_name = _path(line[4:])
+            name = new_name or old
+            files.setdefault(name, WHOLE if not (old and new_name) else ())
+        elif line.startswith("Binary files ") and line.endswith(" differ"):
+            files |= dict.fromkeys(_of_binary(line), WHOLE)
+        elif name and (hunk := HUNK.match(line)):
+            start, count = int(hunk[1]), int(hunk[2] or 1)
+            left_old, left_new = count, int(hunk[4] or 1)
+            if files[name] is not WHOLE:
+                files[name] = (*files[name], (start, start + count) if count else (start, start + 2))
+    return WorktreeChanges(base, files)
+
+
+def hits(trees: Mapping[str, WorktreeChanges]) -> dict[str, tuple[FileCollision, ...]]:
+    """Worktree -> what others change that it changes; those of which nothing can be said are left out."""
+    by_file: dict[str, list[str]] = {}
+    for tree, changed in trees.items():
+        for file in changed.files:
+            by_file.setdefault(file, []).append(tree)
+    found: dict[str, list[FileCollision]] = {}
+    for file, among in sorted(by_file.items()):
+        for one, other in combinations(sorted(among), 2):
+            same = trees[one].base == trees[other].base and _meet(trees[one].files[file], trees[other].files[file])
+            found.setdefault(one, []).append(FileCollision(other, file, same))
+            found.setdefault(other, []).append(FileCollision(one, file, same))
+    return {tree: tuple(of_it) for tree, of_it in found.items()}
+
+
+class CollisionSummary(NamedTuple):
+    """What a session's row says of its hits."""
+
+    words: str
+    lines: bool
+    """Whether somebody changes the same lines."""
+
+
+def summed(named: Sequence[tuple[str, FileCollision]]) -> CollisionSummary:
+    """The worst of some hits, each with the name of the other session, and how many more there are."""
+    name, worst = next(((name, hit) for name, hit in named if hit.lines), named[0])
+    more = f" (+{len(named) - 1})" if len(named) > 1 else ""
+    return CollisionSummary(words(worst, name) + more, worst.lines)
+
+
+def words(hit: FileCollision, name: str) -> str:
+    """*hit* for people; *name* is what they call the other one."""
+    return f"{name} changes {'the same lines of ' if hit.lines else ''}{hit.file} too"
+
+
+def _meet(one: tuple[Span, ...], other: tuple[Span, ...]) -> bool:
+    return any(a[0] < b[1] and b[0] < a[1] for a in one for b in other)
+
+
+def _path(shown: str) -> str:
+    """A path as a diff names it, without the tab that git puts behind one with blanks; empty for `/dev/null`."""
+    path = shown.removesuffix("\t")
+    return "" if path == "/dev/null" else path
+
+
+def _of_binary(line: str) -> list[str]:
+    names = line.removeprefix("Binary files ").removesuffix(" differ").split(" and ")
+    return [name for name in names if name != "/dev/null"]

@@ -1,0 +1,86 @@
+"""A pane of the user's own tmux that kasmon may watch, and which one a person's words mean. Pure."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import NotFoundError, UsageError
+from kasmon.sanitize import clean_line
+
+
+class AdoptablePane(msgspec.Struct, frozen=True, kw_only=True):
+    """One pane of the user's own tmux. Texts are cleaned."""
+
+    pane: str
+    session: str
+    window_index: int
+    pane_index: int
+    window: str
+    title: str
+    workdir: str
+    command: str
+    """What tmux says that runs in it."""
+    pid: int
+    width: int
+    height: int
+    attached: int
+    is_active: bool
+    """The pane that whoever attaches to its session sees."""
+    is_shown: bool
+    """The active pane of its window."""
+    is_dead: bool
+    agent: str = ""
+    """The agent that was recognised in it; empty where it is none that kasmon knows."""
+    adopted: str = ""
+    """The session of kasmon's that watches it already."""
+
+    @property
+    def target(self) -> str:
+        """How tmux names it: `session:window.pane`."""
+        return f"{self.session}:{self.window_index}.{self.pane_index}"
+
+
+def meant(target: str, among: Sequence[AdoptablePane]) -> AdoptablePane:
+    """The pane that *target* means: `%5`, `session`, `session:window` or `session:window.pane`; always whole names.
+
+    A session alone is its active pane; a window is given by its number or its name.
+
+    Raises:
+        UsageError: if it means several.
+        NotFoundError: if there is none.
+    """
+    session, _, window = target.partition(":")
+    number, _, pane = window.rpartition(".") if window.rpartition(".")[2].isdecimal() else (window, "", "")
+    number = number or window
+    if target.startswith("%"):
+        found = [one for one in among if one.pane == target]
+    elif not window:
+        found = [one for one in among if one.session == target and one.is_active]
+    else:
+        in_window = [one for one in among if one.session == session and window in (str(one.window_index), one.window)]
+        found = [one for one in in_window if one.is_shown] or [
+            one
+            for one in among
+            if one.session == session and number in (str(one.window_index), one.window) and pane == str(one.pane_index)
+        ]
+    if len(found) > 1:
+        raise UsageError(
+            f"{target!r} is ambiguous: it matches {len(found)} panes.",
+            hint=(f"Use {found[0].pane} or {found[1].pane}."),
+        )
+    if not found:
+        there = ", ".join(dict.fromkeys(clean_line(one.session) for one in among)) or "none"
+        raise NotFoundError(
+            f"there is no pane {target!r} in this tmux.",
+            hint=f"Its sessions: {there}. `kasmon ls --tmux` lists the panes.",
+        )
+    return found[0]
+
+
+def default_socket(variables: Mapping[str, str], uid: int, own: Path) -> Path:
+    """Where the user's own tmux listens: the one that this runs in, else the usual one; never kasmon's *own*."""
+    inside = variables.get("TMUX", "").rpartition(",")[0].rpartition(",")[0]
+    if inside and Path(inside) != own:
+        return Path(inside)
+    return Path(variables.get("TMUX_TMPDIR") or "/tmp") / f"tmux-{uid}" / "default"

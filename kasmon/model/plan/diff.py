@@ -1,0 +1,60 @@
+"""An edit of a plan that runs: what differs, in words, and what of it cannot be taken over."""
+
+from typing import Final, NamedTuple
+
+from kasmon.model.plan.plan import Plan, Task, agent_of
+from kasmon.model.plan.progress import PlanRun, TaskState
+
+NOT_SAID: Final = frozenset({"tasks", "line", "lines", "warnings", "gives_waves"})
+"""Fields of plans and tasks that are compared otherwise, or that say only where something stands."""
+
+
+class PlanDiff(NamedTuple):
+    """How a plan's new text differs from what runs."""
+
+    lines: tuple[str, ...]
+    """`+` added, `-` taken away, `~` changed; empty where nothing is."""
+    refused: tuple[str, ...] = ()
+    """Why it cannot be taken over: a task that has begun is as it ran, so that the plan shows what really ran."""
+
+
+def changes(old: Plan, new: Plan, run: PlanRun) -> PlanDiff:
+    """What *new* changes of *old*, of which *run* has been done."""
+    lines, refused = [], []
+    for field in old.__struct_fields__:
+        was, now = getattr(old, field), getattr(new, field)
+        if field not in NOT_SAID and was != now:
+            lines.append(f"~ {field}: {was!r} -> {now!r}")
+    before, after = ({task.id: task for task in plan.tasks} for plan in (old, new))
+    for id_, task in before.items():
+        begun = run.of(id_).state is not TaskState.WAITING or run.of(id_).attempt > 0
+        if id_ not in after:
+            lines.append(f"- task {id_}: {task.title}")
+            if begun:
+                refused.append(f"task {id_!r} has started, but the file no longer contains it")
+            continue
+        differing = _differing(task, after[id_])
+        lines += [f"~ task {id_}: {field}: {was!r} -> {now!r}" for field, was, now in differing]
+        if begun and (fixed := [field for field, _, _ in differing] or _given_by_plan(old, task, new, after[id_])):
+            refused.append(f"task {id_!r} has started, so its {', '.join(fixed)} cannot be changed")
+    lines += [f"+ task {id_}: {task.title}" for id_, task in after.items() if id_ not in before]
+    return PlanDiff(tuple(lines), tuple(refused))
+
+
+def _given_by_plan(old: Plan, was: Task, new: Plan, now: Task) -> list[str]:
+    """The fields of a task that change because the plan does, which gives them where the task does not."""
+    given = {
+        "agent": (agent_of(old, was), agent_of(new, now)),
+        "mode": (was.mode or old.mode, now.mode or new.mode),
+        "worktree": (was.worktree or old.worktree, now.worktree or new.worktree),
+        "base": (was.base or old.base, now.base or new.base),
+    }
+    return [field for field, (before, after) in given.items() if before != after]
+
+
+def _differing(was: Task, now: Task) -> list[tuple[str, object, object]]:
+    return [
+        (field, getattr(was, field), getattr(now, field))
+        for field in was.__struct_fields__
+        if field not in NOT_SAID and getattr(was, field) != getattr(now, field)
+    ]

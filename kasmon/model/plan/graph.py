@@ -1,0 +1,125 @@
+"""A plan as a graph of rails, one line a task, drawn for any terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.validation import before
+
+MOST_RAILS: Final = 16
+"""Beyond so many, the needs are only written, not drawn."""
+NODE: Final = "●"
+_ASCII: Final = str.maketrans("│─├┤┼┴╰╯●", "|-++++++*")
+
+
+class GraphLine(NamedTuple):
+    """One line: a wave's heading (no task), or a task with the rails in front of it."""
+
+    rails: str
+    task: Task | None
+    wave: int = 0
+
+
+def graph(plan: Plan) -> list[GraphLine]:
+    """The lines of *plan*, waves in order; a rail goes from each task to those that wait for it."""
+    waiting = {task.id: 0 for task in plan.tasks}
+    for task in plan.tasks:
+        for need in before(task):
+            if need in waiting:
+                waiting[need] += 1
+    lines: list[GraphLine] = []
+    rails: list[str | None] = []
+    wave = 0
+    for task in sorted(plan.tasks, key=lambda task: (task.wave, task.number)):
+        if task.wave != wave:
+            wave = task.wave
+            lines.append(GraphLine("".join("│ " if rail else "  " for rail in rails).rstrip(), None, wave))
+        lines.append(GraphLine(_row(task, rails, waiting), task, wave))
+    width = max((len(line.rails) for line in lines), default=0)
+    return [line._replace(rails=line.rails.ljust(width)) for line in lines]
+
+
+def text(plan: Plan, states: Mapping[str, str] | None = None, *, utf8: bool = True) -> list[str]:
+    """*plan* as lines for a terminal.
+
+    Args:
+        plan: any that was read.
+        states: task id -> its state, where it runs.
+        utf8: False draws with ASCII alone.
+    """
+    lines = [f"{plan.name}: {_counted(len(plan.tasks), 'task')} in {_counted(plan.waves, 'wave')}"]
+    lines += [f"{what}: {said}" for what, said in (("goal", plan.goal), ("architecture", plan.architecture)) if said]
+    for drawn in graph(plan):
+        rails = drawn.rails
+        if drawn.task is None:
+            lines.append(f"{rails} wave {drawn.wave}")
+        else:
+            lines.append(f"{rails} {label(drawn.task, plan, (states or {}).get(drawn.task.id, ''))}")
+    return lines if utf8 else [line.translate(_ASCII) for line in lines]
+
+
+def label(task: Task, plan: Plan, state: str = "") -> str:
+    """What stands behind a task's rails."""
+    name = task.id if task.id == str(task.number) else f"{task.number} {task.id}"
+    words = [name, task.title if task.title != task.id else ""]
+    agent = task.agent or ("shell" if task.run else plan.agent)
+    notes = [
+        f"[{agent}]" if agent else "",
+        f"{state}" if state else "",
+        f"needs {', '.join(task.needs)}" if task.needs else "",
+        f"continues from {task.inherits}" if task.inherits else "",
+        "has a check" if task.check else "",
+    ]
+    return "  ".join(" ".join(part for part in parts if part) for parts in (words, notes) if any(parts))
+
+
+def _row(task: Task, rails: list[str | None], waiting: dict[str, int]) -> str:
+    """The rails on *task*'s line; *rails* and *waiting* are as they are behind it then."""
+    needed = [index for index, held in enumerate(rails) if held is not None and held in before(task)]
+    ending = set()
+    for index in needed:
+        held = rails[index]
+        if held is not None:
+            waiting[held] -= 1
+            if not waiting[held]:
+                ending.add(index)
+    if ending:
+        node = min(ending)
+    elif None in rails:
+        node = rails.index(None)
+    else:
+        node = len(rails)
+    row = _drawn(rails, node, needed, ending)
+    for index in ending:
+        rails[index] = None
+    if waiting[task.id] and node < MOST_RAILS:
+        rails.extend([None] * (node + 1 - len(rails)))
+        rails[node] = task.id
+    while rails and rails[-1] is None:
+        rails.pop()
+    return row
+
+
+def _drawn(rails: Sequence[str | None], node: int, needed: Sequence[int], ending: set[int]) -> str:
+    touched = [node, *needed]
+    first, last = min(touched), max(touched)
+    cells = []
+    for index in range(max(len(rails), node + 1)):
+        is_held = index < len(rails) and rails[index] is not None
+        inside = first < index < last
+        if index == node:
+            cell = NODE
+        elif index in needed and index in ending:
+            cell = "┴" if inside else "╯" if index == last else "╰"
+        elif index in needed:
+            cell = "┼" if inside else "┤" if index == last else "├"
+        elif is_held:
+            cell = "┼" if inside else "│"
+        else:
+            cell = "─" if inside else " "
+        cells.append(cell + ("─" if first <= index < last else " "))
+    return "".join(cells).rstrip()
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

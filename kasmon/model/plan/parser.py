@@ -1,0 +1,47 @@
+"""A plan's file, whatever it is written in: one text in, one plan out."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final
+
+from kasmon.errors import PlanFaultyError
+from kasmon.model.plan import markdown, toml
+from kasmon.model.plan.plan import Plan, PlanFault, placed
+from kasmon.model.plan.validation import settled
+
+SUFFIXES: Final = (".md", ".markdown", ".toml")
+MARKS: Final = re.compile(r"^(## +Wave\b|\s*\[\[\s*task\s*\]\])", re.MULTILINE)
+"""What a file has that is meant as a plan; a README beside it has neither."""
+
+
+def is_plan(file: str) -> bool:
+    """Whether a file of this name may be a plan."""
+    return PurePath(file).suffix.lower() in SUFFIXES
+
+
+def look_at(text: str, file: str, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
+    """The plan in *text*, and everything that is wrong with it; where anything is, it is good to be shown only.
+
+    Args:
+        text: what the file holds.
+        file: its name: `.toml` is TOML, everything else Markdown.
+        agents: the profiles that there are; None where nobody knows.
+    """
+    stem = PurePath(file).stem or "plan"
+    if not text.strip():
+        return Plan(name=stem), (PlanFault(line=0, why="it is empty"),)
+    is_toml = PurePath(file).suffix.lower() == ".toml"
+    return settled((toml if is_toml else markdown).read(text, stem), agents)
+
+
+def read(text: str, file: str, agents: Sequence[str] | None = None) -> Plan:
+    """The plan in *text*.
+
+    Raises:
+        PlanFaultyError: if anything is wrong with it; it names each fault with its line.
+    """
+    plan, faults = look_at(text, file, agents)
+    if faults:
+        raise PlanFaultyError([placed(file, fault) for fault in faults])
+    return plan

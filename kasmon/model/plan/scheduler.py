@@ -1,0 +1,322 @@
+"""What is to be done next in a plan that runs: pure, asked anew after each change. Whoever acts notes it first.
+
+A step is proposed again until its fact is there; whoever acts keeps track of those that are under way.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
+from kasmon.model.plan.shared_terminal import ON, is_unsent, is_wanted, terminal_of, user_of
+from kasmon.model.plan.task_outcome import TaskOutcome, doubt, word
+from kasmon.model.plan.validation import before
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+
+T = TaskState
+LOST_S: Final = 60.0
+"""Where nobody can be asked, an agent or its host that is lost for so long does not come back."""
+
+
+class BeginAttempt(NamedTuple):
+    """Start the next attempt of *task*."""
+
+    task: Task
+    attempt: int
+
+
+class StartAttempt(NamedTuple):
+    """Start the session of an attempt that was begun and is not known to run: whoever began it may have died."""
+
+    task: Task
+    attempt: int
+    session: SessionId
+
+
+class ClaimTask(NamedTuple):
+    """Note that its session calls *task* done, or that it failed."""
+
+    task: Task
+    attempt: int
+    word: TaskOutcome
+
+
+class CheckTask(NamedTuple):
+    """Run the check of *task*."""
+
+    task: Task
+    attempt: int
+
+
+class SettleTask(NamedTuple):
+    """Note that *task* is done, or failed."""
+
+    task: Task
+    attempt: int
+    done: bool
+    why: str
+
+
+class EndTaskSession(NamedTuple):
+    """End the session of a task that is not to run any more."""
+
+    session: SessionId
+
+
+class FinishPlan(NamedTuple):
+    """The plan is over."""
+
+    outcome: Literal["done", "claimed", "failed", "aborted"]
+    why: str
+
+
+Step: TypeAlias = BeginAttempt | StartAttempt | ClaimTask | CheckTask | SettleTask | EndTaskSession | FinishPlan
+
+
+class NextSteps(NamedTuple):
+    """What is next, and what stands in the way."""
+
+    steps: tuple[Step, ...]
+    blocked: Mapping[str, str]
+    """Task -> why it does not begin, for each that waits or is held up."""
+    asks: str = ""
+    """What a person is asked; empty where nothing is."""
+
+
+def ahead(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int, now: float) -> NextSteps:
+    """What comes next.
+
+    Args:
+        plan: what is to be done.
+        run: how far it is.
+        sessions: those of its tasks, by id, as they are now.
+        limit: how many tasks may run at once.
+        now: in seconds since the epoch.
+    """
+    if run.state == "ended":
+        return NextSteps((), {})
+    if run.is_aborted:
+        return _given_up(plan, run, sessions)
+    if run.is_stopped:
+        blocked = {task.id: "the plan is stopped" for task in plan.tasks if _may_begin(run, task)}
+        return NextSteps(_ends(plan, run, sessions), blocked)
+    steps: list[Step] = []
+    for task in plan.tasks:
+        steps += _of_task(plan, run, task, sessions, now)
+    blocked = _blocked(plan, run)
+    began, room = 0, limit - sum(takes_room(run, task) for task in plan.tasks)
+    for task in plan.tasks:
+        if not _may_begin(run, task) or task.id in blocked:
+            continue
+        if run.state == "paused":
+            blocked[task.id] = "the plan is paused"
+        elif (last := _last_one(plan, run, task, sessions)) is not None:
+            blocked[task.id] = f"its last attempt is stopping ({last.name})"
+        elif began >= room:
+            blocked[task.id] = f"{limit} tasks are already running"
+        else:
+            steps.append(BeginAttempt(task, run.of(task.id).attempt + 1))
+            began += 1
+    asks = _question(plan, run, sessions, now) if all(isinstance(step, EndTaskSession) for step in steps) else ""
+    if not steps and (finish := _finished(plan, run, asks)) is not None:
+        steps.append(finish)
+    return NextSteps(tuple(steps), blocked, asks)
+
+
+def tries_left(run: PlanRun, task: Task) -> bool:
+    """Whether *task*, which failed, is tried again by itself; not before a person resolved its conflict."""
+    return run.of(task.id).tries <= task.retries and not run.of(task.id).conflicts
+
+
+def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session], now: float) -> list[Step]:
+    at = run.of(task.id)
+    session = sessions.get(at.session)
+    if at.state is T.RUNNING:
+        if task.time_limit_s is not None and now - at.began_at > task.time_limit_s:
+            return [SettleTask(task, at.attempt, False, f"its time limit of {task.time_limit_s:g} s is over")]
+        if not at.session:
+            return [SettleTask(task, at.attempt, False, "its session could not be created")]
+        if session is None:
+            return []
+        if (said := word(plan, task, session, at.began_at, now)) is not None:
+            return [ClaimTask(task, at.attempt, said)]
+        if run.headless and session.state is SessionState.LOST and now - session.since > LOST_S:
+            return [SettleTask(task, at.attempt, False, f"its agent is lost for {LOST_S:g} s")]
+        if run.headless and _has_no_host(session) and now - session.since > LOST_S:
+            return [SettleTask(task, at.attempt, False, f"its host is gone for {LOST_S:g} s and did not come back")]
+        doubtful = doubt(plan, task, session, at.began_at, now)
+        if run.headless and doubtful and now - session.since > LOST_S:
+            return [SettleTask(task, at.attempt, False, f"its agent is idle, and its prompt {doubtful}")]
+        is_on_its_way = bool(session.generation) and not is_unsent(plan, run, task, session)
+        return [] if is_on_its_way else [StartAttempt(task, at.attempt, session.id)]
+    if at.state is T.CLAIMED:
+        if task.check:
+            if at.check is None:
+                return [CheckTask(task, at.attempt)]
+            return [
+                SettleTask(task, at.attempt, at.check.ok, _check_words(at.check.ok, at.check.exit_code, at.check.why))
+            ]
+        if plan.without_check == "advance" or run.headless:
+            return [SettleTask(task, at.attempt, True, at.why or "reported by its agent")]
+        return []
+    if session is None or not session.exists or is_wanted(plan, run, task):
+        return []
+    is_over = at.state is not T.DONE or session.state is SessionState.IDLE
+    return [EndTaskSession(session.id)] if is_over else []
+
+
+def _has_no_host(session: Session) -> bool:
+    """Whether its agent may run, and no host tells how."""
+    return session.state is SessionState.UNSURE and session.host is not None and not session.host.alive
+
+
+def _last_one(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> Session | None:
+    """The session of the last attempt of *task*, which is to begin again, as long as it runs."""
+    at = run.of(task.id)
+    session = sessions.get(at.session)
+    if session is None or not session.exists or terminal_of(plan, run, task) == at.session:
+        return None
+    return session
+
+
+def _check_words(ok: bool, exit_code: int | None, why: str) -> str:
+    if ok:
+        return "its check passed"
+    return f"its check failed: {why}" if why else f"check failed (exit {exit_code})"
+
+
+def _may_begin(run: PlanRun, task: Task) -> bool:
+    at = run.of(task.id)
+    return at.state is T.WAITING or (at.state is T.FAILED and tries_left(run, task))
+
+
+def takes_room(run: PlanRun, task: Task) -> bool:
+    """Whether *task* counts among those that run: one that only waits for a person does not."""
+    at = run.of(task.id)
+    return at.state is T.RUNNING or (at.state is T.CLAIMED and bool(task.check))
+
+
+def _blocked(plan: Plan, run: PlanRun) -> dict[str, str]:
+    """Task -> what it waits for, of those that may not begin yet."""
+    open_wave = _open_wave(plan, run)
+
+    def is_ready(other: Task) -> bool:
+        return _may_begin(run, other) and not _missing(run, other) and other.wave <= open_wave
+
+    blocked = {}
+    for task in plan.tasks:
+        if not _may_begin(run, task):
+            continue
+        if missing := _missing(run, task):
+            blocked[task.id] = f"blocked by {', '.join(missing)}"
+        elif task.wave > open_wave:
+            blocked[task.id] = f"blocked by wave {task.wave - 1}" if task.wave > 1 else "waits"
+        elif task.inherits and (other := user_of(plan, run, task, is_ready)):
+            blocked[task.id] = f"{other} uses its terminal"
+    return blocked
+
+
+def _missing(run: PlanRun, task: Task) -> list[str]:
+    return [need for need in before(task) if run.of(need).state not in SETTLED]
+
+
+def _open_wave(plan: Plan, run: PlanRun) -> int:
+    """The last wave of which tasks may begin."""
+    if not plan.gives_waves and plan.advance == "auto":
+        return plan.waves
+    wave = 1
+    while wave < plan.waves and _is_clean(plan, run, wave) and (_goes_on(plan, run) or run.gate > wave):
+        wave += 1
+    return wave
+
+
+def _is_clean(plan: Plan, run: PlanRun, wave: int) -> bool:
+    return all(run.of(task.id).state in SETTLED for task in plan.tasks if task.wave <= wave)
+
+
+def _goes_on(plan: Plan, run: PlanRun) -> bool:
+    return plan.advance == "auto" or run.headless
+
+
+def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: float) -> str:
+    """What a person is asked while nothing else can be done."""
+    claimed = [task.id for task in plan.tasks if run.of(task.id).state is T.CLAIMED and not task.check]
+    failed = [task.id for task in plan.tasks if run.of(task.id).state is T.FAILED and not tries_left(run, task)]
+    if conflict := next((id_ for id_ in failed if run.of(id_).conflicts), ""):
+        return f"{_tasks([conflict])} cannot start: {run.of(conflict).why}; then retry, or skip or abort"
+    if failed:
+        return f"{_tasks(failed)} failed: retry, replace, skip, or abort"
+    if claimed:
+        idle = [id_ for id_ in claimed if run.of(id_).changed == 0]
+        but = f" ({_tasks(idle)} changed no files)" if idle else ""
+        return f"{_tasks(claimed)} reported done without a check{but}: accept or retry"
+    lost = [task.id for task in plan.tasks if run.of(task.id).state is T.RUNNING and _is_lost(run, task, sessions)]
+    if lost:
+        return f"the agent of {_tasks(lost)} is lost: run `kasmon recover`, or retry"
+    orphaned = [
+        task.id for task in plan.tasks if run.of(task.id).state is T.RUNNING and _is_orphaned(run, task, sessions)
+    ]
+    if orphaned:
+        return f"the host of {_tasks(orphaned)} is gone, and its agent may still run: retry (ends it first) or skip"
+    doubtful = [
+        task.id
+        for task in plan.tasks
+        if run.of(task.id).state is T.RUNNING and _is_doubtful(plan, run, task, sessions, now)
+    ]
+    if doubtful:
+        return (
+            f"it is unknown whether the agent of {_tasks(doubtful)} accepted its prompt: check it, then retry or skip"
+        )
+    if any(run.of(task.id).state in ON for task in plan.tasks):
+        return ""
+    wave = _open_wave(plan, run)
+    if wave < plan.waves and _is_clean(plan, run, wave):
+        return f"wave {wave} is done: start wave {wave + 1}"
+    return ""
+
+
+def _is_doubtful(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session], now: float) -> bool:
+    at = run.of(task.id)
+    session = sessions.get(at.session)
+    return session is not None and bool(doubt(plan, task, session, at.began_at, now))
+
+
+def _is_lost(run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> bool:
+    session = sessions.get(run.of(task.id).session)
+    return session is not None and session.state is SessionState.LOST
+
+
+def _is_orphaned(run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> bool:
+    session = sessions.get(run.of(task.id).session)
+    return session is not None and session.is_orphaned
+
+
+def _tasks(ids: list[str]) -> str:
+    return f"task {ids[0]}" if len(ids) == 1 else f"tasks {', '.join(ids)}"
+
+
+def _finished(plan: Plan, run: PlanRun, asks: str) -> FinishPlan | None:
+    states = [run.of(task.id).state for task in plan.tasks]
+    if all(state in SETTLED for state in states):
+        skipped = states.count(T.SKIPPED)
+        believed = [
+            task.id for task in plan.tasks if run.of(task.id).state is T.DONE and not run.of(task.id).is_checked
+        ]
+        why = f"{skipped} skipped" if skipped else ""
+        return FinishPlan("claimed" if believed else "done", why)
+    if run.headless and run.state != "paused" and not any(state in ON for state in states):
+        return FinishPlan("failed", asks or "no task can start")
+    return None
+
+
+def _given_up(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> NextSteps:
+    """All sessions of an aborted plan end, then it does."""
+    return NextSteps(_ends(plan, run, sessions) or (FinishPlan("aborted", "aborted by user"),), {})
+
+
+def _ends(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> tuple[Step, ...]:
+    """The ends of all sessions of the plan that run, each once: two tasks may work in one."""
+    ids = dict.fromkeys(run.of(task.id).session for task in plan.tasks)
+    return tuple(EndTaskSession(one.id) for id_ in ids if (one := sessions.get(id_)) is not None and one.exists)

@@ -1,0 +1,79 @@
+"""Which command goes on in whose terminal: clive's rule, for tasks that are commands for a shell. Pure.
+
+A terminal keeps its folder, its exports and its history from one task to the next. One task uses it at a time; it is
+kept as long as one waits for it. Agents that inherit start anew in the same folder.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
+from kasmon.model.session import Session
+
+T = TaskState
+ON: Final = frozenset({T.RUNNING, T.CLAIMED})
+
+
+def terminal_of(plan: Plan, run: PlanRun, task: Task) -> str:
+    """The session in whose terminal *task* goes on; empty where it gets one of its own.
+
+    Only commands for a shell go on, after other commands. One that was skipped stands for the one before it.
+    """
+    here = task
+    while here.run and here.inherits and not run.of(here.id).agent:
+        here = plan.task(here.inherits)
+        at = run.of(here.id)
+        if not here.run or at.agent:
+            return ""
+        if at.state is not T.SKIPPED:
+            return at.session
+    return ""
+
+
+def is_unsent(plan: Plan, run: PlanRun, task: Task, session: Session) -> bool:
+    """Whether *task* goes on in the terminal of another, which has not got its command: its giver died before."""
+    at = run.of(task.id)
+    if terminal_of(plan, run, task) != at.session or not session.exists:
+        return False
+    return not any(receipt.at >= at.began_at for receipt in session.receipts)
+
+
+def is_wanted(plan: Plan, run: PlanRun, task: Task) -> bool:
+    """Whether the terminal of *task* is still wanted by a command that goes on in it."""
+    same = [other for other in plan.tasks if other.run and other.inherits]
+    if not task.run or not same:
+        return False
+    at = run.of(task.id)
+    if at.state is not T.DONE and terminal_of(plan, run, task) != at.session:
+        return False  # it is to be done anew, or not at all
+    known = {other.id: other for other in plan.tasks}
+    return any(_root(known, other) == _root(known, task) and run.of(other.id).state not in SETTLED for other in same)
+
+
+def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], bool]) -> str:
+    """The task that uses the terminal in which *task* would go on; empty where none does.
+
+    Of two that want it, the first gets it, unless it is not *is_ready*.
+    """
+    known = {one.id: one for one in plan.tasks}
+    root = _root(known, task)
+    for other in plan.tasks:
+        if other is not task and other.inherits and _root(known, other) == root:
+            if run.of(other.id).state in ON:
+                return other.id
+            if other.number < task.number and other.inherits == task.inherits and is_ready(other):
+                return other.id
+    return ""
+
+
+def root_of(plan: Plan, task: Task) -> Task:
+    """The task in whose folder *task* works: itself, or the first one of those that inherit from each other."""
+    known = {one.id: one for one in plan.tasks}
+    return known[_root(known, task)] if task.inherits else task
+
+
+def _root(known: Mapping[str, Task], task: Task) -> str:
+    while task.inherits:
+        task = known[task.inherits]
+    return task.id

@@ -1,0 +1,201 @@
+"""From what a file says to a plan that holds together: needs that exist, no circles, waves without gaps."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kasmon.model.plan.plan import Plan, PlanFault, Task, host_of
+
+
+class PlanDraft(NamedTuple):
+    """A plan as its file says it; its tasks' waves are 0 where the file gives none."""
+
+    plan: Plan
+    faults: tuple[PlanFault, ...] = ()
+    """What its reader found."""
+    tells_gaps: bool = False
+    """Whether waves that have no task are among it."""
+
+
+def settled(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
+    """The plan of *draft* with all its waves, and everything that is wrong with it, by line.
+
+    Where anything is wrong the plan is only good to be shown.
+
+    Args:
+        draft: what a reader made of a file.
+        agents: the profiles that there are; None where nobody knows.
+    """
+    tasks = draft.plan.tasks
+    faults = [*draft.faults, *_doubles(tasks), *_needs(tasks), *_agents(draft.plan, agents), *_elsewhere(draft.plan)]
+    faults += _bases(draft.plan)
+    if not tasks and not draft.faults:
+        faults.append(PlanFault(line=0, why="it has no task"))
+    known = {task.id: task for task in tasks}
+    if circle := _circle(known):
+        words = " -> ".join(repr(id_) for id_ in circle)
+        faults.append(
+            PlanFault(
+                line=_line_of_need(known[circle[0]], circle[1]), why=f"task {circle[0]!r} waits for itself: {words}"
+            )
+        )
+    gives_waves = any(task.wave for task in tasks)
+    if gives_waves:
+        faults += [*([] if draft.tells_gaps else _gaps(tasks)), *_waves(tasks, known)]
+    elif not circle:
+        levels = _levels(known)
+        tasks = tuple(msgspec.structs.replace(task, wave=levels[task.id]) for task in tasks)
+    plan = msgspec.structs.replace(draft.plan, tasks=tasks, gives_waves=gives_waves)
+    return plan, tuple(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
+
+
+def _doubles(tasks: Sequence[Task]) -> list[PlanFault]:
+    first: dict[str, Task] = {}
+    faults = []
+    for task in tasks:
+        other = first.setdefault(task.id, task)
+        if other is not task:
+            faults.append(
+                PlanFault(
+                    line=task.line_of("id"), why=f"task {task.id!r} is already defined on line {other.line_of('id')}"
+                )
+            )
+    return faults
+
+
+def _needs(tasks: Sequence[Task]) -> list[PlanFault]:
+    known = {task.id for task in tasks}
+    return [
+        PlanFault(line=task.line_of(verb), why=f"task {task.id!r} {verb} {need!r}, but there is no such task")
+        for task in tasks
+        for verb, wanted in (("needs", task.needs), ("inherits", (task.inherits,) if task.inherits else ()))
+        for need in wanted
+        if need not in known
+    ]
+
+
+def _agents(plan: Plan, agents: Sequence[str] | None) -> list[PlanFault]:
+    if agents is None:
+        return []
+    allowed = ", ".join(sorted(agents))
+    wrong = [
+        PlanFault(
+            line=task.line_of("agent"), why=f"task {task.id!r} uses the unknown agent {name!r}; available: {allowed}"
+        )
+        for task in plan.tasks
+        if (name := task.agent.partition("@")[0]) and name not in agents
+    ]
+    if plan.agent and plan.agent.partition("@")[0] not in agents:
+        wrong.append(
+            PlanFault(
+                line=dict(plan.lines).get("agent", 1),
+                why=f"the plan uses the unknown agent {plan.agent!r}; available: {allowed}",
+            )
+        )
+    return wrong
+
+
+def _elsewhere(plan: Plan) -> list[PlanFault]:
+    """What a task wants that there is on no other machine."""
+    known = {task.id: task for task in plan.tasks}
+    faults = []
+    for task in plan.tasks:
+        host, before = host_of(plan, task), known.get(task.inherits)
+        if before is not None and (host or (where := host_of(plan, before))):
+            runs = f"runs on {host!r}" if host else f"should continue from task {before.id!r}, which runs on {where!r}"
+            why = f"task {task.id!r} {runs}: `inherits` does not work across machines; use `needs`"
+            faults.append(PlanFault(line=task.line_of("inherits"), why=why))
+        if host and task.worktree in ("own", "shared"):
+            why = f"task {task.id!r} runs on {host!r}, in the home folder there, so it can have no worktree"
+            faults.append(PlanFault(line=task.line_of("worktree"), why=why))
+        if host and not task.run and plan.done_by == "said":
+            why = f"task {task.id!r} runs on {host!r}, where an agent cannot report that it is done (done_by)"
+            faults.append(PlanFault(line=task.line_of("agent"), why=why))
+    return faults
+
+
+def _bases(plan: Plan) -> list[PlanFault]:
+    """A `base` where no worktree begins from it."""
+    faults = []
+    for task in plan.tasks:
+        if task.base and (task.inherits or (task.worktree or plan.worktree) != "own"):
+            why = f'task {task.id!r} has a base, but no worktree of its own to start from it (worktree = "own")'
+            faults.append(PlanFault(line=task.line_of("base"), why=why))
+    return faults
+
+
+def _line_of_need(task: Task, need: str) -> int:
+    return task.line_of("needs" if need in task.needs else "inherits")
+
+
+def _gaps(tasks: Sequence[Task]) -> list[PlanFault]:
+    faults = []
+    numbers = {task.wave for task in tasks if task.wave}
+    for number in range(1, max(numbers, default=0)):
+        if number not in numbers:
+            after = next(task for task in tasks if task.wave > number)
+            faults.append(
+                PlanFault(
+                    line=after.line_of("wave"), why=f"wave {number} has no task, but there is a wave {after.wave}"
+                )
+            )
+            break
+    return faults
+
+
+def _waves(tasks: Sequence[Task], known: Mapping[str, Task]) -> list[PlanFault]:
+    faults = []
+    for task in tasks:
+        if not task.wave:
+            faults.append(PlanFault(line=task.line, why=f"task {task.id!r} has no wave, but other tasks have one"))
+        for need in (*task.needs, task.inherits):
+            other = known.get(need)
+            if other is not None and task.wave and other.wave >= task.wave and other is not task:
+                where = "the same wave" if other.wave == task.wave else f"wave {other.wave}, which is later"
+                faults.append(
+                    PlanFault(line=_line_of_need(task, need), why=f"task {task.id!r} needs {need!r} of {where}")
+                )
+    return faults
+
+
+def before(task: Task) -> tuple[str, ...]:
+    """The tasks that *task* itself names as done before it."""
+    return (*task.needs, task.inherits) if task.inherits and task.inherits not in task.needs else task.needs
+
+
+def _circle(known: Mapping[str, Task]) -> tuple[str, ...]:
+    """Tasks that wait for each other, the first one again at the end; empty where there are none."""
+    done: set[str] = set()
+    for start in known:
+        path: dict[str, None] = {}
+        stack = [(start, False)]
+        while stack:
+            id_, is_left = stack.pop()
+            if is_left:
+                del path[id_]
+                done.add(id_)
+            elif id_ in path:
+                walked = list(path)
+                return (*walked[walked.index(id_) :], id_)
+            elif id_ not in done:
+                path[id_] = None
+                stack.append((id_, True))
+                stack += [(need, False) for need in before(known[id_]) if need in known]
+    return ()
+
+
+def _levels(known: Mapping[str, Task]) -> dict[str, int]:
+    """Task -> the wave in which it can be: one behind the last of what it needs. There is no circle."""
+    levels: dict[str, int] = {}
+    for start in known:
+        stack = [start]
+        while stack:
+            id_ = stack[-1]
+            missing = [need for need in before(known[id_]) if need in known and need not in levels]
+            if missing:
+                stack += missing
+            else:
+                stack.pop()
+                levels[id_] = 1 + max((levels[need] for need in before(known[id_]) if need in known), default=0)
+    return levels

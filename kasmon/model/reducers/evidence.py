@@ -1,0 +1,53 @@
+"""A session of whose agent signals are seen: the last word of each source, and what they add up to in a terminal."""
+
+import msgspec
+
+from kasmon.model.events import SignalSeen
+from kasmon.model.evidence import Signal, heard, judge
+from kasmon.model.session import Session, last_line
+from kasmon.model.session_state import SessionState
+
+S = SessionState
+
+
+def noted(session: Session, event: SignalSeen) -> Session:
+    """*session* with *event* as the last word of its source."""
+    signal = Signal(
+        source=event.source,
+        value=event.value,
+        at=event.at,
+        asking=event.asking,
+        text=event.text,
+        until=event.until,
+        rule=event.rule,
+        failed=event.failed,
+    )
+    signals = heard(session.signals, signal)
+    noted = msgspec.structs.replace(session, signals=signals, last_line=last_line(event.text) or session.last_line)
+    if event.tells_failure:
+        error = event.text or session.turn_error or "its turn ended in an error"
+        return msgspec.structs.replace(noted, turn_ended="error", turn_error=error)
+    if event.prompt and session.turn_error:  # another turn, or the one that runs went on
+        return msgspec.structs.replace(noted, turn_ended="", turn_error="")
+    return noted
+
+
+def judged(session: Session, now: float, *, since: float | None = None) -> Session:
+    """*session*, in a terminal, with the state that its signals add up to at *now*.
+
+    Args:
+        since: since when it is in that state; None: as before where it is the same, else *now*.
+    """
+    verdict = judge(session.signals, now)
+    return msgspec.structs.replace(
+        session,
+        state=verdict.state,
+        source=verdict.source,
+        unsure_why=verdict.why if verdict.state is S.UNSURE else None,
+        end_why=verdict.why if verdict.state is S.ENDED else "" if session.source == "process" else session.end_why,
+        asking=verdict.asking,
+        limited_until=verdict.until,
+        recheck_at=verdict.recheck_at,
+        since=since if since is not None else session.since if verdict.state is session.state else now,
+        in_turn=session.in_turn and verdict.state is not S.ENDED,
+    )

@@ -1,0 +1,144 @@
+"""How a session changes when its agent starts, is lost, is found, changes its settings or ends, and when a prompt
+moves.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded, SessionStarted, SettingsChanged
+from kasmon.model.reducers.requests import all_withdrawn
+from kasmon.model.reducers.sandbox import is_timed_out
+from kasmon.model.session import Session, last_line, number
+from kasmon.model.session_state import SessionState
+
+KEPT_RECEIPTS: Final = 20
+WAITING: Final = (ReceiptState.QUEUED, ReceiptState.TYPED)
+ON_THE_WAY: Final = (*WAITING, ReceiptState.SUBMITTED, ReceiptState.STARTED)
+
+
+def moved(session: Session, receipt: Receipt) -> Session:
+    """*session* with *receipt* as it is now; the oldest that are settled are dropped."""
+    if any(old.id == receipt.id for old in session.receipts):
+        receipts = tuple(receipt if old.id == receipt.id else old for old in session.receipts)
+    else:
+        receipts = (*session.receipts, receipt)
+    under_way = WAITING if session.mode is Mode.TMUX else ON_THE_WAY
+    settled = [known.id for known in receipts if known.state not in under_way]
+    dropped = set(settled[:-KEPT_RECEIPTS])
+    return msgspec.structs.replace(
+        session,
+        receipts=tuple(known for known in receipts if known.id not in dropped),
+        receipts_counted=max(session.receipts_counted, number(receipt.id, session.receipts_counted + 1)),
+    )
+
+
+def ordered(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tuple[Receipt, ...]:
+    """*receipts* with those that wait as *order* says; what it does not name comes after, as before."""
+    waiting = [receipt for receipt in receipts if receipt.state is ReceiptState.QUEUED]
+    places = {receipt: place for place, receipt in enumerate(order)}
+    waiting.sort(key=lambda receipt: places.get(receipt.id, len(places)))
+    after = iter(waiting)
+    return tuple(next(after) if receipt.state is ReceiptState.QUEUED else receipt for receipt in receipts)
+
+
+def lost(session: Session, states: Collection[ReceiptState], why: str, at: float) -> tuple[Receipt, ...]:
+    """The session's receipts, those in *states* lost. A terminal's prompt has arrived once Enter was written."""
+    losing = set(states) & set(WAITING) if session.mode is Mode.TMUX else states
+    return tuple(
+        msgspec.structs.replace(receipt, state=ReceiptState.LOST, reason=why, at=at)
+        if receipt.state in losing
+        else receipt
+        for receipt in session.receipts
+    )
+
+
+HANDED_OVER = "handed over to another version of kasmon"
+"""Why a session ended whose host made room for one of another version."""
+
+
+def started(session: Session, event: SessionStarted) -> Session:
+    """*session* as its agent begins: nothing of the one before waits or is known any more, but for queued prompts.
+
+    That goes for how much it asks too: until the new agent says so itself, no permission mode is known.
+    """
+    fresh = all_withdrawn(session, "the agent was restarted", event.at)
+    return msgspec.structs.replace(
+        fresh,
+        generation=event.generation,
+        backend=event.backend or session.backend,
+        mode=event.mode,
+        workdir=event.workdir or session.workdir,
+        pid=event.pid,
+        pid_started=event.pid_started,
+        pid_boot=event.pid_boot,
+        resume_id=event.resume_id or session.resume_id,
+        model=event.model or session.model,
+        permission_mode="",
+        permission_modes=(),
+        abilities=event.abilities,
+        proof=event.proof,
+        last_words="",
+        last_line="" if session.end_why and session.last_line == last_line(session.end_why) else session.last_line,
+        exit_code=None,
+        signal=None,
+        end_why="",
+        stopped=False,
+        handed_over=False,
+        timed_out=False,
+        signals=(),
+        in_turn=False,
+        receipts=lost(fresh, frozenset(ON_THE_WAY) - {ReceiptState.QUEUED}, "its host had ended", event.at),
+    )
+
+
+def line_lost(session: Session, event: ConnectionLost) -> Session:
+    """*session* with why it is out of sight, where that is told of the line to its machine."""
+    is_news = event.what == "remote line" and session.state is not SessionState.ENDED
+    return msgspec.structs.replace(session, end_why=event.why) if is_news else session
+
+
+def line_found(session: Session, event: ConnectionRestored) -> Session:
+    """*session*, whose agent ran on out of sight, in the process that *event* names."""
+    if event.pid is None or session.state is not SessionState.LOST:
+        return session
+    return msgspec.structs.replace(
+        session, pid=event.pid, pid_started=event.pid_started, pid_boot=event.pid_boot, end_why=""
+    )
+
+
+def set_up(session: Session, event: SettingsChanged) -> Session:
+    """*session* with the settings that *event* names; what it leaves out is as it was."""
+    return msgspec.structs.replace(
+        session,
+        model=event.model or session.model,
+        models=event.models or session.models,
+        permission_mode=event.permission_mode or session.permission_mode,
+        permission_modes=event.permission_modes or session.permission_modes,
+        resume_id=event.resume_id or session.resume_id,
+    )
+
+
+def ended(session: Session, event: SessionEnded) -> Session:
+    """*session* with how its agent ended.
+
+    One that never began, or was handed over, leaves queued prompts where they are.
+    """
+    gone = all_withdrawn(session, "the agent ended", event.at)
+    keeps_queue = event.never_began or event.why == HANDED_OVER
+    losing = frozenset(ON_THE_WAY) - ({ReceiptState.QUEUED} if keeps_queue else set())
+    return msgspec.structs.replace(
+        gone,
+        exit_code=event.exit_code,
+        signal=event.signal,
+        end_why=event.why,
+        last_words=event.last_words,
+        stopped=event.why == "stopped",
+        handed_over=event.why == HANDED_OVER,
+        timed_out=is_timed_out(session),
+        receipts=lost(gone, losing, "the agent ended", event.at),
+        in_turn=False,
+        last_line=last_line(event.why) if event.why and event.why != "stopped" else gone.last_line,
+    )

@@ -1,0 +1,88 @@
+"""A session whose sandbox moves: what it runs in now, its process, and what its phase says of its state."""
+
+from typing import Final
+
+import msgspec
+
+from kasmon.model.commands import Mode
+from kasmon.model.events import ConfinementSeen, Event, SandboxMoved, SessionStarted
+from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.requests import all_withdrawn
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.sandbox.state import SandboxState, state_of
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+
+ASLEEP: Final = frozenset({SessionState.STANDBY, SessionState.PAUSED})
+
+
+def rehoused(before: Session, noted: Session, housing: SandboxState | None, event: Event) -> Session:
+    """*noted* in its sandbox as it is after *event*, with its process, and how it ended where its sandbox is gone."""
+    noted = _moved_to(noted, housing)
+    if isinstance(event, ConfinementSeen) and event.pid is not None:
+        noted = msgspec.structs.replace(noted, pid=event.pid, pid_started=event.pid_started)
+    if isinstance(event, SandboxMoved) and noted.mode is Mode.INTERPRETER:
+        noted = _outlived(before, noted, event)
+    return noted
+
+
+def phased(before: Session, noted: Session, event: Event) -> SessionState | None:
+    """The state that the phase of its sandbox gives an interpreter session; None where that says nothing."""
+    if noted.mode is not Mode.INTERPRETER or noted.housing is None:
+        return None
+    if isinstance(event, SessionStarted):
+        return state_of(noted.housing, in_turn=False)
+    if not isinstance(event, SandboxMoved):
+        return None
+    if before.state is SessionState.ENDED and event.phase is not SandboxPhase.CREATING:
+        return SessionState.ENDED
+    return state_of(noted.housing, in_turn=noted.in_turn)
+
+
+def dozed(before: Session, noted: Session, event: SandboxMoved) -> Session:
+    """*noted*, an agent whose sandbox was put to sleep, or goes on."""
+    if before.state in (SessionState.ENDED, SessionState.LOST) or event.step == "intended" or noted.housing is None:
+        return noted
+    if noted.housing.is_asleep:
+        since = before.since if before.state in ASLEEP else event.at
+        state = SessionState.STANDBY if noted.housing.held else SessionState.PAUSED
+        return msgspec.structs.replace(noted, state=state, source="sandbox", since=since, recheck_at=None)
+    if before.state not in ASLEEP:
+        return noted
+    if noted.mode is Mode.TMUX:
+        return judged(noted, event.at)
+    return msgspec.structs.replace(noted, state=SessionState.IDLE, source="protocol", since=event.at)
+
+
+def is_timed_out(session: Session) -> bool:
+    """Whether the sandbox of *session*, an agent in one, was to be ended by the clock."""
+    housing = session.housing
+    return housing is not None and housing.phase is SandboxPhase.EXPIRED and housing.is_intended
+
+
+def _moved_to(session: Session, housing: SandboxState | None) -> Session:
+    """*session* in *housing*; an interpreter session's process is its sandbox's."""
+    if housing is None:
+        return session
+    session = msgspec.structs.replace(session, housing=housing, sandbox=housing.tier)
+    if session.mode is not Mode.INTERPRETER:
+        return session
+    runtime = housing.runtime
+    if runtime is None or (housing.is_asleep and not housing.held):
+        return msgspec.structs.replace(session, pid=None, pid_started=None, pid_boot="")
+    return msgspec.structs.replace(
+        session, pid=runtime.pid or None, pid_started=runtime.started or None, pid_boot=runtime.boot
+    )
+
+
+def _outlived(before: Session, noted: Session, event: SandboxMoved) -> Session:
+    """*noted* with why its sandbox is gone, where *event* says that it is; how its session ended follows."""
+    if event.phase is not SandboxPhase.EXPIRED or event.step == "intended" or before.state is SessionState.ENDED:
+        return noted
+    was_made = before.housing is not None and before.housing.phase is not SandboxPhase.CREATING
+    return msgspec.structs.replace(
+        all_withdrawn(noted, "its sandbox is gone", event.at),
+        end_why=event.why,
+        exit_code=0 if was_made else None,
+        stopped=event.why == "stopped",
+    )

@@ -1,0 +1,113 @@
+"""The state of a session after a fact.
+
+How a state comes about:
+
+| agent | state after a fact |
+|---|---|
+| any | SessionEnded -> ended; ConnectionLost -> lost until ConnectionRestored or the next SessionStarted |
+| with a protocol | by `NEXT`; asking while a request of its own is open, limited until the limit is lifted |
+| in a terminal | by `evidence.judge` over the last word of each source |
+| interpreters in a sandbox | as with a protocol, and by the phase of their sandbox (`housing.state_of`) |
+"""
+
+from typing import Final
+
+import msgspec
+
+from kasmon.model.commands import Mode
+from kasmon.model.events import (
+    BaseEvent,
+    ConnectionLost,
+    ConnectionRestored,
+    Event,
+    LimitLifted,
+    LimitReached,
+    SandboxMoved,
+    SessionEnded,
+    SessionStarted,
+    SignalSeen,
+    TurnEnded,
+    TurnStarted,
+)
+from kasmon.model.permission import Request
+from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.sandbox import ASLEEP, dozed, phased
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+
+S = SessionState
+NEXT: dict[SessionState, dict[type[BaseEvent], SessionState]] = {
+    S.STARTING: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
+    S.IDLE: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, LimitReached: S.LIMITED},
+    S.WORKING: {SessionStarted: S.IDLE, TurnEnded: S.IDLE, LimitReached: S.LIMITED},
+    S.ASKING: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, TurnEnded: S.IDLE, LimitReached: S.LIMITED},
+    S.LIMITED: {SessionStarted: S.IDLE, LimitLifted: S.WORKING, TurnStarted: S.WORKING, TurnEnded: S.IDLE},
+    S.PAUSED: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
+    S.STANDBY: {SessionStarted: S.IDLE, TurnStarted: S.WORKING},
+    S.UNSURE: {SessionStarted: S.IDLE, TurnStarted: S.WORKING, TurnEnded: S.IDLE},
+    S.LOST: {SessionStarted: S.IDLE, ConnectionRestored: S.UNSURE},
+    S.ENDED: {SessionStarted: S.IDLE},
+}
+"""Agents with a protocol: state -> event -> state. SessionEnded ends every state, ConnectionLost loses every one but
+ENDED; an open request of the agent makes STARTING, IDLE, WORKING and UNSURE ASKING. Nothing inside waits for a request
+that the host opened, such as one for a host that was refused, so that changes no state."""
+
+ASKABLE: Final = frozenset({S.STARTING, S.IDLE, S.WORKING, S.ASKING, S.UNSURE})
+LINE_WAS_LOST: Final = "the connection was lost for a while"
+_UNMOVED: Final[dict[type[BaseEvent], frozenset[SessionState]]] = {
+    SignalSeen: frozenset({S.ENDED, S.LOST}),
+    ConnectionRestored: frozenset(SessionState) - {S.LOST},
+}
+"""What says nothing about a terminal agent in these states."""
+
+
+def restated(before: Session, noted: Session, event: Event) -> Session:
+    """*noted* with the state that follows from *event*."""
+    state, source, why, asking = before.state, before.source, before.unsure_why, noted.asking
+    if isinstance(event, SessionEnded):
+        state, source, why, asking = S.ENDED, "exit", None, None
+    elif isinstance(event, ConnectionLost):
+        if before.state is S.ENDED:
+            return noted
+        state, source, why, asking = S.LOST, "host", None, None
+    elif isinstance(event, SandboxMoved) and noted.mode is not Mode.INTERPRETER:
+        return dozed(before, noted, event)
+    elif isinstance(event, SignalSeen) and before.state in ASLEEP:
+        return noted  # it stands still, whatever its screen says
+    elif isinstance(event, SessionStarted | SignalSeen | ConnectionRestored) and noted.mode is Mode.TMUX:
+        if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":
+            return noted
+        return judged(noted, event.at, since=event.at if isinstance(event, SessionStarted) else None)
+    elif noted.mode is not Mode.TMUX:
+        state = phased(before, noted, event) or _next(before, noted, event)
+        source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
+        why = (before.unsure_why or LINE_WAS_LOST) if state is S.UNSURE else None
+        asking = _own_asks(noted)[0].kind if state is S.ASKING else None
+    changed = state is not before.state or isinstance(event, SessionStarted | SessionEnded)
+    return msgspec.structs.replace(
+        noted,
+        state=state,
+        source=source,
+        unsure_why=why,
+        asking=asking,
+        since=event.at if changed else before.since,
+        in_turn=noted.in_turn and state is not S.ENDED,
+        limited_until=noted.limited_until if state is S.LIMITED else None,
+    )
+
+
+def _next(before: Session, noted: Session, event: Event) -> SessionState:
+    """The state of an agent with a protocol: by `NEXT`, by its open requests, and by whether a turn runs."""
+    if isinstance(event, TurnEnded) and event.reason == "limit" and before.state is S.LIMITED:
+        return S.LIMITED
+    state = NEXT[before.state].get(type(event), before.state)
+    if state in ASKABLE and _own_asks(noted):
+        return S.ASKING
+    if state is S.ASKING or (state is S.WORKING and isinstance(event, LimitLifted)):
+        return S.WORKING if noted.in_turn else S.IDLE if noted.generation else S.STARTING
+    return state
+
+
+def _own_asks(session: Session) -> tuple[Request, ...]:
+    """The open requests for whose answers the agent waits."""
+    return tuple(ask for ask in session.asks if not ask.by_host)

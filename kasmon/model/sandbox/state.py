@@ -1,0 +1,244 @@
+"""What the facts of a session say of its sandbox: where it lives, its phase, what was kept of it, what it uses.
+
+| phase, intended | whoever finds that, and nobody at it, knows |
+|---|---|
+| creating | nothing ran in it yet: what is there of it may go |
+| pausing, resuming | its processes may sleep or not; its memory is where it was |
+| persisting | its files may be those of before or of after |
+| expired | it is to go |
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.model.commands import Mode
+from kasmon.model.events import (
+    Checkpointed,
+    ConfinementSeen,
+    Event,
+    SandboxMeasured,
+    SandboxMoved,
+    SessionEnded,
+    SessionStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
+from kasmon.model.session_state import SessionState
+
+KEPT_CHECKPOINTS: Final = 50
+"""How many checkpoints a session's value names; the log has all."""
+ASLEEP: Final = frozenset({SandboxPhase.PAUSING, SandboxPhase.PAUSED})
+BEGINNING: Final = frozenset({SandboxPhase.CREATING, SandboxPhase.RESUMING, SandboxPhase.HEALING})
+
+
+class Confinement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a probe inside found, against what the sandbox's policy wants."""
+
+    ok: bool
+    mismatches: tuple[str, ...] = ()
+    """What is not as it should be, each a few words."""
+    at: float = 0.0
+
+
+class SandboxUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox uses, and may use at most; 0 allowed where nothing holds it."""
+
+    memory_bytes: int = 0
+    memory_allowed: int = 0
+    disk_bytes: int = 0
+    disk_allowed: int = 0
+    processes: int = 0
+    processes_allowed: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its files take more than they may."""
+        return 0 < self.disk_allowed < self.disk_bytes
+
+
+class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint, as far as people want to see it in a list."""
+
+    id: str
+    turn: int
+    when: Literal["before", "after", "asked"] = "after"
+    at: float = 0.0
+    commit: str = ""
+    size_bytes: int = 0
+    kept: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    what: str = ""
+
+
+class SandboxState(msgspec.Struct, frozen=True, kw_only=True):
+    """The sandbox of one session at one moment, by its facts alone: whether it lives has to be looked at."""
+
+    tier: LoggedTier = "jail"
+    phase: SandboxPhase = SandboxPhase.CREATING
+    is_intended: bool = True
+    """The phase was begun, and is not known to have been reached."""
+    phase_at: float = 0.0
+    """Since when it is in that phase, or on its way there, in seconds since the epoch."""
+    runtime: SandboxRuntime | None = None
+    generation: int = 0
+    """Which sandbox of this session it is, the first being 1: each begins with nothing in its memory."""
+    turn: int = 0
+    """How many turns the session has had."""
+    held: bool = False
+    """It sleeps, and its processes hold their memory."""
+    snapshot: str = ""
+    """The file that its memory sleeps in, where it does."""
+    counters: dict[str, int] = {}
+    """How many runs each interpreter had had when it was last asked; empty where nobody asked."""
+    born_at: float = 0.0
+    """When the first sandbox was made since the session began, or began again after it had ended; in seconds since the
+    epoch. One in the place of one that was lost does not change that."""
+    used_at: float = 0.0
+    """When a turn last began or ended in it, or it was made, woken or used otherwise, in seconds since the epoch."""
+    standby_at: float | None = None
+    """When it goes to sleep if nobody uses it."""
+    pause_at: float | None = None
+    """When it is paused, its memory on disk, if nobody uses it."""
+    expires_at: float | None = None
+    """When it ends if nobody uses it, or whatever happens; the earlier of the two."""
+    why: str = ""
+    lost: str = ""
+    """What was lost the last time that something was, as one sentence; empty where nothing ever was."""
+    lost_at: float = 0.0
+    """When that was, in seconds since the epoch."""
+    confinement: Confinement | None = None
+    """None: nobody has looked."""
+    usage: SandboxUsage | None = None
+    checkpoints: tuple[CheckpointSummary, ...] = ()
+    """The last ones, oldest first."""
+    checkpoints_counted: int = 0
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it is known to sleep."""
+        return self.phase is SandboxPhase.PAUSED or (self.phase is SandboxPhase.PERSISTING and not self.is_intended)
+
+
+def housed(known: SandboxState | None, event: Event) -> SandboxState | None:
+    """*known* after *event*; None while the session has no sandbox. Pure."""
+    match event:
+        case SandboxMoved():
+            return _moved(known or SandboxState(), event)
+        case ConfinementSeen():
+            seen = Confinement(ok=event.ok, mismatches=event.mismatches, at=event.at)
+            lives = known or SandboxState(tier=event.tier, born_at=event.at, used_at=event.at)
+            if event.runtime is not None:  # an agent inside: it makes no other steps to get there
+                lives = msgspec.structs.replace(
+                    lives, runtime=event.runtime, phase=SandboxPhase.RUNNING, is_intended=False
+                )
+            return msgspec.structs.replace(lives, confinement=seen if event.is_proven or not event.ok else None)
+        case SessionStarted() if known is not None and event.mode is not Mode.INTERPRETER:
+            return SandboxState(tier=known.tier, born_at=event.at, used_at=event.at)
+        case SessionEnded() if known is not None and known.runtime is not None and known.runtime.front:
+            return msgspec.structs.replace(
+                known, phase=SandboxPhase.EXPIRED, is_intended=False, runtime=None, held=False
+            )
+        case Checkpointed() if known is not None:
+            return _checkpointed(known, event)
+        case SandboxMeasured() if known is not None:
+            return msgspec.structs.replace(known, usage=_usage(event))
+        case TurnStarted() if known is not None:
+            return msgspec.structs.replace(known, turn=known.turn + 1, used_at=event.at, standby_at=None)
+        case TurnEnded() if known is not None:
+            return msgspec.structs.replace(known, used_at=event.at)
+        case _:
+            return known
+
+
+def state_of(housing: SandboxState, *, in_turn: bool) -> SessionState | None:
+    """The state of an interpreter session in that sandbox; None: its phase says nothing of it."""
+    if housing.phase in BEGINNING:
+        return SessionState.STARTING
+    if housing.phase in ASLEEP or housing.is_asleep:
+        return SessionState.STANDBY if housing.held else SessionState.PAUSED
+    if housing.phase is SandboxPhase.RUNNING:
+        return SessionState.WORKING if in_turn else SessionState.IDLE
+    if housing.phase is SandboxPhase.EXPIRED and not housing.is_intended:
+        return SessionState.ENDED
+    return None
+
+
+def must_be_on_disk(event: Event) -> bool:
+    """Whether *event* is an intent that the disk must have before anything is done: what it begins cannot be undone.
+
+    To freeze and to thaw can be: whoever finds it half done finds all of its memory.
+    """
+    return isinstance(event, SandboxMoved) and event.step == "intended" and not event.held
+
+
+def is_news(known: SandboxUsage | None, event: SandboxMeasured) -> bool:
+    """Whether *event* differs from *known* by a twentieth of what is allowed, or of what it was, or in being full."""
+    if known is None or known.is_full is not _usage(event).is_full:
+        return True
+    figures = (
+        (known.memory_bytes, event.memory_bytes, event.memory_allowed),
+        (known.disk_bytes, event.disk_bytes, event.disk_allowed),
+        (known.processes, event.processes, event.processes_allowed),
+    )
+    return any(abs(now - before) * 20 > (allowed or before or 1) for before, now, allowed in figures)
+
+
+def _moved(known: SandboxState, event: SandboxMoved) -> SandboxState:
+    is_intended = event.step == "intended"
+    is_over = event.phase is SandboxPhase.EXPIRED and not is_intended
+    is_new = event.generation > known.generation
+    is_first = is_new and (not known.generation or (known.phase is SandboxPhase.EXPIRED and not known.is_intended))
+    return msgspec.structs.replace(
+        known,
+        tier=event.tier,
+        phase=event.phase,
+        is_intended=is_intended,
+        phase_at=known.phase_at if event.phase is known.phase and known.phase_at else event.at,
+        runtime=None if is_over else event.runtime or (None if is_new else known.runtime),
+        generation=max(event.generation, known.generation),
+        held=event.held,
+        snapshot=event.snapshot,
+        counters={} if is_over else event.counters,
+        born_at=event.at if is_first else known.born_at,
+        used_at=event.at if is_new or event.phase is SandboxPhase.RESUMING else event.used_at or known.used_at,
+        standby_at=event.standby_at,
+        pause_at=None if is_over else event.pause_at,
+        expires_at=None if is_over else event.expires_at,
+        why=event.why,
+        lost=event.lost or known.lost,
+        lost_at=event.at if event.lost else known.lost_at,
+        usage=None if is_new or is_over else known.usage,
+        confinement=None if is_new or is_over else known.confinement,
+    )
+
+
+def _checkpointed(known: SandboxState, event: Checkpointed) -> SandboxState:
+    kept = CheckpointSummary(
+        id=event.checkpoint,
+        turn=event.turn,
+        when=event.when,
+        at=event.at,
+        commit=event.commit,
+        size_bytes=event.size_bytes,
+        kept=event.kept,
+        lost=event.lost,
+        what=event.what,
+    )
+    return msgspec.structs.replace(
+        known,
+        checkpoints=(*known.checkpoints, kept)[-KEPT_CHECKPOINTS:],
+        checkpoints_counted=known.checkpoints_counted + 1,
+    )
+
+
+def _usage(event: SandboxMeasured) -> SandboxUsage:
+    return SandboxUsage(
+        memory_bytes=event.memory_bytes,
+        memory_allowed=event.memory_allowed,
+        disk_bytes=event.disk_bytes,
+        disk_allowed=event.disk_allowed,
+        processes=event.processes,
+        processes_allowed=event.processes_allowed,
+    )

@@ -1,0 +1,60 @@
+"""The states of a session, and which of them need a person."""
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from kasmon.errors import UsageError
+
+
+class SessionState(StrEnum):
+    """What a session is doing, as far as anybody knows."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    WORKING = "working"
+    ASKING = "asking"
+    LIMITED = "limited"
+    PAUSED = "paused"
+    STANDBY = "standby"
+    UNSURE = "unsure"
+    LOST = "lost"
+    ENDED = "ended"
+
+
+def states_of(names: Collection[SessionState | str]) -> frozenset[SessionState]:
+    """The states that *names* name.
+
+    Raises:
+        UsageError: if one of them is no state, or there is none.
+    """
+    known = {state.value for state in SessionState}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown state {str(name)!r}.", hint=f"States: {', '.join(SessionState)}.")
+    if not names:
+        raise UsageError("`--for` requires a state.", hint=f"States: {', '.join(SessionState)}.")
+    return frozenset(map(SessionState, names))
+
+
+ALIVE = frozenset(set(SessionState) - {SessionState.LOST, SessionState.ENDED})
+"""States in which the agent is believed to run."""
+
+ATTENTION = {
+    SessionState.ASKING: 0,
+    SessionState.LOST: 2,
+    SessionState.UNSURE: 4,
+    SessionState.LIMITED: 5,
+    SessionState.IDLE: 6,
+    SessionState.STARTING: 7,
+    SessionState.WORKING: 8,
+    SessionState.PAUSED: 9,
+    SessionState.STANDBY: 9,
+    SessionState.ENDED: 10,
+}
+"""The order of the list: who needs a person stands first."""
+FINISHED = 1
+"""The rank of a session whose last turn ended and that no person has looked at since."""
+CRASHED = 3
+"""The rank of an ending that nobody asked for."""
+RESTING = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
+"""States of a session whose turn is over."""

@@ -1,0 +1,330 @@
+"""What one event, with those that finish it, looks like: `draw` makes rows of it.
+
+Everything foreign is cleaned here.
+"""
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+import msgspec
+
+from kasmon.model.commands import TOLD_RECEIPTS
+from kasmon.model.events import (
+    Checkpointed,
+    ConfinementSeen,
+    ConnectionLost,
+    ConnectionRestored,
+    ContextReported,
+    EntryImported,
+    Event,
+    LimitLifted,
+    LimitReached,
+    LogOpened,
+    MessageWritten,
+    NoticeRaised,
+    PartialTextWritten,
+    PlanUpdated,
+    QueueOrdered,
+    ReceiptMoved,
+    RequestAnswered,
+    RequestOpened,
+    RequestSetAside,
+    RequestWithdrawn,
+    SandboxMeasured,
+    SandboxMoved,
+    SessionCreated,
+    SessionEnded,
+    SessionForgotten,
+    SessionRenamed,
+    SessionStarted,
+    SessionViewed,
+    SettingsChanged,
+    SignalSeen,
+    StuckSeen,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    UnknownEvent,
+    UnknownMessageSeen,
+    UsageReported,
+)
+from kasmon.model.formatting import clock, compact, duration
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.transcript import folded_text, markdown, request_blocks, run_blocks, tool_blocks
+from kasmon.model.transcript.style import INDENT, UNDER, TranscriptStyle
+from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, cells, fitted, flowed
+from kasmon.sanitize import Clean, clean_block, clean_line
+
+WORDS: Final = {
+    SandboxPhase.CREATING: "sandbox created",
+    SandboxPhase.RUNNING: "sandbox resumed",
+    SandboxPhase.PAUSED: "sandbox paused",
+    SandboxPhase.HEALING: "sandbox recovered",
+    SandboxPhase.EXPIRED: "sandbox expired",
+}
+"""Phases that are told once they are reached; the others are on the way to one."""
+NAMES: Final = 8
+"""So many names are told of what could not be kept."""
+
+
+def _sandbox(event: SandboxMoved | ConfinementSeen | Checkpointed, look: TranscriptStyle) -> list[TextLine]:
+    """The rows of *event*; none for a step on the way."""
+    match event:
+        case ConfinementSeen(ok=True):
+            return []
+        case ConfinementSeen():
+            told = ", ".join(map(clean_line, event.mismatches)) or "reason unknown"
+            return flowed([(f"confinement not verified: {told}", Token.ERROR)], look.width, (("✗ ", Token.ERROR),))
+        case Checkpointed():
+            lost = _names(event.lost)
+            text = f"checkpoint {clean_line(event.checkpoint)}" + (f" · not saved: {lost}" if lost else "")
+            return flowed([(text, Token.FAINT)], look.width, (("◇ ", Token.FAINT),))
+    if event.step == "intended" or (event.phase not in WORDS and not event.lost):
+        return []
+    word = (
+        "sandbox paused"
+        if event.phase is SandboxPhase.PAUSED and event.held
+        else WORDS.get(event.phase, event.phase.value)
+    )
+    if event.phase is SandboxPhase.RUNNING and not (event.why or event.lost):
+        return []
+    text = f"{word}: {clean_line(event.why)}" if event.why else word
+    rows = flowed([(text, Token.SESSION)], look.width, (("▣ ", Token.SESSION),))
+    if event.lost:
+        rows += flowed([(clean_line(event.lost), Token.WARNING)], look.width, (("! ", Token.WARNING),))
+    return rows
+
+
+def _names(names: tuple[str, ...]) -> str:
+    shown = ", ".join(map(clean_line, names[:NAMES]))
+    return f"{shown} and {len(names) - NAMES} more" if len(names) > NAMES else shown
+
+
+DEEPEST: Final = 4
+"""A sub-agent's sub-agents move to the right so many times at most."""
+STEP: Final = "│ "
+IMPORTED: Final = "┆ "
+"""Stands before what was imported from an agent's own transcript."""
+NARROW: Final = 24
+"""Where less than this would be left of the width, in cells, nothing moves to the right."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """An event that is drawn, and the later ones that belong to it."""
+
+    event: Event
+    then: tuple[Event, ...] = ()
+    depth: int = 0
+    """Within how many sub-agents it happened."""
+    within: Clean = Clean("")
+    """The title of the sub-agent, where what stands above is not its own."""
+
+
+def draw(block: Block, look: TranscriptStyle) -> list[TextLine]:
+    """The rows of *block*; none for events that only machines care about. A sub-agent's stand further right."""
+    if isinstance(block.event, EntryImported):
+        return _imported(block.event, block, look)
+    depth = min(block.depth, DEEPEST)
+    if not depth:
+        return _drawn(block, look)
+    margin: Margin = ((STEP * depth, Token.FAINT),) if look.width - len(STEP) * depth >= NARROW else ()
+    inner = msgspec.structs.replace(look, width=look.width - len(STEP) * depth if margin else look.width)
+    whose = fitted([(f"within {block.within}", Token.FAINT)], inner.width) if block.within else []
+    rows = _drawn(block, inner)
+    rows = [*rows[:1], *whose, *rows[1:]] if rows[:1] == [BLANK] else [*whose, *rows]
+    return [msgspec.structs.replace(row, spans=(*margin, *row.spans)) for row in rows]
+
+
+def _imported(imported: EntryImported, block: Block, look: TranscriptStyle) -> list[TextLine]:
+    """The rows of what was imported, each with a mark; a prompt says from where, and when it was."""
+    inner = msgspec.structs.replace(look, width=look.width - len(IMPORTED)) if look.width >= NARROW else look
+    rows = _drawn(msgspec.structs.replace(block, event=imported.entry), inner)
+    if isinstance(imported.entry, TurnStarted):
+        whose = (
+            f"  (in the terminal at {clock(imported.entry.at, look.zone)}; from {clean_line(imported.program)}'s own"
+        )
+        rows = [*rows, *_row([(f"{whose} transcript)", Token.FAINT)], inner)]
+    if inner is look:
+        return rows
+    return [msgspec.structs.replace(row, spans=((IMPORTED, Token.FAINT), *row.spans)) for row in rows]
+
+
+def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
+    match block.event:
+        case TurnStarted() as turn:
+            return _prompt(turn, look)
+        case MessageWritten() as said:
+            rows = markdown.drawn(clean_block(said.text), look.width, INDENT, colours=look.colours)
+            return [BLANK, *rows, *tool_blocks.cut_off(said.blob, look)]
+        case ThoughtWritten() as thought:
+            return [BLANK, *folded_text.drawn(thought.text, "✻", Token.THOUGHT, look)]
+        case PartialTextWritten() as part:
+            whole = (
+                ThoughtWritten(at=part.at, text=part.text)
+                if part.thinking
+                else MessageWritten(at=part.at, text=part.text)
+            )
+            return [
+                *_drawn(Block(whole), look),
+                *_row([("· truncated: the rest was not received", Token.FAINT)], look),
+            ]
+        case ToolStarted() as run if run_blocks.code_of(run):
+            return run_blocks.call(run, block.then, look)
+        case ToolStarted() | ToolFinished():
+            return tool_blocks.call(block.event, block.then, look)
+        case PlanUpdated() as plan:
+            return _plan(plan, look)
+        case RequestOpened() as opened:
+            return [
+                *request_blocks.request(opened.request, look),
+                *(row for event in block.then for row in request_blocks.answer(event, look)),
+            ]
+        case RequestAnswered() | RequestSetAside() | RequestWithdrawn():
+            return request_blocks.answer(block.event, look)
+        case UsageReported() as usage:
+            return _row([(f"· {_used(usage)}", Token.FAINT)], look)
+        case NoticeRaised() as notice:
+            token = {"info": Token.NOTICE, "warning": Token.WARNING, "error": Token.ERROR}[notice.level]
+            sign = {"info": "·", "warning": "!", "error": "✗"}[notice.level]
+            return flowed([(clean_block(notice.text), token)], look.width, ((f"{sign} ", token),))
+        case UnknownMessageSeen() as foreign:
+            return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], look)
+        case SettingsChanged() as now:
+            told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode) if text)
+            return _row([(f"· now {told}", Token.FAINT)], look) if told else []
+        case LimitReached() as limit:
+            until = f" · until {clock(limit.until, look.zone)}" if limit.until is not None else ""
+            return _row([(f"◔ {clean_line(limit.text) or 'limited'}{until}", Token.LIMIT)], look)
+        case LimitLifted():
+            return _row([("◔ limit lifted", Token.LIMIT)], look)
+        case TurnEnded() as ended:
+            return _turn_end(ended, block.then, look)
+        case SessionStarted() as started:
+            return _started(started, look)
+        case SessionEnded() as ended_session:
+            return _ended(ended_session, look)
+        case ConnectionLost() as lost:
+            why = f": {clean_line(lost.why)}" if lost.why else ""
+            return _row([(f"✗ lost the {lost.what}{why}", Token.ERROR)], look)
+        case ConnectionRestored():
+            return _row([("· reconnected", Token.NOTICE)], look)
+        case StuckSeen() as seen:
+            return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], look) if seen.why else []
+        case ContextReported() as said_so:
+            return _stands(said_so, look)
+        case ReceiptMoved() as moved if moved.receipt.state in TOLD_RECEIPTS:
+            reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
+            prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
+            return _row([(prompt, Token.WARNING)], look)
+        case SandboxMoved() | ConfinementSeen() | Checkpointed() as lived:
+            return _sandbox(lived, look)
+        case UnknownEvent():
+            return _row([("· an event that this version of kasmon cannot read", Token.FAINT)], look)
+        case (
+            LogOpened()
+            | SessionCreated()
+            | SessionRenamed()
+            | SessionForgotten()
+            | SessionViewed()
+            | SignalSeen()
+            | ReceiptMoved()
+            | QueueOrdered()
+            | SandboxMeasured()
+            | EntryImported()
+        ):
+            return []
+        case other:
+            assert_never(other)
+
+
+def _stands(said: ContextReported, look: TranscriptStyle) -> list[TextLine]:
+    """How the agent says that it stands."""
+    rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], look) if said.waiting else []
+    if said.done is not None:
+        rows = [*rows, *_row([(f"· done: {clean_line(said.done)}" if said.done else "· done", Token.NOTICE)], look)]
+    return rows
+
+
+def live(text: str, thinking: bool, look: TranscriptStyle) -> list[TextLine]:
+    """The rows of a message that is still being written."""
+    if not text:
+        return []
+    said = ThoughtWritten(at=0.0, text=text) if thinking else MessageWritten(at=0.0, text=text)
+    return draw(Block(said), msgspec.structs.replace(look, colours=False, fold=False))
+
+
+def folds(block: Block) -> bool:
+    """Whether some of it is hidden where folding is on."""
+    if isinstance(block.event, EntryImported):
+        return folds(msgspec.structs.replace(block, event=block.event.entry))
+    if isinstance(block.event, ThoughtWritten | TurnStarted):
+        return folded_text.folds(block.event.text if isinstance(block.event, ThoughtWritten) else block.event.prompt)
+    ended = tool_blocks.ending(block.event, block.then)
+    return (ended is not None and tool_blocks.folds(ended)) or run_blocks.folds(block.event)
+
+
+def _prompt(turn: TurnStarted, look: TranscriptStyle) -> list[TextLine]:
+    sender = {"user": "", "wave": "sent by plan", "peer": "peer", "agent": "automatic"}[turn.by]
+    rows = folded_text.drawn(turn.prompt, "❯", Token.PROMPT, look)
+    return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], look) if sender else [])]
+
+
+def _plan(plan: PlanUpdated, look: TranscriptStyle) -> list[TextLine]:
+    rows = [BLANK, *fitted([("Plan", Token.TOOL)], look.width, (("● ", Token.TOOL),), INDENT)]
+    for item in plan.items:
+        sign, token = {"open": ("☐", Token.OPEN), "doing": ("◐", Token.DOING), "done": ("☒", Token.DONE)}[item.state]
+        rows += fitted([(clean_line(item.text), token)], look.width, ((f"  {sign} ", token),), UNDER)
+    return rows
+
+
+def _turn_end(ended: TurnEnded, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
+    began = next((event.at for event in then if isinstance(event, TurnStarted)), None)
+    usage = next((event for event in then if isinstance(event, UsageReported)), None)
+    word = {"done": "done", "interrupted": "interrupted", "limit": "stopped by a limit", "error": "failed"}
+    parts = [word[ended.reason], clock(ended.at, look.zone)]
+    if began is not None and ended.at >= began:
+        parts.append(duration(ended.at - began))
+    if usage is not None:
+        parts.append(_used(usage))
+    told = fitted(
+        [(f"{' · '.join(parts)} ", Token.BOUNDARY)], look.width, (("── ", Token.BOUNDARY),), (("   ", Token.TEXT),)
+    )
+    rows = flowed([(clean_block(ended.error), Token.ERROR)], look.width, (("✗ ", Token.ERROR),)) if ended.error else []
+    if len(told) == 1:
+        filling = "─" * max(0, look.width - cells(told[0].text))
+        told = [TextLine((*told[0].spans, (filling, Token.BOUNDARY)))]
+    return [BLANK, *rows, *told]
+
+
+def _started(started: SessionStarted, look: TranscriptStyle) -> list[TextLine]:
+    again = f" · start {started.generation}" if started.generation > 1 else ""
+    parts = [clean_line(part) for part in (started.backend, started.model) if part]
+    told = " · ".join(["▶ session started" + again, *dict.fromkeys(parts), clock(started.at, look.zone, day=True)])
+    return _row([(told, Token.SESSION)], look)
+
+
+def _ended(ended: SessionEnded, look: TranscriptStyle) -> list[TextLine]:
+    bad = ended.signal is not None or ended.exit_code != 0
+    if ended.signal is not None:
+        told = f"killed by {clean_line(ended.signal)}"
+    elif ended.exit_code is not None:
+        told = f"ended with exit code {ended.exit_code}"
+    else:
+        told = "ended; exit status unknown"
+    why = f" · {clean_line(ended.why)}" if ended.why else ""
+    token = Token.ERROR if bad and ended.why != "stopped" else Token.SESSION
+    return [BLANK, *_row([(f"■ {told}{why} · {clock(ended.at, look.zone)}", token)], look)]
+
+
+def _row(spans: Sequence[Span], look: TranscriptStyle) -> list[TextLine]:
+    return fitted(spans, look.width)
+
+
+def _used(usage: UsageReported) -> str:
+    """The figures that its agent tells; one that is 0 it does not tell."""
+    counted = f"{compact(usage.input)} in, {compact(usage.output)} out" if usage.input or usage.output else ""
+    window = f"context {100 * usage.context // usage.limit} %" if usage.limit else ""
+    cost = f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else ""
+    return " · ".join(part for part in (counted, window, cost) if part) or "no figures"

@@ -1,0 +1,63 @@
+"""What can be copied out of a transcript: the text of a code block, an answer, an output, a change."""
+
+import msgspec
+
+from kasmon.model.events import (
+    EntryImported,
+    MessageWritten,
+    PartialTextWritten,
+    RequestOpened,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+)
+from kasmon.model.transcript import markdown, run_blocks, tool_blocks
+from kasmon.model.transcript.blocks import Block
+from kasmon.model.transcript.layout import Transcript
+from kasmon.sanitize import Clean, clean_block
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Cleaned text, and what it is, for people."""
+
+    what: str
+    text: Clean
+
+
+def piece(block: Block, code: int = 0) -> Piece | None:
+    """The text of *block*, or of its code block of that number; None where there is nothing to copy."""
+    match block.event:
+        case EntryImported(entry=entry):
+            return piece(msgspec.structs.replace(block, event=entry), code)
+        case MessageWritten() as said if code:
+            blocks = markdown.code_blocks(clean_block(said.text))
+            return Piece("code block", Clean(blocks[code - 1])) if code <= len(blocks) else None
+        case MessageWritten() as said:
+            return Piece("answer", clean_block(said.text))
+        case PartialTextWritten() as part:
+            return Piece("thought" if part.thinking else "answer", clean_block(part.text))
+        case ThoughtWritten() as thought:
+            return Piece("thought", clean_block(thought.text))
+        case TurnStarted() as turn:
+            return Piece("prompt", clean_block(turn.prompt))
+        case RequestOpened() as opened:
+            return Piece("request", clean_block(opened.request.shown or opened.request.title))
+        case ToolStarted() as run if code and run_blocks.code_of(run):
+            return Piece("code", clean_block(run_blocks.code_of(run)))
+        case ToolStarted() | ToolFinished() as event:
+            ended = tool_blocks.ending(event, block.then)
+            if ended is not None and ended.diff:
+                return Piece("change", clean_block(ended.diff))
+            if ended is not None and ended.output:
+                return Piece("output", clean_block(ended.output))
+            return Piece("call", tool_blocks.title(event)) if isinstance(event, ToolStarted) else None
+    return None
+
+
+def last_answer(transcript: Transcript) -> Piece | None:
+    """The last message of the agent itself, not of its sub-agents."""
+    for block in reversed(transcript.blocks):
+        if isinstance(block.event, MessageWritten) and not block.event.within:
+            return piece(block)
+    return None

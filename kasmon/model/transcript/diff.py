@@ -1,0 +1,74 @@
+"""A unified diff as rows: line numbers on the left, what was taken out and put in told apart by sign and style."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kasmon.model.transcript.text import Margin, Span, TextLine, Token, fitted
+
+HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+HEADERS: Final = ("--- ", "+++ ", "diff ", "index ")
+SIDES: Final = {"-": Token.REMOVED, "+": Token.ADDED, " ": Token.SAME, "": Token.SAME}
+
+
+def drawn(lines: Sequence[str], width: int, margin: Margin = ()) -> list[TextLine]:
+    """The cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
+    places = digits(lines)
+    return [line for number, span in numbered(lines) for line in row(number, span, places, width, margin)]
+
+
+def row(number: str, span: Span, places: int, width: int, margin: Margin = ()) -> list[TextLine]:
+    """One line of a diff as rows of at most *width* cells, its *number* in so many *places* left of the first."""
+    first = (*margin, (f"{number:>{places}} ", Token.NUMBER))
+    rest = (*margin, (" " * (places + 1), Token.NUMBER))
+    return fitted([span], width, first, rest, words=False)
+
+
+def digits(lines: Sequence[str]) -> int:
+    """How many the longest line number of a diff has."""
+    return max((len(number) for number, _ in numbered(lines)), default=1)
+
+
+def numbered(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
+    """Each line with its number: in the old file where it was taken out, else in the new one; none outside of hunks.
+
+    Until a hunk has as many lines as it says, a line that looks like a header is none.
+    """
+    old = new = old_left = new_left = 0
+    for line in lines:
+        sign = line[:1]
+        if hunk := HUNK.match(line):
+            old, new = int(hunk[1]), int(hunk[3])
+            old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
+            yield "", (line, Token.HUNK)
+        elif sign not in SIDES or (old_left <= 0 and new_left <= 0 and ((not old and not new) or _heads(line))):
+            yield "", (line, Token.FAINT)
+        else:
+            yield str(old if sign == "-" else new), (line, SIDES[sign])
+            in_old, in_new = sign != "+", sign != "-"
+            old, old_left = old + in_old, old_left - in_old
+            new, new_left = new + in_new, new_left - in_new
+
+
+def of_inputs(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> str:
+    """The unified diff that makes *edited* of *asked*, two inputs of a tool; empty where they are the same."""
+    import difflib  # only here: it is heavy, and inputs are seldom edited
+
+    before, after = _as_lines(asked), _as_lines(edited)
+    return "\n".join(list(difflib.unified_diff(before, after, lineterm=""))[2:])
+
+
+def _as_lines(given: Mapping[str, Any]) -> list[str]:
+    """An input as text: a field a line; one of several lines stands below its name."""
+    import json  # only here: the dashboard's first frame knows this module, and inputs are seldom edited
+
+    lines: list[str] = []
+    for name, value in given.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        first, *rest = text.split("\n")
+        lines += [f"{name}:", *(f"  {line}" for line in (first, *rest))] if rest else [f"{name}: {first}"]
+    return lines
+
+
+def _heads(line: str) -> bool:
+    return line.startswith(HEADERS)

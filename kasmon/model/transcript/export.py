@@ -1,0 +1,94 @@
+"""A session written out as Markdown: for people, to keep or to send. Pure.
+
+What agents, tools and terminals said stands in fences that nothing in it can close, so it is shown and is nothing else:
+no heading, no link, no picture that is fetched, no HTML.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import tzinfo
+from typing import Final
+
+from kasmon.model.events import EntryImported, Event, PartialTextWritten
+from kasmon.model.formatting import clock
+from kasmon.model.partial_text import PartialText
+from kasmon.model.session import Session
+from kasmon.model.transcript.search_text import What, texts
+from kasmon.sanitize import clean_block, clean_line
+
+HEADINGS: Final[dict[What, str]] = {
+    "prompt": "Prompt",
+    "said": "Answer",
+    "thought": "Thought",
+    "tool": "Tool",
+    "output": "Output",
+    "diff": "Change",
+    "plan": "Plan",
+    "asked": "Request",
+    "answer": "Answered",
+    "notice": "Notice",
+    "note": "Note",
+    "end": "End",
+    "printed": "Terminal",
+}
+LANGUAGES: Final[dict[What, str]] = {"said": "markdown", "thought": "markdown", "diff": "diff"}
+"""What a fence says that it holds; nothing is drawn as what it holds."""
+_TICKS: Final = re.compile("`+")
+
+
+def head(session: Session, zone: tzinfo | None = None) -> str:
+    """The beginning: what the session is."""
+    facts = {
+        "session": session.id,
+        "agent": f"{session.agent} ({session.mode})",
+        "folder": session.workdir,
+        "machine": session.machine,
+        "began": clock(session.created_at, zone, day=True) if session.created_at else "",
+    }
+    told = "".join(f"- {name}: {inline(value)}\n" for name, value in facts.items() if value)
+    return f"# {inline(session.name or session.id)}\n\n{told}"
+
+
+def told(events: Iterable[Event], in_terminal: bool, zone: tzinfo | None = None) -> Iterator[str]:
+    """Yield what each of *events* says, under a heading with its time."""
+    parts = PartialText()
+    for event in events:
+        yield from _cut_off(parts.add(event), zone)
+        at, mark = event.at, ""
+        if isinstance(event, EntryImported):
+            at, mark = event.entry.at, f" in the terminal (from {clean_line(event.program)}'s own transcript)"
+        for what, text in texts(event, in_terminal):
+            yield _section(f"{HEADINGS[what]}{mark}", what, text, at, zone)
+    yield from _cut_off(parts.rest(), zone)
+
+
+def _cut_off(parts: Iterable[PartialTextWritten], zone: tzinfo | None) -> Iterator[str]:
+    """Yield the texts of which no whole block came."""
+    for part in parts:
+        what: What = "thought" if part.thinking else "said"
+        yield _section(f"{HEADINGS[what]} (unfinished)", what, part.text, part.at, zone)
+
+
+def _section(heading: str, what: What, text: str, at: float, zone: tzinfo | None) -> str:
+    return f"\n## {heading}, {clock(at, zone, day=True)}\n\n{fenced(text, LANGUAGES.get(what, 'text'))}"
+
+
+def printed(lines: Iterable[str]) -> str:
+    """What the session's terminal printed; empty where that is nothing."""
+    text = "\n".join(lines)
+    return f"\n## Terminal output\n\n{fenced(text)}" if text.strip("\n") else ""
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """*text* in a fence that is longer than any in it."""
+    shown = clean_block(text)
+    fence = "`" * max(3, 1 + max((len(run[0]) for run in _TICKS.finditer(shown)), default=0))
+    return f"{fence}{language}\n{shown.removesuffix(chr(10))}\n{fence}\n"
+
+
+def inline(text: str) -> str:
+    """*text* as one span of code on one line."""
+    shown = clean_line(text)
+    ticks = "`" * (1 + max((len(run[0]) for run in _TICKS.finditer(shown)), default=0))
+    gap = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{gap}{shown}{gap}{ticks}"

@@ -1,0 +1,252 @@
+"""A session's events as rows of text at a width, drawn only as far as somebody looks.
+
+`add` files events into blocks; `lines(width)` is a view on their rows. What is asked for from the end (`lines[-40:]`,
+`tail`) draws no more than it needs, so that a session of 100,000 events opens at its end at once. `len`, and whatever
+counts from the beginning, has to measure every block once at that width; `TranscriptRows.measure` does it in portions.
+"""
+
+from collections import OrderedDict
+from datetime import tzinfo
+from typing import Final
+
+import msgspec
+
+from kasmon.model.commands import TOLD_RECEIPTS, ReceiptId, ReceiptState
+from kasmon.model.events import (
+    EntryImported,
+    Event,
+    MessageWritten,
+    PartialTextWritten,
+    PlanUpdated,
+    ReceiptMoved,
+    RequestAnswered,
+    RequestOpened,
+    RequestSetAside,
+    RequestWithdrawn,
+    SessionEnded,
+    SessionStarted,
+    SignalSeen,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from kasmon.model.partial_text import PartialText
+from kasmon.model.transcript import run_blocks, tool_blocks
+from kasmon.model.transcript.blocks import Block, folds, live
+from kasmon.model.transcript.rows import TranscriptRows
+from kasmon.model.transcript.style import TranscriptStyle
+from kasmon.model.transcript.text import TextLine
+from kasmon.sanitize import Clean, clean_line
+
+KEPT_WIDTHS: Final = 3
+TITLE: Final = 100
+"""So much of what a sub-agent does is told where another one's words stand above its own, in characters."""
+
+
+class Transcript:
+    """The blocks of one session, oldest first.
+
+    Args:
+        fold: cut long outputs, with the exact number of hidden lines below.
+        zone: whose clock times are shown by; None: this machine's.
+    """
+
+    def __init__(self, *, fold: bool = True, zone: tzinfo | None = None) -> None:
+        self.changes = 0
+        """Grows with every change; whoever has drawn at this number is up to date."""
+        self.blocks: list[Block] = []
+        self._fold, self._zone = fold, zone
+        self._live = ("", False)
+        self._parts = PartialText()
+        self.replaced: list[int] = []
+        """The numbers of the blocks that were replaced, in the order of that."""
+        self.turns: list[int] = []
+        """The numbers of the blocks that turns begin with."""
+        self.prompts: dict[str, None] = {}
+        """What people prompted, each text once, the last one last."""
+        self.waiting: dict[ReceiptId, str] = {}
+        """The whole text of each prompt that was queued."""
+        self.opened: set[int] = set()
+        """The numbers of the blocks whose folds are open."""
+        self._callers: set[str] = set()
+        self._places: dict[tuple[str, str], int] = {}
+        self._turn: TurnStarted | None = None
+        self._usage: UsageReported | None = None
+        self._views: OrderedDict[int, TranscriptRows] = OrderedDict()
+
+    def add(self, event: Event) -> None:
+        """File *event*: as a block of its own, or into the block that it finishes."""
+        for part in self._parts.add(event):
+            self._append(Block(part))
+        match event:
+            case PartialTextWritten():
+                self._continue(event)
+            case ToolStarted():
+                self._append(self._placed(event), ("call", event.call))
+            case MessageWritten() | ThoughtWritten():
+                self._append(self._placed(event))
+            case ToolFinished():
+                self._finish(event)
+            case RequestOpened():
+                self._append(Block(event), ("request", event.request.id))
+            case RequestAnswered() | RequestSetAside() | RequestWithdrawn():
+                self._join(("request", event.request), event)
+            case PlanUpdated() if self.blocks and isinstance(self.blocks[-1].event, PlanUpdated):
+                self._replace(len(self.blocks) - 1, Block(event))
+            case UsageReported():
+                self._count(event)
+            case TurnStarted():
+                if self._turn is None:  # else the turn that runs takes in another prompt
+                    self._turn, self._usage = event, None
+                self.turns.append(len(self.blocks))
+                self._prompted(event.prompt if event.by == "user" else "")
+                self._append(Block(event))
+            case ReceiptMoved():
+                self._prompted(event.prompt if event.by == "user" else "")
+                if event.prompt:
+                    self.waiting[event.receipt.id] = event.prompt
+                elif event.receipt.state is not ReceiptState.QUEUED:
+                    self.waiting.pop(event.receipt.id, None)
+                if event.receipt.state in TOLD_RECEIPTS:
+                    self._append(Block(event))
+            case TurnEnded():
+                self._append(Block(event, tuple(each for each in (self._turn, self._usage) if each is not None)))
+                self._turn = self._usage = None
+            case EntryImported():
+                self._import(event)
+            case SignalSeen():
+                return
+            case _:
+                self._append(Block(event))
+        if isinstance(event, MessageWritten | ThoughtWritten | TurnEnded | SessionStarted | SessionEnded):
+            self._live = ("", False)
+        if isinstance(event, SessionStarted | SessionEnded):
+            self._turn = self._usage = None
+        self.changes += 1
+
+    def write(self, text: str, thinking: bool = False) -> None:
+        """Show *text* behind the last block: all that is written so far of a message whose fact has not come yet.
+
+        An empty text ends what is shown of its own kind, and leaves the other kind alone.
+        """
+        if text or self._live[1] == thinking:
+            self._live = (text, thinking)
+            self.changes += 1
+
+    def lines(self, width: int) -> TranscriptRows:
+        """The rows at *width* cells; the view follows whatever is added later."""
+        view = self._views.get(width)
+        if view is None:
+            view = self._views[width] = TranscriptRows(self, width)
+            while len(self._views) > KEPT_WIDTHS:
+                self._views.popitem(last=False)
+        self._views.move_to_end(width)
+        return view
+
+    def tail(self, width: int, count: int, above: int = 0) -> list[TextLine]:
+        """The *count* rows that end *above* rows over the bottom, oldest first; fewer where it begins."""
+        return self.lines(width).above_bottom(above, count)
+
+    def _continue(self, part: PartialTextWritten) -> None:
+        """Show what the log has of the text that is being written, unless `write` showed more of it."""
+        text = self._parts.text[part.thinking]
+        shown, is_thought = self._live
+        if is_thought is not part.thinking or len(text) > len(shown):
+            self._live = (text, part.thinking)
+
+    def _append(self, block: Block, place: tuple[str, str] | None = None) -> None:
+        if place is not None:
+            self._places[place] = len(self.blocks)
+        self.blocks.append(block)
+
+    def _import(self, event: EntryImported) -> None:
+        """File an entry of a terminal's time; its calls are apart from those of a protocol."""
+        match event.entry:
+            case ToolStarted() as run:
+                self._append(Block(event), ("imported", run.call))
+            case ToolFinished() as end if ("imported", end.call) in self._places:
+                self._join(("imported", end.call), end)
+            case TurnStarted() as turn:
+                self.turns.append(len(self.blocks))
+                self._prompted(turn.prompt)
+                self._append(Block(event))
+            case _:
+                self._append(Block(event))
+
+    def _finish(self, event: ToolFinished) -> None:
+        """What a sub-agent brought stands below what it did; every other output below its call."""
+        at = self._places.get(("call", event.call))
+        if at is None or event.call not in self._callers:
+            self._join(("call", event.call), event)
+            return
+        caller = self.blocks[at]
+        self._join(("call", event.call), msgspec.structs.replace(event, output="", diff="", blob=""))
+        if event.output or event.diff:
+            self._append(Block(event, (caller.event,), depth=caller.depth))
+
+    def _join(self, place: tuple[str, str], event: Event) -> None:
+        at = self._places.get(place)
+        if at is None:
+            self._append(Block(event))
+        else:
+            self._replace(at, msgspec.structs.replace(self.blocks[at], then=(*self.blocks[at].then, event)))
+
+    def _count(self, usage: UsageReported) -> None:
+        last = self.blocks[-1] if self.blocks else None
+        if self._turn is not None:
+            self._usage = usage
+        elif last is not None and isinstance(last.event, TurnEnded):
+            then = tuple(each for each in last.then if not isinstance(each, UsageReported))
+            self._replace(len(self.blocks) - 1, Block(last.event, (*then, usage)))
+        elif last is not None and isinstance(last.event, UsageReported):
+            self._replace(len(self.blocks) - 1, Block(usage))
+        else:
+            self._append(Block(usage))
+
+    def _replace(self, at: int, block: Block) -> None:
+        self.blocks[at] = block
+        self.replaced.append(at)
+
+    def _placed(self, event: MessageWritten | ThoughtWritten | ToolStarted) -> Block:
+        """The block of *event*, below the sub-agent that it is of."""
+        if not event.within:
+            return Block(event)
+        at = self._places.get(("call", event.within))
+        self._callers.add(event.within)
+        caller = self.blocks[at] if at is not None else None
+        above = self.blocks[-1] if self.blocks else None
+        is_next = above is not None and (above is caller or getattr(above.event, "within", "") == event.within)
+        if caller is None or not isinstance(caller.event, ToolStarted):
+            return Block(event, depth=1, within=Clean("") if is_next else Clean("a sub-agent"))
+        title = f"{clean_line(caller.event.tool)} {tool_blocks.title(caller.event)}".strip()[:TITLE]
+        return Block(event, depth=caller.depth + 1, within=Clean("" if is_next else title))
+
+    def _prompted(self, text: str) -> None:
+        if text.strip():
+            self.prompts.pop(text, None)
+            self.prompts[text] = None
+
+    def toggle(self, at: int) -> bool:
+        """Open block *at*, or fold it again; False where nothing of it is hidden."""
+        if not self._fold or not folds(self.blocks[at]):
+            return False
+        self.opened ^= {at}
+        self.replaced.append(at)
+        self.changes += 1
+        return True
+
+    def look(self, width: int) -> TranscriptStyle:
+        """How its blocks are drawn at *width*."""
+        return TranscriptStyle(width=width, fold=self._fold, zone=self._zone)
+
+    def written(self, width: int) -> list[TextLine]:
+        """The rows of what `write` showed last."""
+        last = self.blocks[-1] if self.blocks else None
+        if last is not None and run_blocks.code_of(
+            last.event
+        ):  # what code prints is shown as it is, until it is a fact
+            return run_blocks.printed(self._live[0], last.then, self.look(width))
+        return live(*self._live, self.look(width))

@@ -1,0 +1,78 @@
+"""What an agent asked, and how that was answered, as rows of a transcript."""
+
+from typing import Final
+
+from kasmon.model.events import Event, RequestAnswered, RequestSetAside, RequestWithdrawn
+from kasmon.model.permission import Decision, Request, RequestKind
+from kasmon.model.transcript import diff
+from kasmon.model.transcript.style import BELOW, UNDER, TranscriptStyle
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, fitted, flowed
+from kasmon.sanitize import clean_line, redact
+
+NOTE: Final = (("     ", Token.FAINT),)
+"""What stands left of what an option means."""
+POLICY: Final = "policy"
+"""Who answered where a rule did."""
+TOLD: Final = {
+    Decision.ALLOW: "allowed once",
+    Decision.ALWAYS: "always allowed",
+    Decision.DENY: "denied",
+    Decision.NEVER: "always denied",
+    Decision.EDIT: "allowed with edited input",
+    Decision.CHOOSE: "answered",
+    Decision.CANCEL: "denied, and the turn was interrupted",
+    Decision.LATER: "snoozed",
+}
+
+
+def request(asked: Request, look: TranscriptStyle) -> list[TextLine]:
+    """The whole request, never folded, hidden characters shown and secrets not."""
+    title, shown = redact(asked.title)[0], redact(asked.shown.removesuffix("\n"))[0]
+    opening = {
+        RequestKind.PERMISSION: f"requests to use {clean_line(asked.tool)}:",
+        RequestKind.QUESTION: "asks:",
+        RequestKind.PLAN: "requests approval of its plan:",
+        RequestKind.AUTH: "wants you to sign in:",
+    }[asked.kind]
+    first = shown if shown.startswith(title) and not asked.is_diff else title
+    head: list[Span] = [(opening, Token.ASKS), *([(f" {first}", Token.SUBJECT)] if first else [])]
+    rows = [BLANK, *flowed(head, look.width, (("? ", Token.ASKS),))]
+    if asked.is_diff:
+        rows += diff.drawn(shown.split("\n"), look.width, UNDER)
+    elif shown and first != shown:
+        rows += flowed([(shown, Token.SUBJECT)], look.width, UNDER)
+    for number, option in enumerate(asked.options, 1):
+        rows += flowed([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),))
+        note = asked.option_notes[number - 1] if number <= len(asked.option_notes) else ""
+        rows += flowed([(redact(note)[0], Token.FAINT)], look.width, NOTE) if note else []
+    if asked.why:
+        rows += flowed([("reason: ", Token.FAINT), (redact(asked.why)[0], Token.TEXT)], look.width, UNDER)
+    return rows
+
+
+def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
+    """What became of a request: answered, set aside or withdrawn; no lines for other facts."""
+    match event:
+        case RequestAnswered(decision=Decision.CHOOSE):
+            told = f"chosen by {_who(event)}: {', '.join(event.labels)}"
+        case RequestAnswered():
+            reason = f": {event.reason}" if event.reason else ""
+            made = f", by rule {event.rule} from now on" if event.rule and event.by != POLICY else ""
+            told = f"{TOLD[event.decision]} by {_who(event)}{made}{reason}"
+        case RequestSetAside():
+            told = "snoozed"
+        case RequestWithdrawn():
+            told = f"withdrawn: {event.why}" if event.why else "withdrawn"
+        case _:
+            return []
+    rows = fitted([(clean_line(told), Token.ANSWER)], look.width, BELOW, UNDER)
+    if isinstance(event, RequestAnswered) and event.diff:
+        rows += diff.drawn(redact(event.diff)[0].split("\n"), look.width, UNDER)
+    return rows
+
+
+def _who(event: RequestAnswered) -> str:
+    """Who answered: which rule, or which person at which screen."""
+    if event.by == POLICY:
+        return f"rule {event.rule}" if event.rule else "a rule"
+    return f"{event.by} at {event.who}" if event.who else event.by

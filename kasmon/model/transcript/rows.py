@@ -1,0 +1,209 @@
+"""The rows of a transcript at one width, drawn when they are asked for: from the end backwards, or around a place."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, overload
+
+import msgspec
+
+from kasmon.model.transcript.blocks import draw
+from kasmon.model.transcript.heights import Heights
+from kasmon.model.transcript.text import TextLine
+
+if TYPE_CHECKING:
+    from kasmon.model.transcript.layout import Transcript
+
+KEPT_BLOCKS: Final = 512
+"""How many drawn blocks are kept."""
+FAR: Final = 1 << 62
+"""More rows than there are."""
+
+
+class RowPosition(msgspec.Struct, frozen=True, order=True):
+    """A row of a transcript: its block, and which of that block's rows it is.
+
+    The text that is being written stands behind the last block, as if it were one more.
+    """
+
+    block: int
+    row: int
+
+
+class TranscriptRows(Sequence[TextLine]):
+    """The rows of a transcript at one width, drawn when they are asked for."""
+
+    def __init__(self, transcript: "Transcript", width: int) -> None:
+        self.width = width
+        self.drawn = 0
+        """How many times a block was drawn so far."""
+        self._transcript = transcript
+        self._look = transcript.look(width)
+        self._plain = msgspec.structs.replace(self._look, colours=False)
+        self._heights = Heights(self._height, len(transcript.blocks))
+        self._kept: OrderedDict[int, list[TextLine]] = OrderedDict()
+        self._followed = len(transcript.replaced)
+        self._live: tuple[int, list[TextLine]] = (-1, [])
+
+    def __len__(self) -> int:
+        """The exact number of rows; measures every block that was not measured before."""
+        while not self.measure(1000):
+            pass
+        return self._heights.known + len(self._written())
+
+    @overload
+    def __getitem__(self, at: int) -> TextLine: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[TextLine]: ...
+    def __getitem__(self, at: int | slice) -> TextLine | list[TextLine]:
+        if isinstance(at, slice):
+            if at.step in (None, 1) and at.start is not None and at.start < 0 and (at.stop is None or at.stop < 0):
+                above = -(at.stop or 0)
+                return self.above_bottom(above, -at.start - above)
+            start, stop, step = at.indices(len(self))
+            if step == 1:
+                return self.above_bottom(len(self) - stop, stop - start)
+            return [self[each] for each in range(start, stop, step)]
+        above = -at - 1 if at < 0 else len(self) - 1 - at
+        row = self.above_bottom(above, 1) if above >= 0 else []
+        if not row:
+            raise IndexError(at)
+        return row[0]
+
+    def __iter__(self) -> Iterator[TextLine]:
+        """Every row from the beginning; draws block after block and keeps none."""
+        for at in range(len(self._transcript.blocks)):
+            yield from self._draw(at)
+        yield from self._written()
+
+    def above_bottom(self, above: int, count: int) -> list[TextLine]:
+        """The *count* rows that end *above* rows over the bottom, oldest first; fewer where it begins."""
+        self._follow()
+        written = self._written()
+        pieces = [_ending(written, above, count)]
+        missing, skipped = count - len(pieces[0]), max(0, above - len(written))
+        while missing > 0 and (place := self._heights.place(skipped)) is not None:
+            at, row = place
+            piece = _ending(self._block(at)[: row + 1], 0, missing)
+            pieces.append(piece)
+            missing, skipped = missing - len(piece), skipped + len(piece)
+        return [row for piece in reversed(pieces) for row in piece]
+
+    # Places: what is not near them is neither drawn nor measured.
+
+    @property
+    def last(self) -> RowPosition:
+        """The last row of all; where there is none, the place of the first one to come."""
+        return self.walk(RowPosition(len(self._transcript.blocks), 0), FAR)
+
+    def walk(self, place: RowPosition, rows: int) -> RowPosition:
+        """The row so many rows further down than *place*, up where negative; the first or last of all at the ends."""
+        self._follow()
+        end = len(self._transcript.blocks)
+        block = min(place.block, end)
+        row = min(place.row, max(self._height_of(block) - 1, 0)) + rows
+        while row < 0 and block > 0:
+            block -= 1
+            row += self._height_of(block)
+        row = max(row, 0)
+        while block < end and row >= (height := self._height_of(block)):
+            block, row = block + 1, row - height
+        if row >= self._height_of(block):
+            while block > 0 and not self._height_of(block):
+                block -= 1
+            row = max(self._height_of(block) - 1, 0)
+        return RowPosition(block, row)
+
+    def ending(self, place: RowPosition, count: int) -> list[TextLine]:
+        """The *count* rows that end with *place*, oldest first; fewer where it begins."""
+        self._follow()
+        pieces = [self._rows_of(place.block)[: place.row + 1][-count:]]
+        missing, at = count - len(pieces[0]), place.block
+        while missing > 0 and at > 0:
+            at -= 1
+            pieces.append(_ending(self._rows_of(at), 0, missing))
+            missing -= len(pieces[-1])
+        return [row for piece in reversed(pieces) for row in piece]
+
+    def above(self, place: RowPosition) -> int:
+        """About how many rows lie below *place*; exact where all of them were drawn or measured."""
+        self._follow()
+        written = len(self._written())
+        if place.block == len(self._transcript.blocks):
+            return max(written - 1 - place.row, 0)
+        return written + self._heights.below(place.block) + self._height_of(place.block) - 1 - place.row
+
+    def place(self, above: int) -> RowPosition | None:
+        """The row that stands exactly *above* rows over the last one; None where there is none any more."""
+        self._follow()
+        written = len(self._written())
+        if above < written:
+            return RowPosition(len(self._transcript.blocks), written - 1 - above)
+        found = self._heights.place(above - written)
+        return None if found is None else RowPosition(*found)
+
+    def block(self, at: int) -> list[TextLine]:
+        """The rows of block *at*."""
+        self._follow()
+        return self._block(at)
+
+    @property
+    def known(self) -> int:
+        """How many rows are measured."""
+        self._follow()
+        return self._heights.known + len(self._written())
+
+    @property
+    def estimate(self) -> int:
+        """About how many rows there are; exact once everything is measured."""
+        self._follow()
+        return self._heights.estimate + len(self._written())
+
+    def measure(self, blocks: int) -> bool:
+        """Measure up to so many further blocks, from the end to the beginning; True when all are measured."""
+        self._follow()
+        return self._heights.measure(blocks)
+
+    def _follow(self) -> None:
+        """Let go of what is known about blocks that were replaced, and measure those that came."""
+        for at in self._transcript.replaced[self._followed :]:
+            self._kept.pop(at, None)
+            self._heights.changed(at)
+        self._followed = len(self._transcript.replaced)
+        self._heights.follow(len(self._transcript.blocks))
+
+    def _written(self) -> list[TextLine]:
+        if self._live[0] != self._transcript.changes:
+            self._live = (self._transcript.changes, self._transcript.written(self.width))
+        return self._live[1]
+
+    def _height_of(self, at: int) -> int:
+        """How many rows block *at* has, or, behind the last one, the text that is being written."""
+        return len(self._written()) if at == len(self._transcript.blocks) else self._heights.of(at)
+
+    def _rows_of(self, at: int) -> list[TextLine]:
+        return self._written() if at == len(self._transcript.blocks) else self._block(at)
+
+    def _height(self, at: int) -> int:
+        return len(self._kept[at]) if at in self._kept else len(self._draw(at, colours=False))
+
+    def _block(self, at: int) -> list[TextLine]:
+        rows = self._kept.get(at)
+        if rows is None:
+            rows = self._kept[at] = self._draw(at)
+            if len(self._kept) > KEPT_BLOCKS:
+                self._kept.popitem(last=False)
+        return rows
+
+    def _draw(self, at: int, *, colours: bool = True) -> list[TextLine]:
+        self.drawn += 1
+        look = self._look if colours else self._plain
+        if at in self._transcript.opened:
+            look = msgspec.structs.replace(look, fold=False, opened=True)
+        rows = draw(self._transcript.blocks[at], look)
+        return rows[1:] if at == 0 and rows and not rows[0].spans else rows
+
+
+def _ending(rows: list[TextLine], above: int, count: int) -> list[TextLine]:
+    """The *count* of *rows* that end *above* rows over their last; fewer where they begin."""
+    end = max(0, len(rows) - above)
+    return rows[max(0, end - max(0, count)) : end]

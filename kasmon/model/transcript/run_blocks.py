@@ -1,0 +1,86 @@
+"""Code that ran in an interpreter of a sandbox, as rows: all of it in its colours, then what it printed and its end."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kasmon.model.events import Event, ToolFinished, ToolStarted
+from kasmon.model.formatting import duration
+from kasmon.model.sandbox.policy import INTERPRETERS
+from kasmon.model.transcript import syntax as code
+from kasmon.model.transcript import tool_blocks
+from kasmon.model.transcript.style import FOLD_LINES, INDENT, TranscriptStyle, hidden
+from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, fitted
+from kasmon.sanitize import clean_block, clean_line
+
+if TYPE_CHECKING:
+    from kasmon.model.transcript.blocks import Block
+
+LANGUAGES: Final = {"python": "python", "bash": "bash", "node": "javascript"}
+BAR: Final[Margin] = (("  ", Token.TEXT),)
+
+
+class _Input(msgspec.Struct):
+    code: str
+
+
+def code_of(event: Event) -> str:
+    """The code that *event* began to run; empty where it began none, or not all of it is in there."""
+    if not isinstance(event, ToolStarted) or event.tool not in INTERPRETERS:
+        return ""
+    try:
+        return msgspec.json.decode(event.input, type=_Input).code
+    except msgspec.MsgspecError:
+        return ""
+
+
+def codes(blocks: "Iterable[Block]") -> list[str]:
+    """What was run, each text once, the last one last."""
+    last: dict[str, None] = {}
+    for block in blocks:
+        if text := code_of(block.event):
+            last.pop(text, None)
+            last[text] = None
+    return [*last]
+
+
+def call(event: ToolStarted, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
+    """The run that *event* began, and what came of it."""
+    finished, told = tool_blocks.ending(event, then), list[Span]()
+    sign: Span = (" …", Token.FAINT)
+    if finished is not None:
+        sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
+        told = [(f" {' · '.join(_ending(event, finished))}", Token.FAINT if finished.ok else Token.FAILED)]
+    head = [(clean_line(event.tool), Token.TOOL), sign, *told]
+    rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
+    lines = _lines(event)
+    most = FOLD_LINES if look.fold and len(lines) > FOLD_LINES + 1 else len(lines)
+    language = LANGUAGES.get(event.tool, "") if look.colours else ""
+    for spans in code.coloured(lines, language)[:most]:
+        rows += [TextLine(row.spans, code=1) for row in fitted(spans, look.width, BAR, BAR, words=False)]
+    rows += hidden(len(lines) - most, "lines", look)
+    return rows + (tool_blocks.result(finished, look) if finished is not None else [])
+
+
+def printed(text: str, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
+    """What a run printed so far; nothing once what it printed is a fact."""
+    if not text or any(isinstance(event, ToolFinished) for event in then):
+        return []
+    running = ToolFinished(at=0.0, call="", ok=True, output=text)
+    return tool_blocks.result(running, msgspec.structs.replace(look, fold=False))
+
+
+def folds(event: Event) -> bool:
+    """Whether some of the code is hidden where folding is on."""
+    return bool(code_of(event)) and isinstance(event, ToolStarted) and len(_lines(event)) > FOLD_LINES + 1
+
+
+def _lines(event: ToolStarted) -> list[str]:
+    return clean_block(code_of(event)).rstrip("\n").split("\n")
+
+
+def _ending(event: ToolStarted, finished: ToolFinished) -> list[str]:
+    code_words = [] if finished.exit_code is None or not finished.exit_code else [f"exit {finished.exit_code}"]
+    took = finished.at - event.at
+    return [*code_words, duration(took) if took >= 1 else f"{max(took, 0) * 1000:.0f} ms"]

@@ -1,0 +1,164 @@
+"""Finding words in a transcript: which blocks hold them, looked through in portions, and which of their rows show them.
+
+The blocks are looked through from the end to the beginning, as people remember. Upper and lower case are one.
+"""
+
+from bisect import bisect_left, insort
+from functools import cache
+from itertools import pairwise
+from typing import Final, NewType
+
+import msgspec
+
+from kasmon.model.events import Event, PlanUpdated, ReceiptMoved, RequestOpened, ToolStarted, TurnEnded
+from kasmon.model.transcript import run_blocks, tool_blocks
+from kasmon.model.transcript.blocks import Block
+from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.rows import RowPosition, TranscriptRows
+from kasmon.model.transcript.text import Span, TextLine, Token
+from kasmon.sanitize import clean_block
+
+Folded = NewType("Folded", str)
+"""Text in which upper and lower case are one."""
+FIELDS: Final = ("prompt", "text", "tool", "output", "diff", "error", "why", "reason", "model")
+MISSES: Final = 40
+"""After so many blocks whose rows do not show the words they hold, `above` and `below` take a breath."""
+
+
+class TranscriptSearch:
+    """Where *words* stand in *transcript*; follows what is added."""
+
+    def __init__(self, transcript: Transcript, words: str) -> None:
+        self.words = Folded(words.casefold())
+        self.found: list[int] = []
+        """The numbers of the blocks that hold the words, as far as was looked."""
+        self.tires = False
+        """The last `above` or `below` did not look at every block: it may be asked again."""
+        self._transcript = transcript
+        self._low = self._high = len(transcript.blocks)
+        self._followed = len(transcript.replaced)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every block was looked at."""
+        return self._low == 0 and self._high == len(self._transcript.blocks)
+
+    def look(self, blocks: int) -> None:
+        """Look through so many further blocks, and through those that came or changed since."""
+        for at in self._transcript.replaced[self._followed :]:
+            if self._low <= at < self._high:
+                self._judge(at)
+        self._followed = len(self._transcript.replaced)
+        for at in range(self._high, len(self._transcript.blocks)):
+            self._judge(at)
+        self._high = len(self._transcript.blocks)
+        low = max(0, self._low - blocks)
+        self.found[:0] = [at for at in range(low, self._low) if self._holds(at)]
+        self._low = low
+
+    def above(self, place: RowPosition, lines: TranscriptRows) -> RowPosition | None:
+        """The nearest row above *place* that shows the words; None where none is known yet, or there is none."""
+        at = bisect_left(self.found, place.block + 1)
+        nearest = self.found[max(0, at - MISSES) : at][::-1]
+        for block in nearest:
+            rows = [row for row in self._rows(block, lines) if (block, row) < (place.block, place.row)]
+            if rows:
+                return RowPosition(block, rows[-1])
+        self.tires = at > MISSES
+        return None
+
+    def below(self, place: RowPosition, lines: TranscriptRows) -> RowPosition | None:
+        """The nearest row below *place* that shows the words."""
+        at = bisect_left(self.found, place.block)
+        for block in self.found[at : at + MISSES]:
+            rows = [row for row in self._rows(block, lines) if (block, row) > (place.block, place.row)]
+            if rows:
+                return RowPosition(block, rows[0])
+        self.tires = at + MISSES < len(self.found)
+        return None
+
+    def _judge(self, at: int) -> None:
+        was, now = at in self.found, self._holds(at)
+        if now and not was:
+            insort(self.found, at)
+        elif was and not now:
+            self.found.remove(at)
+
+    def _holds(self, at: int) -> bool:
+        return self.words in _text(self._transcript.blocks[at])
+
+    def _rows(self, at: int, lines: TranscriptRows) -> list[int]:
+        """The rows of block *at* that show the words; a fold that hides all of them is opened.
+
+        A block that shows them nowhere does not count as one that holds them from then on.
+        """
+        rows = _showing(lines.block(at), self.words)
+        if not rows and at not in self._transcript.opened and self._transcript.toggle(at):
+            rows = _showing(lines.block(at), self.words)
+            if not rows:
+                self._transcript.toggle(at)
+                self._followed = len(self._transcript.replaced)  # nothing but that changed
+        if not rows:
+            self.found.remove(at)
+        return rows
+
+
+def marked(line: TextLine, words: Folded) -> TextLine:
+    """*line* with the words told apart; what case folding makes longer is left as it is."""
+    text = line.text.casefold()
+    if not words or words not in text or len(text) != len(line.text):
+        return line
+    spans: list[Span] = []
+    start = 0
+    for piece, token in line.spans:
+        at = start
+        while (found := text.find(words, max(0, at - len(words) + 1))) >= 0 and found < start + len(piece):
+            first, last = max(found, at), min(found + len(words), start + len(piece))
+            spans += [(line.text[at:first], token), (line.text[first:last], Token.FOUND)]
+            at = last
+            if found + len(words) > start + len(piece):
+                break
+        spans.append((line.text[at : start + len(piece)], token))
+        start += len(piece)
+    return msgspec.structs.replace(line, spans=tuple(span for span in spans if span[0]))
+
+
+def _showing(rows: list[TextLine], words: Folded) -> list[int]:
+    """The rows that show the words, or the beginning of those that go on in the next row."""
+    texts = [row.text.casefold().rstrip() for row in rows]
+    shown = [number for number, text in enumerate(texts) if words in text]
+    if shown or len(words) < 2:
+        return shown
+    pairs = pairwise(texts)
+    return [
+        number
+        for number, (text, below) in enumerate(pairs)
+        if words in f"{text} {below.lstrip(' │')}" or words in f"{text}{below.lstrip(' │')}"
+    ]
+
+
+def _text(block: Block) -> str:
+    """All words of *block*, in which upper and lower case are one."""
+    then = () if isinstance(block.event, TurnEnded) else block.then  # a turn's end only tells how long it took
+    return "\n".join(_words(event) for event in (block.event, *then)).casefold()
+
+
+def _words(event: Event) -> str:
+    if isinstance(event, RequestOpened):
+        asked = event.request
+        return "\n".join((asked.tool, asked.title, asked.shown, *asked.options))
+    if isinstance(event, PlanUpdated):
+        return "\n".join(item.text for item in event.items)
+    if isinstance(event, ReceiptMoved):
+        return f"{event.receipt.text}\n{event.receipt.reason}"
+    title = run_blocks.code_of(event) or tool_blocks.title(event) if isinstance(event, ToolStarted) else ""
+    said = "\n".join(
+        [title, *(value for field in _fields(type(event)) if isinstance(value := getattr(event, field), str))]
+    )
+    return clean_block(said) if "\x1b" in said else said
+
+
+@cache
+def _fields(kind: type[Event]) -> tuple[str, ...]:
+    """Those of FIELDS that such events have."""
+    return tuple(field for field in FIELDS if field in kind.__struct_fields__)

@@ -1,0 +1,136 @@
+"""What of a session's facts can be searched, and where in it something stands. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.commands import TOLD_RECEIPTS
+from kasmon.model.events import (
+    ContextReported,
+    EntryImported,
+    Event,
+    LimitReached,
+    MessageWritten,
+    NoticeRaised,
+    PlanUpdated,
+    ReceiptMoved,
+    RequestAnswered,
+    RequestOpened,
+    SessionEnded,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from kasmon.model.permission import SessionId
+from kasmon.model.transcript.search_pattern import SearchPattern
+from kasmon.sanitize import Clean, clean_block
+
+What: TypeAlias = Literal[
+    "prompt", "said", "thought", "tool", "output", "diff", "plan", "asked", "answer", "notice", "note", "end", "printed"
+]
+"""What a text is to the session; `printed` is a terminal's."""
+CUT: Final = re.compile(r"\n… [\d,]+ more characters, blob [0-9a-f]{64}\Z")
+"""How a text ends of which the whole is in a blob."""
+
+
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
+    """One line in which something was found."""
+
+    session: SessionId
+    at: float
+    """When it was said or printed, in seconds since the epoch."""
+    where: Literal["transcript", "terminal"]
+    place: int
+    """Of a transcript: where the fact begins in its log, in bytes. Of a terminal: the number of the line."""
+    what: What
+    line: str
+    start: int
+    """From this character of the line on stands what was searched for."""
+    end: int
+    before: tuple[str, ...] = ()
+    """The lines above, the last one next to it."""
+    after: tuple[str, ...] = ()
+
+
+def texts(event: Event, in_terminal: bool = False) -> list[tuple[What, Clean]]:
+    """What *event* says, each text with what it is; nothing of what a blob has whole.
+
+    Args:
+        event: a fact of a session's log.
+        in_terminal: the session runs in a terminal, so that no turn tells its prompts.
+    """
+    said = [(what, text) for what, text in _texts(event, in_terminal) if text and not CUT.search(text)]
+    return [(what, clean_block(text)) for what, text in said]
+
+
+def _texts(event: Event, in_terminal: bool) -> list[tuple[What, str]]:
+    match event:
+        case EntryImported():
+            return _texts(event.entry, in_terminal)
+        case TurnStarted():
+            return [("prompt", event.prompt)]
+        case ReceiptMoved():
+            is_lost = event.receipt.state in TOLD_RECEIPTS
+            reason: list[tuple[What, str]] = [("notice", event.receipt.reason)] if is_lost else []
+            return [("prompt", event.prompt if in_terminal else ""), *reason]
+        case MessageWritten():
+            return [("said", "" if event.blob else event.text)]
+        case ThoughtWritten():
+            return [("thought", event.text)]
+        case ToolStarted():
+            return [("tool", _called(event))]
+        case ToolFinished():
+            return [] if event.blob else [("output", event.output), ("diff", event.diff)]
+        case PlanUpdated():
+            return [("plan", "\n".join(item.text for item in event.items))]
+        case RequestOpened(request=asked):
+            return [("asked", "\n".join((f"{asked.tool} {asked.title}".strip(), asked.shown, *asked.options)))]
+        case RequestAnswered():
+            return [("answer", "\n".join((event.reason, *event.labels)).strip("\n")), ("diff", event.diff)]
+        case NoticeRaised() | LimitReached():
+            return [("notice", event.text)]
+        case ContextReported():
+            return [("note", event.waiting or ""), ("note", event.done or "")]
+        case TurnEnded():
+            return [("notice", event.error)]
+        case SessionEnded():
+            return [("end", "\n".join(part for part in (event.why, event.last_words) if part))]
+        case _:
+            return []
+
+
+def _called(event: ToolStarted) -> str:
+    """What a tool was called for, and with what."""
+    try:
+        given = [text for text in _leaves(msgspec.json.decode(event.input)) if text != event.title]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        given = [event.input]
+    return "\n".join((f"{event.tool} {event.title}".strip(), *given))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for member in value:
+            yield from _leaves(member)
+    elif isinstance(value, dict):
+        for member in value.values():
+            yield from _leaves(member)
+
+
+def found(lines: Sequence[str], pattern: SearchPattern) -> Iterator[tuple[int, int, int]]:
+    """Yield which of *lines* hold *pattern*, each with from which to before which character."""
+    for number, line in enumerate(lines):
+        span = pattern.find(line)
+        if span is not None:
+            yield number, *span
+
+
+def around(lines: Sequence[str], number: int, context: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The *context* lines above line *number*, and those below it."""
+    return tuple(lines[max(0, number - context) : number]), tuple(lines[number + 1 : number + 1 + context])

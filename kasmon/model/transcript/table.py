@@ -1,0 +1,105 @@
+"""A Markdown table as rows: its columns as wide as they need and there is room for, long cells on several rows."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon.model.transcript.text import Margin, Span, TextLine, Token, cells, fitted
+
+EDGE: Final = re.compile(r"(?<!\\)\|")
+RULE: Final = re.compile(r" *\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *$")
+NARROWEST: Final = 6
+"""Where a column would have fewer cells than this, and needs more, the table stays as it was written."""
+MOST_COLUMNS: Final = 40
+
+Row = list[tuple[Span, ...]]
+"""The cells of one row, as pieces of text."""
+Inline = Callable[[str], tuple[Span, ...]]
+"""Tells code and bold words of a cell apart."""
+
+
+class TableColumn(msgspec.Struct, frozen=True):
+    """How one column is drawn: its cells, and on which side the blanks stand."""
+
+    width: int
+    left: bool = False
+    right: bool = False
+
+
+def begins(line: str, below: str) -> bool:
+    """Whether a table may begin with *line*: the line *below* it tells the columns."""
+    return "|" in line and "|" in below and "-" in below and RULE.match(below) is not None
+
+
+def belongs(line: str) -> bool:
+    """Whether *line*, below the beginning of a table, is one of its rows."""
+    return "|" in line
+
+
+def drawn(lines: Sequence[str], width: int, margin: Margin, inline: Inline) -> list[TextLine]:
+    """The table that *lines* are, as rows of at most *width* cells; none where not all of it has a place."""
+    told = _cells(lines[1])
+    rows: list[Row] = [[((cell, Token.STRONG),) for cell in _cells(lines[0])]]
+    rows += [[inline(cell) for cell in _cells(line)] for line in lines[2:]]
+    if len(rows[0]) != len(told) or any(len(row) > len(told) for row in rows):
+        return []
+    room = width - sum(len(text) for text, _ in margin) - 3 * (len(told) - 1)
+    columns = _columns(told, rows, room) if len(told) <= MOST_COLUMNS else []
+    if not columns:
+        return []
+    rule = "─┼─".join("─" * column.width for column in columns)
+    head, *others = [_row(row, columns, margin) for row in rows]
+    return [*head, TextLine((*margin, (rule, Token.FAINT))), *(line for row in others for line in row)]
+
+
+def _cells(line: str) -> list[str]:
+    inner = line.strip().removeprefix("|")
+    inner = inner[:-1] if EDGE.search(inner[-1:]) and not inner.endswith("\\|") else inner
+    return [cell.strip().replace("\\|", "|") for cell in EDGE.split(inner)]
+
+
+def _columns(told: Sequence[str], rows: Sequence[Row], room: int) -> list[TableColumn]:
+    """The columns, the widest of them cut to where all fit into *room*; none where that is too little."""
+    wanted = [
+        max([1, *(sum(cells(text) for text, _ in row[at]) for row in rows if at < len(row))]) for at in range(len(told))
+    ]
+    widest = max(wanted)
+    if sum(wanted) > room:
+        low, high = 0, max(room, 0)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if sum(min(one, middle) for one in wanted) <= room else (low, middle - 1)
+        widest = low
+        if widest < NARROWEST:
+            return []
+    return [
+        TableColumn(min(one, widest), left=cell.endswith(":"), right=cell.endswith(":") and cell.startswith(":"))
+        for one, cell in zip(wanted, told, strict=True)
+    ]
+
+
+def _row(row: Row, columns: Sequence[TableColumn], margin: Margin) -> list[TextLine]:
+    """One row of the table, on as many lines as its longest cell needs."""
+    nothing = (("", Token.TEXT),)
+    stacks = [
+        [_set(line.spans, column) for line in fitted(row[at] if at < len(row) else nothing, column.width)]
+        for at, column in enumerate(columns)
+    ]
+    blanks = [((" " * column.width, Token.TEXT),) for column in columns]
+    lines: list[TextLine] = []
+    for level in range(max(len(stack) for stack in stacks)):
+        spans: list[Span] = [*margin]
+        for at, stack in enumerate(stacks):
+            spans += [(" │ ", Token.FAINT)] if at else []
+            spans += stack[level] if level < len(stack) else blanks[at]
+        lines.append(TextLine(tuple(spans)))
+    return lines
+
+
+def _set(spans: tuple[Span, ...], column: TableColumn) -> tuple[Span, ...]:
+    """*spans*, with blanks on the sides where the column has them."""
+    missing = max(0, column.width - sum(cells(text) for text, _ in spans))
+    before = 0 if not column.left else missing // 2 if column.right else missing
+    return ((" " * before, Token.TEXT), *spans, (" " * (missing - before), Token.TEXT))

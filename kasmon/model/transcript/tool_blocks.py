@@ -1,0 +1,172 @@
+"""A call of a tool as rows: what it was, how it went, and its output in its own colours, long ones folded.
+
+Bold, faint and the six hues are kept, a theme shows them; grounds, blinking, concealing and the rest are not. What a
+colour sequence cannot do it cannot do here either: the text between two of them is cleaned like any other.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from kasmon.model.events import Event, ToolFinished, ToolStarted
+from kasmon.model.transcript import diff
+from kasmon.model.transcript.style import (
+    BELOW,
+    FOLD_CHARACTERS,
+    FOLD_LINES,
+    INDENT,
+    UNDER,
+    TranscriptStyle,
+    fold_row,
+    hidden,
+)
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, fitted
+from kasmon.sanitize import Clean, clean_block, clean_line
+from kasmon.terminal_text.styles import PLAIN, STYLE_CHANGE, TextStyle, colour_numbers
+
+GREY: Final = 48
+"""Where a colour's channels (0 to 255) differ by less, it has no hue."""
+
+_HUES: Final = ("", "red", "green", "yellow", "blue", "magenta", "cyan", "")
+"""By the digit of `30` to `37`, which is also one bit for each of red, green and blue."""
+_CUBE: Final = (0, 95, 135, 175, 215, 255)
+
+
+def ansi_lines(text: str, token: Token) -> list[list[Span]]:
+    """The lines of a foreign *text*, cleaned; what has no colour of its own is *token*."""
+    if "\x1b" not in text:
+        return [[(line, token)] for line in clean_block(text).removesuffix("\n").split("\n")]
+    rows: list[list[Span]] = [[]]
+    for piece, style in _pieces(text, token):
+        head, *others = piece.split("\n")
+        rows[-1].append((head, style))
+        rows += [[(other, style)] for other in others]
+    if len(rows) > 1 and not any(piece for piece, _ in rows[-1]):
+        rows.pop()
+    return [[span for span in row if span[0]] or [("", token)] for row in rows]
+
+
+def _pieces(text: str, token: Token) -> Iterator[Span]:
+    style = PLAIN
+    for at, piece in enumerate(STYLE_CHANGE.split(text)):
+        if at % 2:
+            style = style.after(piece)
+        else:
+            yield clean_block(piece), _token(style, token)
+
+
+@lru_cache(maxsize=4096)
+def _token(style: TextStyle, token: Token) -> Token:
+    colour = colour_numbers(style.foreground)
+    if hue := _hue_of(colour):
+        return Token(f"loud-{hue}" if "1" in style.attributes else hue)
+    if "1" in style.attributes:
+        return Token.LOUD
+    return Token.FAINT if "2" in style.attributes or colour == (90,) else token
+
+
+def _hue_of(colour: tuple[int, ...]) -> str:
+    match colour:
+        case (2, *channels):
+            return _hue([min(channel, 255) for channel in (*channels, 0, 0, 0)[:3]])
+        case (5, number) if number < 16:
+            return _HUES[number % 8]
+        case (5, number) if number < 232:
+            cell = number - 16
+            return _hue([_CUBE[cell // 36], _CUBE[cell // 6 % 6], _CUBE[cell % 6]])
+        case (number,) if number >= 30:
+            return _HUES[number % 10]
+    return ""
+
+
+def _hue(channels: list[int]) -> str:
+    """The nearest of the six hues, from how much red, green and blue there is."""
+    least, most = min(channels), max(channels)
+    if most - least < GREY:
+        return ""
+    return _HUES[sum(1 << bit for bit, channel in enumerate(channels) if channel > (least + most) / 2)]
+
+
+FOLD_DIFF_LINES: Final = 60
+"""How many lines of a change are drawn where folding is on."""
+
+
+def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
+    """The call that *event* began or, where its beginning is not known, ended; *then* is what came of it."""
+    finished = ending(event, then)
+    began = next((each for each in (event, *then) if isinstance(each, ToolStarted)), None)
+    if began is not None:
+        name, subject = clean_line(began.tool), title(began)
+    else:
+        name, subject = clean_line("a tool"), clean_line(event.call)
+    sign: Span = (" …", Token.FAINT)
+    if finished is not None:
+        sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
+    beginning, left_out = _short([(subject, Token.SUBJECT)], look)
+    more = [(f"… {left_out} more characters", Token.FAINT)] if left_out else []
+    head = [(name, Token.TOOL), *([(" ", Token.SUBJECT), *beginning] if subject else []), *more, sign]
+    rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
+    if finished is not None:
+        rows += result(finished, look)
+    return rows
+
+
+def title(event: ToolStarted) -> Clean:
+    """What the call is about, in one line."""
+    return clean_line(event.title) or clean_line(event.input if event.input != "{}" else "")
+
+
+def ending(event: Event, then: Sequence[Event]) -> ToolFinished | None:
+    """How the call ended, if it did."""
+    return next((each for each in (event, *then) if isinstance(each, ToolFinished)), None)
+
+
+def folds(finished: ToolFinished) -> bool:
+    """Whether some of its output is hidden where folding is on."""
+    diff_lines, output = clean_block(finished.diff).split("\n"), clean_block(finished.output)
+    lines = output.removesuffix("\n").split("\n")
+    too_long = any(len(line) > FOLD_CHARACTERS for line in lines)
+    return len(diff_lines) > FOLD_DIFF_LINES + 1 or len(lines) > FOLD_LINES + 1 or too_long
+
+
+def cut_off(blob: str, look: TranscriptStyle) -> list[TextLine]:
+    """The row that says where the rest of a text is."""
+    told = f"… truncated; the full text is stored as blob {clean_line(blob)[:12]}"
+    return fitted([(told, Token.FAINT)], look.width, UNDER, UNDER) if blob else []
+
+
+def result(finished: ToolFinished, look: TranscriptStyle) -> list[TextLine]:
+    """What came of the call, as rows."""
+    rows: list[TextLine] = []
+    if finished.diff:
+        lines = clean_block(finished.diff).removesuffix("\n").split("\n")
+        shown = _folded(len(lines), FOLD_DIFF_LINES, look)
+        rows += [*diff.drawn(lines[:shown], look.width, UNDER), *hidden(len(lines) - shown, "lines", look)]
+    if finished.output:
+        output = ansi_lines(finished.output, Token.OUTPUT if finished.ok else Token.FAILED)
+        shown = _folded(len(output), FOLD_LINES, look)
+        for number, line in enumerate(output[:shown]):
+            beginning, cut = _short(line, look)
+            rows += fitted(beginning, look.width, UNDER if number else BELOW, UNDER, words=False)
+            rows += hidden(cut, "characters", look)
+        rows += hidden(len(output) - shown, "lines", look)
+    if look.opened and folds(finished):
+        rows += fold_row("▴ collapse", look)
+    return [*rows, *cut_off(finished.blob, look)]
+
+
+def _folded(lines: int, most: int, look: TranscriptStyle) -> int:
+    """How many of so many *lines* are drawn."""
+    return lines if not look.fold or lines <= most + 1 else most
+
+
+def _short(line: Sequence[Span], look: TranscriptStyle) -> tuple[list[Span], int]:
+    """As much of *line* as is drawn, and how many characters are not."""
+    left_out = max(0, sum(len(text) for text, _ in line) - FOLD_CHARACTERS) if look.fold else 0
+    if not left_out:
+        return [*line], 0
+    left, shown = FOLD_CHARACTERS, list[Span]()
+    for text, token in line:
+        shown.append((text[:left], token))
+        left -= len(shown[-1][0])
+    return shown, left_out

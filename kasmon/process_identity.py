@@ -1,0 +1,58 @@
+"""Which process it is: its id, when it started, and in which boot; and the line that /proc has of it.
+
+A process is never known by its name or its id alone: ids are used again, and after a reboot so are times since boot.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from kasmon.boot_id import boot
+
+HAS_PROC: Final = Path("/proc/self/stat").exists()
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+"""How many ticks /proc counts in a second."""
+SAME_S: Final = 0.5 / TICKS if HAS_PROC else 0.05
+"""Two starts that are nearer to each other than this are one: half a tick; elsewhere the time of day is asked."""
+
+
+def fields(pid: int, task: int = 0) -> list[bytes] | None:
+    """What /proc says of process *pid* (or of one of its threads), from its state on; None if there is none.
+
+    0 is the state's letter, 1 its parent, 2 its group, 5 the group that has its terminal, 11 and 12 its own ticks,
+    13 and 14 those of ended children, 19 its start.
+    """
+    path = f"/proc/{pid}/task/{task}/stat" if task else f"/proc/{pid}/stat"
+    try:
+        return Path(path).read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+
+
+def started_at(pid: int) -> float | None:
+    """When process *pid* started, on a clock that only compares with itself; None if there is none or it is a zombie.
+
+    Linux: seconds since boot, from /proc. Elsewhere: seconds since the epoch, from psutil.
+    """
+    if HAS_PROC:
+        told = fields(pid)
+        return None if told is None or told[0] in (b"Z", b"X") else int(told[19]) / TICKS
+    import psutil  # only here: it takes as long to import as the rest of `kasmon ls`
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
+
+
+def is_running(pid: int | None, started: float | None, of_boot: str = "") -> bool:
+    """Whether the process *pid* that started at *started* (by `started_at`) in boot *of_boot* still runs.
+
+    One of which nobody knows when it started counts as gone: whoever has its id now may be a stranger. An empty
+    *of_boot* is this boot.
+    """
+    if pid is None or started is None or (of_boot and of_boot != boot()):
+        return False
+    now = started_at(pid)
+    return now is not None and abs(now - started) < SAME_S

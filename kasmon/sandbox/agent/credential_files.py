@@ -1,0 +1,150 @@
+"""Files of this machine, handed to an agent inside: copies in its private home while it runs, taken away when it ends.
+
+The home belongs to those inside, who may have put links where a folder was: so no path is walked as one. Each folder is
+opened below the one before, and what stands where a copy goes is removed, whatever it is.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kasmon.errors import RefusedError
+from kasmon.model.sandbox.policy import HandedFile, SandboxPolicy
+from kasmon.paths import expanded
+
+FILE_BYTES: Final = 1024 * 1024
+ON_DISK: Final = (
+    "its secrets (credentials, copies of files, or values of --env) would be in the memory snapshot on disk, where"
+    " kasmon stores no secret: it can be paused in RAM only"
+)
+AT_A_SERVICE: Final = (
+    "its secrets (credentials, copies of files, or values of --env) would be in its memory at the service, where"
+    " kasmon stores no secret: it ends instead of being paused there"
+)
+"""Why what an agent inside holds is not kept."""
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def keeps_memory(policy: SandboxPolicy) -> bool:
+    """Whether what an agent inside holds may be kept: not where it was handed what must not be there."""
+    if policy.credentials or policy.secret_variables:
+        return False
+    return not any(expanded(file.source).exists() for file in policy.files)
+
+
+def place(handed: HandedFile) -> str:
+    """Where the copy lies, below the home inside.
+
+    Raises:
+        RefusedError: if that is no place there.
+    """
+    target = handed.target
+    if not target:
+        source, home = expanded(handed.source).absolute(), Path.home()
+        if not source.is_relative_to(home):
+            raise RefusedError(
+                f"{handed.source!r} is not in your home folder, so it requires a target.",
+                hint="Set its `target`: the path of the copy, relative to the home folder in the sandbox.",
+            )
+        target = str(source.relative_to(home))
+    parts = PurePosixPath(target).parts
+    if target.startswith("/") or not parts or ".." in parts or "\0" in target:
+        raise RefusedError(
+            f"{target!r} is not a path in the home folder of the sandbox.",
+            hint="Write it relative to that folder, without `..`.",
+        )
+    return str(PurePosixPath(target))
+
+
+def content(handed: HandedFile) -> bytes | None:
+    """What is handed over now; None where it is not there.
+
+    Raises:
+        RefusedError: if it is no plain file, or too large.
+    """
+    path = expanded(handed.source)
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RefusedError(f"{handed.source!r} is not a file: only files can be copied to a sandbox.")
+            said = file.read(FILE_BYTES + 1)
+    except IsADirectoryError as error:
+        raise RefusedError(f"{handed.source!r} is not a file: only files can be copied to a sandbox.") from error
+    except OSError:
+        return None
+    if len(said) > FILE_BYTES:
+        raise RefusedError(f"{handed.source!r} has more than {FILE_BYTES} bytes: it cannot be copied to a sandbox.")
+    return said
+
+
+def hand(files: Sequence[HandedFile], home: Path, owner: tuple[int, int]) -> tuple[str, ...]:
+    """Put copies of *files* into *home*, for *owner* alone; the sources of those that are there, as they are written.
+
+    Raises:
+        RefusedError: as `place` and `content`, or where something inside is in the way.
+    """
+    given = []
+    for handed in files:
+        target, said = place(handed), content(handed)
+        if said is None:
+            continue
+        try:
+            with _below(home, PurePosixPath(target).parts[:-1], owner) as folder:
+                _put(folder, PurePosixPath(target).name, said, owner)
+        except OSError as error:
+            raise RefusedError(f"{handed.source!r} cannot be copied to the sandbox: {error}.") from error
+        given.append(handed.source)
+    return tuple(given)
+
+
+def take_away(files: Sequence[HandedFile], home: Path) -> None:
+    """Remove the copies of *files* from *home*; what cannot be reached without following a link stays. Idempotent."""
+    for handed in files:
+        with contextlib.suppress(OSError, RefusedError):
+            parts = PurePosixPath(place(handed)).parts
+            with _below(home, parts[:-1], None) as folder:
+                os.unlink(parts[-1], dir_fd=folder)
+
+
+def copied(handed: HandedFile, home: Path) -> bytes | None:
+    """What the copy of *handed* in *home* holds now; None where no plain, small file is there, or behind a link."""
+    with contextlib.suppress(OSError, RefusedError):
+        parts = PurePosixPath(place(handed)).parts
+        with _below(home, parts[:-1], None) as folder:
+            file = os.open(parts[-1], _OLD, dir_fd=folder)
+        with os.fdopen(file, "rb") as copy:
+            if stat.S_ISREG(os.fstat(file).st_mode) and len(said := copy.read(FILE_BYTES + 1)) <= FILE_BYTES:
+                return said
+    return None
+
+
+@contextlib.contextmanager
+def _below(home: Path, parts: Sequence[str], owner: tuple[int, int] | None) -> Iterator[int]:
+    """The folder *parts* below *home*; made for *owner* where it is not there and somebody is to own it."""
+    handle = os.open(home, _FOLDER)
+    try:
+        for part in parts:
+            if owner is not None:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, mode=0o700, dir_fd=handle)
+                    os.chown(part, *owner, dir_fd=handle, follow_symlinks=False)
+            further = os.open(part, _FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = further
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _put(folder: int, name: str, said: bytes, owner: tuple[int, int]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    file = os.open(name, _NEW, 0o600, dir_fd=folder)
+    with os.fdopen(file, "wb") as copy:
+        copy.write(said)
+        os.fchown(file, *owner)

@@ -1,0 +1,173 @@
+"""Who the agent in a sandbox is on this machine, behind the process that stands in front, and how it is confined.
+
+The kernel is asked, from outside: those inside have no say in it.
+"""
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.boot_id import boot
+from kasmon.errors import KasmonError, SandboxError
+from kasmon.model.commands import Launch
+from kasmon.model.events import ConfinementSeen
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
+from kasmon.paths import Paths
+from kasmon.process_identity import fields, started_at
+from kasmon.sandbox.agent.launch import NOTICES, policy_of
+from kasmon.sandbox.base import HostedTier
+from kasmon.sandbox.jail.bwrap_arguments import INSIDE
+from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.remote_guest import proof
+from kasmon.sandbox.remote_guest.launch_spec import AgentTier, RemoteAgentStatus, lodging, stay, waits
+from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
+
+LOOK_S: Final = 10.0
+"""How long a jail may take until its agent is there."""
+PAUSE_S: Final = 0.01
+LODGE_S: Final = 180.0
+"""How long a sandbox with a kernel of its own may take until its agent is there."""
+LODGE_PAUSE_S: Final = 0.05
+FRONT: Final = frozenset({b"bwrap", b"env", b"prlimit"})
+"""What an agent's process is, one after the other, before it is its program."""
+
+
+def seen(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
+    """Who the agent of *launch* is behind process *front*, and whether it is confined as it should be; blocks.
+
+    Returns None where *front* ended before an agent was there.
+    """
+    policy, jail = policy_of(places, launch.session), Jail(places)
+    if policy.tier != "jail":
+        return _lodged(places, policy, front)
+    began, until = started_at(front), time.monotonic() + LOOK_S
+    agent = None
+    while began is not None and lives(front, began, boot()) and time.monotonic() < until:
+        if (agent := agent_behind(front)) is not None:
+            break
+        time.sleep(PAUSE_S)
+    if agent is None and (began is None or not lives(front, began, boot())):
+        return None
+    first = _first_behind(front)
+    if agent is None or first is None:
+        return ConfinementSeen(at=time.time(), ok=False, mismatches=("no sandbox was seen around it",))
+    for told in jail.ground.of(launch.session).glob("enter-*.json"):  # it was read; the agent's variables stand in it
+        told.unlink(missing_ok=True)
+    with contextlib.suppress(KasmonError):
+        if policy.hosts:
+            jail.belongs(policy, first)
+    try:
+        shown = jail.prove(policy, agent, workdir=launch.workdir)
+        ok, faults = shown.ok, tuple(shown.mismatches)
+    except SandboxError as error:
+        ok, faults = False, (error.message,)
+    return ConfinementSeen(
+        at=time.time(),
+        ok=ok,
+        mismatches=faults,
+        pid=agent,
+        pid_started=started_at(agent),
+        runtime=SandboxRuntime(
+            pid=first,
+            started=started_at(first) or 0.0,
+            boot=boot(),
+            front=front,
+            ground=str(jail.ground.of(launch.session)),
+            notices=_notices(jail.ground.of(launch.session)),
+        ),
+    )
+
+
+def await_arrival(places: Paths, session: SessionId, front: int) -> None:
+    """Return once the agent behind *front* is in its sandbox, where that takes its time; or *front* ended. Blocks."""
+    policy = policy_of(places, session)
+    if policy.tier != "jail":
+        _arrived(lodging(places, policy).ground.of(session), front)
+
+
+def _arrived(ground: Path, front: int) -> RemoteAgentStatus | None:
+    """What *front* noted once its agent was inside; None where it ended, or takes longer than `LODGE_S`."""
+    began, until = started_at(front), time.monotonic() + LODGE_S
+    while (noted := stay(ground)) is None or noted.front != front:
+        if began is None or not lives(front, began, boot()) or time.monotonic() > until:
+            return None
+        time.sleep(LODGE_PAUSE_S)
+    return noted
+
+
+def _lodged(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen | None:
+    """As `seen`, of one that its front reaches over a line: no process of this machine is it."""
+    tier = lodging(places, policy)
+    ground = tier.ground.of(policy.session)
+    noted = _arrived(ground, front)
+    if noted is None and started_at(front) is None:
+        return None
+    if noted is None:
+        return ConfinementSeen(at=time.time(), tier=policy.tier, ok=False, mismatches=("it did not start in time",))
+    ok, mismatches = _proven(tier, policy, noted.runtime, is_asleep=waits(ground))
+    return ConfinementSeen(
+        at=time.time(),
+        tier=policy.tier,
+        ok=ok,
+        mismatches=mismatches,
+        is_proven=not isinstance(tier, HostedTier),
+        runtime=msgspec.structs.replace(
+            noted.runtime, front=front, notices=(*noted.notices, noted.lost) if noted.lost else noted.notices
+        ),
+    )
+
+
+def _proven(
+    tier: AgentTier, policy: SandboxPolicy, runtime: SandboxRuntime, *, is_asleep: bool
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether the sandbox is as it should be, by what the agent inside finds there; and what is not.
+
+    One that *is_asleep* is not asked, and who keeps it notes nothing of that; nor is one that is a service's.
+    """
+    if is_asleep:
+        return True, ()
+    if not tier.find(policy, runtime):
+        return False, ("its sandbox has ended",)
+    if isinstance(tier, HostedTier):
+        return True, ()
+    found = proof.seen(runtime)
+    return found if found is not None else (False, ("the guest program cannot report its confinement",))
+
+
+def agent_behind(front: int) -> int | None:
+    """The agent's process in the jail that *front* stands before; None where it is not its program yet."""
+    first = _first_behind(front)
+    for child in children(first) if first is not None else ():
+        if is_inside(child) and _is_program(child):
+            return child
+    return None
+
+
+def _first_behind(front: int) -> int | None:
+    """The first process of the jail behind *front*: number 1 in there."""
+    for pid in tree(front):
+        if name_inside(pid) == "1":
+            return pid
+    return None
+
+
+def _is_program(pid: int) -> bool:
+    """Whether *pid* is the agent's program by now, and no longer one of those that make way for it."""
+    try:
+        head = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[0].partition(b"(")[2]
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    is_relay = f"{INSIDE}/proxy_forwarder.py".encode() in words and b"--" in words
+    return fields(pid) is not None and head not in FRONT and not is_relay
+
+
+def _notices(ground: Path) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode((ground / NOTICES).read_bytes(), type=tuple[str, ...])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ()

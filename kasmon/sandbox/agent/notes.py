@@ -1,0 +1,63 @@
+"""What those inside a sandbox say of themselves by `kasmon ctx`: notes in a file that they may add to and nothing else.
+
+Whoever reads it believes nothing of it but its shape, and reads so much at a time.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+MOST: Final = 64 * 1024
+LONGEST: Final = 8192
+SAYS: Final = "kasmon.ctx"
+"""The kind of note that `kasmon ctx` inside leaves."""
+
+
+class ContextNote(msgspec.Struct):
+    """What `kasmon ctx` inside leaves."""
+
+    event: str = ""
+    at: float = 0.0
+    """When, in seconds since the epoch, by the clock inside."""
+    done: str | None = None
+    waiting: str | None = None
+
+
+class ContextNotes:
+    """The notes in one file, each once."""
+
+    def __init__(self) -> None:
+        self._read_to = 0
+        self._rest = b""
+
+    def new(self, path: Path) -> list[ContextNote]:
+        """What was noted in the file *path* since the last time; nothing where it is not there.
+
+        Raises:
+            OSError: if it cannot be read.
+        """
+        notes = []
+        for line in self._lines(path):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                note = msgspec.json.decode(line, type=ContextNote)
+                if note.event == SAYS and (note.done is not None or note.waiting is not None):
+                    notes.append(note)
+        return notes
+
+    def _lines(self, path: Path) -> list[bytes]:
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < self._read_to:  # it began anew
+                    self._read_to, self._rest = 0, b""
+                file.seek(self._read_to)
+                content = file.read(MOST)
+        except FileNotFoundError:
+            return []
+        self._read_to += len(content)
+        *lines, rest = (self._rest + content).split(b"\n")
+        self._rest = rest if len(rest) <= LONGEST else b""
+        return [line for line in lines if SAYS.encode() in line and len(line) <= LONGEST]

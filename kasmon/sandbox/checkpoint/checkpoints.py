@@ -1,0 +1,290 @@
+"""The checkpoints of one session, in kasmon's own folder: files, a commit of them, and what interpreters could keep.
+
+Files are kept whole, with modes, empty folders, links as links, and what git ignores or keeps for itself; what did not
+change since the last time costs a look and nothing more. Not kept are owners, hard links as such, further attributes,
+pipes, sockets and devices; those that were there are named in `left`. A checkpoint is confirmed by its record being
+written, after all that belongs to it. One process at a time: the session's host.
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Container
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import GitError, NotFoundError, RefusedError, SandboxError, TimedOutError
+from kasmon.paths import private_folder
+from kasmon.sandbox.checkpoint import manifest as manifests
+from kasmon.sandbox.checkpoint.atomic_swap import FolderSwap, exchange, removed, resumed, unfinished
+from kasmon.sandbox.checkpoint.manifest import Manifest
+from kasmon.sandbox.checkpoint.object_store import ObjectStore
+from kasmon.sandbox.checkpoint.records import CheckpointList, CheckpointRecord, CheckpointRecords
+from kasmon.sandbox.checkpoint.retention import RetentionLimits, dropped
+from kasmon.sandbox.checkpoint.scan import ScanBounds, opened, scan, told
+from kasmon.sandbox.checkpoint.unpack import settle_top, unpack
+from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
+
+TIDY_AFTER: Final = 20
+"""Of so many dropped checkpoints the room is freed at once."""
+EVERYTHING: Final = ScanBounds()
+USUAL: Final = RetentionLimits()
+OLDEST: Final = "The oldest checkpoints are deleted over time."
+
+
+class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of going back."""
+
+    checkpoint: CheckpointRecord
+    undo: str = ""
+    """The checkpoint that has what was there before; empty where that could not be kept."""
+    why_not: str = ""
+    """Why not."""
+
+
+class CheckpointStore:
+    """Where the checkpoints of one session lie. All calls block."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bounds: ScanBounds = EVERYTHING,
+        keep: RetentionLimits = USUAL,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*folder* is made, 0700, when something is first kept in it."""
+        self.folder, self._bounds, self._keep, self._clock = folder, bounds, keep, clock
+        self._shelf, self._depot = CheckpointRecords(folder), ObjectStore(folder / "git")
+        self._note = folder / "swap.json"
+        self._last: tuple[str, Manifest] | None = None
+
+    def all(self) -> tuple[CheckpointRecord, ...]:
+        """All that are kept, oldest first."""
+        return self._shelf.records().checkpoints
+
+    def find(self, checkpoint: str) -> CheckpointRecord:
+        """The one of this id.
+
+        Raises:
+            NotFoundError: if there is none, or it was dropped.
+        """
+        found = next((each for each in self.all() if each.id == checkpoint), None)
+        if found is None:
+            raise NotFoundError(f"there is no checkpoint {checkpoint!r}.", hint=OLDEST)
+        return found
+
+    def take(
+        self,
+        workspace: str,
+        turn: int,
+        when: When,
+        saved: SavedInterpreters,
+        /,
+        mapped: Callable[[], Container[int]] = frozenset,
+    ) -> CheckpointRecord:
+        """Keep what is in *workspace*, and *saved* of the interpreters.
+
+        *mapped* tells the inodes of files that somebody writes to as to memory: their times do not tell of that.
+
+        Raises:
+            SandboxError: if there is too much in it, or it cannot be looked at.
+            GitError, TimedOutError: if git did not keep it. Nothing is kept then, and what was kept before stays.
+        """
+        checkpoint = self._taken(workspace, turn, when, saved, mapped)
+        with contextlib.suppress(GitError, TimedOutError, OSError):  # what is kept is kept; room is freed another time
+            self._thin(is_new=checkpoint.holder == checkpoint.id)
+        return checkpoint
+
+    def _taken(
+        self,
+        workspace: str,
+        turn: int,
+        when: When,
+        saved: SavedInterpreters,
+        mapped: Callable[[], Container[int]] = frozenset,
+    ) -> CheckpointRecord:
+        self.finish()
+        private_folder(self.folder)
+        records, at = self._shelf.records(), self._clock()
+        before = self._newest(records)
+        began = time.time_ns()
+        unsettled = mapped()  # only now: what is mapped later changes a file's time, to one that is later too
+        name = holder = f"c{records.counted + 1}"
+        with opened(workspace) as top:
+            seen = scan(top, self._bounds)
+            known, fresh = manifests.unread(seen.files, before and before[1], unsettled)
+            if before and not fresh and known == before[1].files:
+                last, left = before[0], seen.left
+                commit, digest, size, holder = last.commit, last.sha256, last.size_bytes, last.holder
+            else:
+                files, commit, unread = self._depot.keep(top, known, fresh, name, at, f"{when} turn {turn}")
+                left = seen.left + unread
+                whole = Manifest(began, manifests.unsettled(files, unsettled))
+                if before and manifests.content(files) == manifests.content(before[1].files):
+                    commit, holder = before[0].commit, before[0].holder
+                size = whole.size
+                digest = self._shelf.put("manifests", manifests.encode(whole))
+                self._last = (digest, whole)
+        checkpoint = CheckpointRecord(
+            id=name,
+            commit=commit,
+            size_bytes=size,
+            turn=turn,
+            when=when,
+            at=at,
+            sha256=digest,
+            state=self._shelf.put("state", saved.content) if saved.content else "",
+            kept=saved.kept,
+            lost=saved.lost,
+            holder=holder,
+            left=told(left),
+        )
+        every = (*records.checkpoints, checkpoint)
+        self._shelf.write(msgspec.structs.replace(records, counted=records.counted + 1, checkpoints=every))
+        return checkpoint
+
+    def restore(self, checkpoint: str, workspace: str, /) -> RestoreResult:
+        """Put the files of *checkpoint* in the place of those in *workspace*, whole or not at all.
+
+        What is in it is kept first. Nothing may write there meanwhile.
+
+        Raises:
+            NotFoundError: if there is no such checkpoint.
+            SandboxError, GitError: if it could not be done; *workspace* is as it was, or the error says where it is.
+        """
+        point = self.find(checkpoint)
+        undo = why_not = ""
+        try:
+            undo = self._taken(
+                workspace, point.turn, "asked", SavedInterpreters()
+            ).id  # drops none: not the one that is wanted
+        except (SandboxError, GitError, TimedOutError) as error:  # one may go back because it is too much
+            why_not = error.message
+        manifest = self._manifest(point)
+        new = old = ""
+        try:
+            new, old = (tempfile.mkdtemp(prefix=".kasmon-", dir=Path(workspace).parent) for _ in range(2))
+            if os.geteuid() == 0:
+                owner = Path(workspace).lstat()
+                os.chown(new, owner.st_uid, owner.st_gid)
+            unpack(self._depot, manifest, new)
+            exchange(FolderSwap(folder=workspace, new=new, old=old), self._note)
+        except OSError as error:
+            what, why = f"checkpoint {checkpoint!r} could not be restored", error.strerror or str(error)
+            raise SandboxError(what, why, "Nothing was changed.") from error
+        finally:
+            if unfinished(self._note) is None:
+                for folder in filter(None, (new, old)):
+                    removed(folder)
+        settle_top(manifest, workspace)
+        return RestoreResult(checkpoint=point, undo=undo, why_not=why_not)
+
+    def finish(self) -> None:
+        """Go on with a restoring that another process began, if there is one; before a sandbox is made or adopted.
+
+        Raises:
+            SandboxError: if it cannot be finished; it is tried again next time.
+        """
+        swap = unfinished(self._note)
+        if swap is not None:
+            resumed(swap, self._note)
+            for folder in (swap.new, swap.old):
+                removed(folder)
+
+    def fork(self, checkpoint: str, folder: str, /) -> CheckpointRecord:
+        """Copy the files of *checkpoint* into *folder*: an empty one, or one that is not there yet.
+
+        Raises:
+            NotFoundError: if there is no such checkpoint.
+            RefusedError: if something is in *folder*.
+            SandboxError, GitError: if not all could be copied; the folder may hold a part of it.
+        """
+        point = self.find(checkpoint)
+        manifest = self._manifest(point)
+        path = Path(folder)
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+            is_empty = not any(path.iterdir())
+        except OSError as error:
+            raise SandboxError(f"cannot fork into {folder!r}", error.strerror or str(error)) from error
+        if not is_empty:
+            raise RefusedError(f"cannot fork into {folder!r}: it is not empty.")
+        unpack(self._depot, manifest, folder)
+        settle_top(manifest, folder)
+        return point
+
+    def state(self, checkpoint: str, /) -> bytes:
+        """What was kept of the interpreters; empty where nothing was, or it was purged.
+
+        Raises:
+            NotFoundError: if there is no such checkpoint.
+            SandboxError: if it is damaged.
+        """
+        point = self.find(checkpoint)
+        return self._shelf.get("state", point.state) if point.state else b""
+
+    def diff(self, turn: int) -> str:
+        """What *turn* changed in the files, as a unified diff of at most a megabyte; its text is foreign.
+
+        From the checkpoint before it, else the newest of an earlier turn, to the newest after it.
+
+        Raises:
+            NotFoundError: if nothing was kept after that turn, or nothing before it.
+            GitError, TimedOutError: if git cannot tell.
+        """
+        after = before = None
+        for each in self.all():
+            if each.turn == turn and each.when == "after":
+                after = each
+            elif (each.turn == turn and each.when == "before") or (each.turn < turn and each.when != "asked"):
+                before = each
+        if after is None or before is None:
+            raise NotFoundError(f"there are no checkpoints for the changes of turn {turn}.", hint=OLDEST)
+        return "" if before.commit == after.commit else self._depot.diff(before.commit, after.commit)
+
+    def purge_memory(self) -> None:
+        """Forget all that interpreters kept; files and their history stay. For the end of a session."""
+        records = self._shelf.records()
+        forgotten = tuple(msgspec.structs.replace(each, state="") for each in records.checkpoints)
+        if forgotten != records.checkpoints:
+            self._shelf.write(msgspec.structs.replace(records, checkpoints=forgotten))
+        self._shelf.sweep("state", set())
+
+    def purge(self) -> None:
+        """Remove everything. Idempotent."""
+        self.finish()
+        removed(str(self.folder))
+
+    def _newest(self, records: CheckpointList) -> tuple[CheckpointRecord, Manifest] | None:
+        """The newest checkpoint with its manifest; None where there is none that could be read."""
+        with contextlib.suppress(SandboxError, IndexError):
+            return records.checkpoints[-1], self._manifest(records.checkpoints[-1])
+        return None
+
+    def _manifest(self, point: CheckpointRecord) -> Manifest:
+        if self._last is None or self._last[0] != point.sha256:
+            try:
+                self._last = (point.sha256, manifests.decode(self._shelf.get("manifests", point.sha256)))
+            except (ValueError, TypeError, KeyError) as error:
+                raise SandboxError(f"checkpoint {point.id!r} is damaged", str(error)) from error
+        return self._last[1]
+
+    def _thin(self, *, is_new: bool) -> None:
+        """Drop what is more than is kept, and free its room when that is worth it."""
+        records = self._shelf.records()
+        too_much = is_new and self._depot.size > self._keep.bytes
+        gone = dropped(records.checkpoints, self._keep, too_much=too_much)
+        if gone:
+            stay = tuple(each for each in records.checkpoints if each.id not in gone)
+            records = msgspec.structs.replace(records, checkpoints=stay, dropped=records.dropped + len(gone))
+            self._shelf.write(records)
+            self._shelf.sweep("manifests", {each.sha256 for each in stay})
+            self._shelf.sweep("state", {each.state for each in stay})
+        if records.dropped >= TIDY_AFTER or (too_much and gone):
+            self._depot.drop(self._depot.names() - {each.holder for each in records.checkpoints})
+            self._depot.tidy()
+            self._shelf.write(msgspec.structs.replace(records, dropped=0))

@@ -1,0 +1,227 @@
+"""Keeps contents and commits in a git repository of kasmon's own. Git never sees the folder that they come from.
+
+What was read there (`scan.py`) goes to `git fast-import` as bytes with names: so no hook, filter, attribute, ignore
+file, file watcher or nested repository of that folder means anything here. A commit has no parent: the record of its
+checkpoint tells what came before it, and an old one can be dropped.
+"""
+
+import hashlib
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from kasmon.errors import GitError, SandboxError
+from kasmon.sandbox.checkpoint.git import running
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry, is_in_history
+from kasmon.sandbox.checkpoint.scan import SkippedFiles, entry, opened_file, target
+
+PIECE: Final = 256 * 1024
+LONGEST_DIFF: Final = 1024 * 1024
+"""Bytes; a longer one is cut, and says so."""
+MODES: Final = {(FILE, False): b"100644", (FILE, True): b"100755", (LINK, False): b"120000", (LINK, True): b"120000"}
+WHO: Final = b"kasmon <kasmon@localhost>"
+
+
+class ObjectStore:
+    """The repository at *folder*, made when something is first kept in it. One process at a time writes to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(
+        self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, words: str
+    ) -> tuple[dict[str, ManifestEntry], str, list[SkippedFiles]]:
+        """Keep the contents of *fresh* beneath *top*, and a commit of all of them.
+
+        Args:
+            top: the handle of the folder that they are in.
+            known: all of its paths; of those not among *fresh* the content is here already.
+            fresh: the paths whose contents are to be read.
+            name: of what is kept, for `drop`.
+            at: the commit's time, in seconds since the epoch.
+            words: its message.
+
+        Returns:
+            all paths with their contents' names, the commit's SHA, and what could not be read.
+
+        Raises:
+            GitError, TimedOutError: if git does not do it; nothing is kept then.
+        """
+        self._make()
+        left: list[SkippedFiles] = []
+        files = dict(known)
+        with self._importing() as (into, out):
+            for path in fresh:
+                try:
+                    files[path] = _sent(into, top, path, files[path], left)
+                except OSError as error:
+                    del files[path]
+                    left.append(SkippedFiles(path, error.strerror or str(error)))
+            plain = {path: each for path, each in files.items() if each.kind != FOLDER}
+            shown = {path: each for path, each in plain.items() if is_in_history(path)}
+            others = {each.blob for path, each in plain.items() if path not in shown}
+            _commit(into, f"refs/kasmon/{name}/files", at, words, _lines(shown))
+            into.write(b"get-mark :1\n")
+            into.flush()
+            commit = out.readline().decode("ascii", "replace").strip()
+            if others:
+                rest = (b"M 100644 %b %b\n" % (blob.encode(), blob.encode()) for blob in sorted(others))
+                _commit(into, f"refs/kasmon/{name}/rest", at, "what git keeps for itself elsewhere", rest)
+            into.write(b"done\n")
+        if len(commit) != 40:
+            raise GitError("store a checkpoint", "it named no commit")
+        return files, commit, left
+
+    def contents(self, blobs: Iterable[str]) -> Generator[Iterator[bytes], None, None]:
+        """The content of each of *blobs*, in pieces; each is taken whole before the next one.
+
+        Raises:
+            SandboxError: if one is missing, or is not what it was.
+        """
+        with running(self.folder, "cat-file", "--batch") as (into, out):
+            for blob in blobs:
+                into.write(f"{blob}\n".encode())
+                into.flush()
+                head = out.readline().split()
+                if len(head) != 3 or head[1] != b"blob":
+                    raise SandboxError("the checkpoint is damaged", f"the content {blob} is missing")
+                yield _content(out, blob, int(head[2]))
+                out.read(1)
+
+    def diff(self, before: str, after: str) -> str:
+        """What changed from commit *before* to commit *after*, as a unified diff; the text is foreign.
+
+        Raises:
+            GitError, TimedOutError: if git cannot tell.
+        """
+        words = (
+            "diff",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-renames",
+            "--full-index",
+            before,
+            after,
+            "--",
+        )
+        with running(self.folder, *words, may_be_cut=True) as (_, out):
+            text = out.read(LONGEST_DIFF + 1)
+        shown = text[:LONGEST_DIFF].decode("utf-8", "replace")
+        return f"{shown}\n(cut after {LONGEST_DIFF} bytes)\n" if len(text) > LONGEST_DIFF else shown
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Let go of what was kept as *names*; `tidy` frees its room."""
+        refs = "".join(f"delete refs/kasmon/{name}/{part}\n" for name in names for part in ("files", "rest"))
+        if refs and self.folder.exists():
+            with running(self.folder, "update-ref", "--stdin") as (into, _):
+                into.write(refs.encode())
+
+    def names(self) -> set[str]:
+        """What is kept, by name."""
+        if not self.folder.exists():
+            return set()
+        with running(self.folder, "for-each-ref", "--format=%(refname)", "refs/kasmon/") as (_, out):
+            return {line.split("/")[2] for line in out.read().decode().splitlines()}
+
+    def tidy(self) -> None:
+        """Free the room of what was let go."""
+        for words in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
+            with running(self.folder, *words):
+                pass
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        found = 0
+        for folder, _, files in os.walk(self.folder / "objects"):
+            found += sum(os.lstat(os.path.join(folder, file)).st_size for file in files)  # noqa: PTH118 (thousands)
+        return found
+
+    def _make(self) -> None:
+        if not (self.folder / "HEAD").exists():
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with running(self.folder, "init", "--quiet", "--bare", "--template="):
+                pass
+
+    @contextmanager
+    def _importing(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        with running(self.folder, "fast-import", "--quiet", "--done", "--force") as (into, out):
+            into.write(b"feature done\n")
+            yield into, out
+
+
+def _sent(into: IO[bytes], top: int, path: str, seen: ManifestEntry, left: list[SkippedFiles]) -> ManifestEntry:
+    """Send the content of *path*; what it was when it was read.
+
+    Raises:
+        OSError: if it cannot be read, or is not what was *seen* there.
+    """
+    if seen.kind == LINK:
+        text = target(top, path)
+        into.write(b"blob\ndata %d\n%b\n" % (len(text), text))
+        return seen._replace(blob=_name(text))
+    with opened_file(top, path) as handle:
+        for _ in range(2):
+            before = entry(os.fstat(handle))
+            if before is None or before.inode != seen.inode:
+                raise OSError("it was replaced while it was read")
+            sent = before._replace(blob=_streamed(into, handle, before.size))
+            if entry(os.fstat(handle)) == before:
+                return sent
+    left.append(SkippedFiles(path, "saved while it was being changed"))
+    return sent._replace(ctime=0)  # read again next time
+
+
+def _streamed(into: IO[bytes], handle: int, size: int) -> str:
+    """Send *size* bytes of *handle* from its beginning, zeros where it has fewer; the content's name."""
+    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    into.write(b"blob\ndata %d\n" % size)
+    at = 0
+    while at < size:
+        piece = os.pread(handle, min(PIECE, size - at), at) or bytes(min(PIECE, size - at))
+        digest.update(piece)
+        into.write(piece)
+        at += len(piece)
+    into.write(b"\n")
+    return digest.hexdigest()
+
+
+def _name(text: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(text) + text, usedforsecurity=False).hexdigest()
+
+
+def _content(out: IO[bytes], blob: str, size: int) -> Iterator[bytes]:
+    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    while size > 0:
+        piece = out.read(min(PIECE, size))
+        if not piece:
+            break
+        size -= len(piece)
+        digest.update(piece)
+        yield piece
+    if digest.hexdigest() != blob:
+        raise SandboxError("the checkpoint is damaged", f"the content {blob} is not what it was")
+
+
+def _commit(into: IO[bytes], ref: str, at: float, words: str, lines: Iterable[bytes]) -> None:
+    text = words.encode()
+    mark = b"mark :1\n" if ref.endswith("/files") else b""
+    head = b"commit %b\n%bcommitter %b %d +0000\ndata %d\n%b\n" % (ref.encode(), mark, WHO, int(at), len(text), text)
+    into.write(head)
+    into.writelines(lines)
+    into.write(b"\n")
+
+
+def _lines(files: Mapping[str, ManifestEntry]) -> Iterator[bytes]:
+    for path, each in files.items():
+        yield b"M %b %b %b\n" % (MODES[each.kind, bool(each.mode & 0o100)], each.blob.encode(), _quoted(path))
+
+
+def _quoted(path: str) -> bytes:
+    """*path* as git's own quoting has it, whatever stands in it."""
+    odd = (*range(0x20), *b'"\\')
+    inner = b"".join(b"\\%03o" % byte if byte in odd else bytes((byte,)) for byte in os.fsencode(path))
+    return b'"' + inner + b'"'

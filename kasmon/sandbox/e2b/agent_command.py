@@ -1,0 +1,24 @@
+"""How an agent's program is run in a sandbox at the service."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kasmon.sandbox.e2b.service import ServiceAccess
+from kasmon.sandbox.jail.bwrap_arguments import PATH
+from kasmon.sandbox.remote_guest.launch_spec import BIN, FittedProgram
+from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
+
+NOT_THEIRS: Final = ("LC_", "E2B_")
+"""Languages, of which a template mostly knows none; and how the service is reached."""
+
+
+def fitted(access: ServiceAccess, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str]) -> FittedProgram:
+    """How *argv* is run there, with *variables*; its front reaches the service by *access*."""
+    own = {name: value for name, value in own_variables(variables).items() if not name.startswith(NOT_THEIRS)}
+    return FittedProgram(
+        argv=argv,
+        workdir=workdir,
+        variables={**BASE, **own, "PATH": f"{BIN}:{PATH}"},
+        notices=(f"its program {argv[0]!r} comes from its template at the service",),
+        front=access.variables(),
+    )

@@ -1,0 +1,191 @@
+"""A sandbox at the service gets what kasmon runs in one: the agent, its files, and a workspace like the one here."""
+
+import io
+import secrets
+import shlex
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+import kasmon.sandbox.guest
+from kasmon.errors import SandboxError
+from kasmon.sandbox.e2b.service import ours, sdk
+from kasmon.sandbox.remote_guest.folder_sync import FolderSync
+from kasmon.sandbox.shared.filesystem_view import BASE
+
+if TYPE_CHECKING:
+    import e2b
+
+OURS: Final = "/opt/kasmon"
+WORKSPACE: Final = "/workspace"
+AGENT: Final = f"{OURS}/run/agent.sock"
+"""Where the agent listens: on its disk, since what lies in `/run` may be gone after a pause."""
+PYTHON: Final = "python3 -I -S"
+VARIABLES: Final[Mapping[str, str]] = {name: BASE[name] for name in ("SHELL", "LANG", "TMPDIR")}
+"""What all inside have, as in other tiers. It is told with the command that starts the agent: the service gives what it
+is told of a sandbox to no command once that was paused."""
+FORGETS: Final = """
+import json, socket, sys
+agent = socket.socket(socket.AF_UNIX)
+agent.connect(sys.argv[1])
+asked = json.dumps({"type": "forget", "id": "", "names": sys.argv[2:], "values": []}).encode()
+agent.sendall(len(asked).to_bytes(4, "big") + asked)
+sys.exit(not agent.recv(1 << 16))
+"""
+PYTHON_THERE: Final = '[ -x /usr/bin/python3 ] || ln -s "$(command -v python3)" /usr/bin/python3'
+"""What an agent's hooks run on is called so in every sandbox."""
+COMMAND_S: Final = 60.0
+MIRROR_S: Final = 120.0
+NEEDED: Final = "python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' && command -v bash"
+TEMPLATE_HAS: Final = "Use a working directory with another name, or another template."
+TEMPLATE: Final = "Set [sandbox] template to a template that has them; see the service's documentation on templates."
+
+
+NOTES: Final[Mapping[str, str]] = {"workspace": f"{OURS}/run/mirror.json", "home": f"{OURS}/run/mirror-home.json"}
+"""Where it stands inside what is known here of each of its folders."""
+
+
+class GuestFolder(NamedTuple):
+    """A folder inside, and the one here that has what it has."""
+
+    name: str
+    """One of `NOTES`."""
+    place: str
+    """Where it lies inside."""
+    outside: FolderSync
+
+
+def inhabit(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None:
+    """Put the agent and the files of *folders* into it, and start the agent.
+
+    Raises:
+        SandboxError: if it cannot be; the sandbox is of no use then.
+    """
+    with ours("cannot create a sandbox"):
+        try:
+            sandbox.commands.run(NEEDED, timeout=COMMAND_S)
+        except sdk().CommandExitException as error:
+            raise SandboxError(
+                "cannot create a sandbox", "its template has no Python 3.11 and bash", TEMPLATE
+            ) from error
+        user = sandbox.commands.run("id -un", timeout=COMMAND_S).stdout.strip()
+        _must_be_free(sandbox, [folder.place for folder in folders if folder.place != WORKSPACE])
+        places = shlex.join((OURS, f"{OURS}/run", *(folder.place for folder in folders)))
+        said(sandbox, f"mkdir -p {places} && chown {user} {places} && {{ {PYTHON_THERE}; }}", user="root")
+        sandbox.files.write(f"{OURS}/run/inside.tar", _inside())
+        said(sandbox, f"tar -xf {OURS}/run/inside.tar -C {OURS} && rm {OURS}/run/inside.tar")
+        for folder in folders:
+            _given(sandbox, folder, folder.outside.whole())
+        begins_at = shlex.quote(folders[0].place)
+        said(sandbox, f"cd {begins_at} && {PYTHON} {OURS}/standalone.py {AGENT}", variables=VARIABLES)
+
+
+def _must_be_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
+    """
+    Raises:
+        SandboxError: if its template has something at one of *places*, which is not to be mixed with what is here.
+    """
+    if not places:
+        return
+    command = f'for each in {shlex.join(places)}; do [ -z "$(ls -A "$each" 2>&1 | head -c 1)" ] || [ ! -e "$each" ] ||'
+    taken = said(sandbox, f'{command} echo "$each"; done', user="root").split("\n")[0]
+    if taken:
+        raise SandboxError("cannot create a sandbox", f"its template has something at {taken!r}", TEMPLATE_HAS)
+
+
+def fetched(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
+    """Bring *folders* here up to what they have inside; what of it is not here, each as one sentence.
+
+    Raises:
+        SandboxError: if it cannot be.
+    """
+    told: list[str] = []
+    with ours("the files in its folders were not fetched"):
+        for name, place, outside in folders:
+            give = f"{PYTHON} {OURS}/files.py give {shlex.quote(place)} {NOTES[name]}"
+            told += outside.takes(said(sandbox, give, limit_s=MIRROR_S))
+    return tuple(told)
+
+
+def sent(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
+    """Bring *folders* inside up to what was changed here; what did not go in as it is, each as one sentence.
+
+    Raises:
+        SandboxError: if it cannot be; what came there is sent again then.
+    """
+    told: list[str] = []
+    for folder in folders:
+        try:
+            changes = folder.outside.changes()
+        except SandboxError as error:
+            told.append(error.message)
+            continue
+        if changes is None:
+            continue
+        content, now = changes
+        with ours("changes on this machine were not sent"):
+            apart = _given(sandbox, folder, content)
+        folder.outside.gave(now)
+        told += [
+            f"{path!r} was changed here and in the sandbox: the sandbox keeps its own version next to it."
+            for path in apart
+        ]
+    return tuple(told)
+
+
+def emptied(sandbox: "e2b.Sandbox", files: Sequence[str], variables: Sequence[str]) -> None:
+    """Remove *files* in it, and take *variables* out of its interpreters; what code made of their values stays.
+
+    Raises:
+        SandboxError: if that is not certain.
+    """
+    with ours("credentials were not removed"):
+        said(sandbox, f"rm -f -- {shlex.join(files)}")
+        said(sandbox, f"{PYTHON} -c {shlex.quote(FORGETS)} {AGENT} {shlex.join(variables)}")
+
+
+def _given(sandbox: "e2b.Sandbox", folder: GuestFolder, content: bytes) -> tuple[str, ...]:
+    put = f"{OURS}/run/gift-{secrets.token_hex(6)}"
+    sandbox.files.write(put, content)
+    take = f"{PYTHON} {OURS}/files.py take {shlex.quote(folder.place)} {NOTES[folder.name]} {put}"
+    answer = said(sandbox, take, limit_s=MIRROR_S)
+    try:
+        return msgspec.json.decode(answer, type=tuple[str, ...])
+    except msgspec.MsgspecError as error:
+        raise SandboxError("the sandbox gave an invalid answer", str(error)) from error
+
+
+def said(
+    sandbox: "e2b.Sandbox",
+    command: str,
+    *,
+    user: str | None = None,
+    limit_s: float = COMMAND_S,
+    variables: Mapping[str, str] = {},
+) -> str:
+    """What *command* says on stdout, with *variables* beside those of the service.
+
+    Raises:
+        SandboxError: if it fails.
+    """
+    try:
+        return str(sandbox.commands.run(command, user=user, timeout=limit_s, envs=dict(variables)).stdout)
+    except sdk().CommandExitException as error:
+        why = (error.stderr.strip().splitlines() or [f"it ended with {error.exit_code}"])[-1]
+        raise SandboxError("a command in the sandbox failed", f"{command.split()[0]}: {why}") from error
+
+
+def _inside() -> bytes:
+    """What runs inside, as a tar."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for path in sorted(Path(next(iter(kasmon.sandbox.guest.__path__))).iterdir()):
+            if path.is_file() and path.suffix != ".pyc":
+                data = path.read_bytes()
+                facts = tarfile.TarInfo(path.name)
+                facts.size, facts.mode = len(data), 0o644
+                tar.addfile(facts, io.BytesIO(data))
+    return content.getvalue()

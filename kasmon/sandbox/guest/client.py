@@ -1,0 +1,102 @@
+"""One connection: frames in, frames out. Who does not read is not waited for, who leaves is not missed."""
+
+import json
+import socket
+from collections.abc import Callable
+
+from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, packed
+
+BLOCK_BYTES = 1 << 18
+LIVE_BYTES = 1 << 18
+"""So much that was not read yet, and live output is left out until it was; the answer has it."""
+MOST_BYTES = 64 * 1024 * 1024
+"""So much that was not read yet, and the client is given up."""
+
+
+class GuestConnection:
+    """*receive* gets each request, *left* is called once when it is gone."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        stream: socket.socket,
+        receive: Callable[["GuestConnection", dict[str, object]], None],
+        left: Callable[["GuestConnection"], object],
+    ) -> None:
+        self._loop, self._stream, self._receive, self._left = loop, stream, receive, left
+        self._frames, self._out = FrameReader(), bytearray()
+        self._open = True
+        stream.setblocking(False)
+        loop.watch(stream.fileno(), self._ready)
+
+    def send(self, message: dict[str, object]) -> None:
+        """Send *message*, now or when it can be taken."""
+        if not self._open:
+            return
+        try:
+            data = packed(message)
+        except FrameTooLargeError as error:
+            data = packed({"id": message.get("id"), "stdout": "", "stderr": str(error), "exit_code": 1})
+        self._out += data
+        self._flush()
+        if len(self._out) > MOST_BYTES:
+            self._close()
+
+    def send_live(self, message: dict[str, object]) -> bool:
+        """Send *message*, unless the client is behind; whether it was sent."""
+        if len(self._out) > LIVE_BYTES:
+            return False
+        self.send(message)
+        return True
+
+    def _flush(self) -> None:
+        try:
+            while self._out:
+                del self._out[: self._stream.send(memoryview(self._out)[:BLOCK_BYTES].tobytes())]
+        except BlockingIOError:
+            self._loop.watch(self._stream.fileno(), self._ready, READABLE | WRITABLE)
+        except OSError:
+            self._close()
+        else:
+            self._loop.watch(self._stream.fileno(), self._ready)
+
+    def _ready(self) -> None:
+        if self._out:
+            self._flush()
+        if not self._open:
+            return
+        try:
+            data = self._stream.recv(BLOCK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            return
+        try:
+            frames = self._frames.feed(data)
+        except FrameTooLargeError as error:
+            self.send({"stdout": "", "stderr": str(error), "exit_code": 1})
+            self._close()
+            return
+        for frame in frames:
+            self._take(frame)
+
+    def _take(self, frame: bytes) -> None:
+        try:
+            message = json.loads(frame)
+            if not isinstance(message, dict):
+                raise ValueError("a request must be a JSON object")
+        except (ValueError, RecursionError) as error:
+            self.send({"stdout": "", "stderr": str(error), "exit_code": 1})
+        else:
+            self._receive(self, message)
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.forget(self._stream.fileno())
+            self._stream.close()
+            self._left(self)

@@ -1,0 +1,82 @@
+"""`kasmon` as an agent in a sandbox has it: what it may know of its place, and what it says of itself. Nothing else.
+
+It reads `context.json`, which its host keeps current, and leaves notes for that host in a file that it may add to.
+"""
+
+import json
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.environ.get("KASMON_CONTEXT", "")) or "/opt/session"  # noqa: PTH120 (a small program: no pathlib)
+USAGE = "usage: kasmon ctx [--done [WORD]] [--waiting REASON] [--json]"
+LONGEST = 2000
+
+
+def main(arguments: "list[str]") -> int:
+    """Do as `kasmon ctx` would outside, as far as that can be done from here."""
+    if arguments[:1] != ["ctx"]:
+        return _usage("only `kasmon ctx` is available in a sandbox")
+    said, wants_json, rest = {}, False, arguments[1:]
+    while rest:
+        word = rest.pop(0)
+        if word == "--json":
+            wants_json = True
+        elif word == "--done":
+            said["done"] = rest.pop(0) if rest and not rest[0].startswith("--") else ""
+        elif word == "--waiting" and rest:
+            said["waiting"] = rest.pop(0)
+        else:
+            return _usage(f"unknown argument {word!r}")
+    try:
+        if said:
+            note(said)
+        with open(f"{HERE}/context.json", "rb") as file:  # noqa: PTH123 (a small program: no pathlib)
+            context = json.load(file)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"kasmon: the context of this sandbox is not valid: {error}.\n")
+        return 1
+    sys.stdout.write(json.dumps(context) + "\n" if wants_json else words(context))
+    return 0
+
+
+def note(said: "dict[str, str]") -> None:
+    """Leave *said* for the host.
+
+    Raises:
+        OSError: if it cannot be left.
+    """
+    line = {
+        "at": time.time(),
+        "generation": os.environ.get("KASMON_GENERATION", ""),
+        "nonce": os.environ.get("KASMON_NONCE", ""),
+        "event": "kasmon.ctx",
+        **{name: text[:LONGEST] for name, text in said.items()},
+    }
+    file = os.open(f"{HERE}/hooks.jsonl", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.write(file, json.dumps(line).encode() + b"\n")
+    finally:
+        os.close(file)
+
+
+def words(context: "dict[str, object]") -> str:
+    """*context* for people."""
+    known = [name for name in ("task", "title", "wave", "plan", "notes") if context.get(name) not in (None, "")]
+    lines = [f"{context.get('name', '')} ({context.get('id', '')}), in a sandbox"]
+    lines += [f"  {name:<7} {context[name]}" for name in known]
+    peers = context.get("peer_sessions")
+    for peer in peers if isinstance(peers, list) else ():
+        if isinstance(peer, dict):
+            state = peer.get("state") or peer.get("task_state") or ""
+            lines.append(f"  beside  {peer.get('name') or peer.get('title')}: {state}")
+    return "\n".join(lines) + "\n"
+
+
+def _usage(why: str) -> int:
+    sys.stderr.write(f"kasmon: {why}.\n{USAGE}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,316 @@
+"""One interpreter: its process, its queue of turns, and what is heard of both. It does one turn at a time."""
+
+import contextlib
+import math
+import os
+import signal
+import time
+from collections import deque
+
+from kasmon.sandbox.guest.event_loop import EventLoop
+from kasmon.sandbox.guest.interrupts import GRACE_S, Answer, InterruptAttempt
+from kasmon.sandbox.guest.outcome import NOT_DONE, ended, lost_before, outcome, withdrawn
+from kasmon.sandbox.guest.output_reader import OutputReader
+from kasmon.sandbox.guest.private_folder import PrivateFolder
+from kasmon.sandbox.guest.process_group import end_family
+from kasmon.sandbox.guest.truncation import TruncatingBuffer
+from kasmon.sandbox.guest.turn import STREAMS, GuestTurn
+
+YOUNG_S = 0.3
+DEAF_S = float(os.environ.pop("KASMON_DEAF_S", "0.1"))
+"""Where an interpreter says when code begins: so long after that an interrupt ends the code alone. node takes its own
+handler away before the code's is there; a processor that is emulated may take longer for that."""
+START_S = 10.0
+"""How much longer than its time a run is left alone whose code has not begun: its interpreter starts, and slowly."""
+LAST_S = 1.0
+"""How long after that it has to leave by itself what can be carried over."""
+GIVEN_UP_S = 5.0
+"""After which a killed process that does not end is no longer waited for."""
+QUEUE = 64
+LOOSE_BYTES = 64 * 1024
+
+
+class Interpreter:
+    """A subclass knows how to start it, how to give it a turn, and how to interrupt it."""
+
+    name = ""
+    asks_twice = False
+    """Whether a second interrupt does what a first did not, and harms nothing."""
+    says_begun = False
+    """Whether it says when code begins, and what is interrupted before that is interrupted then."""
+
+    def __init__(self, loop: EventLoop, place: PrivateFolder) -> None:
+        self.loop, self.place = loop, place
+        self.pid = 0
+        self.starts = self.turns = 0
+        self.turn: GuestTurn | None = None
+        self.queue: deque[GuestTurn] = deque()
+        self.last_code = 0
+        self.ears = OutputReader(loop, self._heard)
+        self._loose = {stream: TruncatingBuffer(LOOSE_BYTES) for stream in STREAMS}
+        self._epitaph = ""
+        self._carried = False
+        self._asking = InterruptAttempt(loop)
+
+    # What a subclass gives.
+
+    def start(self) -> int:
+        """Start the process, and give its pid."""
+        raise NotImplementedError
+
+    def feed(self, turn: GuestTurn) -> None:
+        """Give it *turn*; it will answer with the turn's nonce."""
+        raise NotImplementedError
+
+    def signal_interrupt(self, is_second: bool) -> None:
+        """What Ctrl-C is to it; the second time too."""
+        os.kill(self.pid, signal.SIGINT)
+
+    def plead(self) -> bool:
+        """Ask it to end and leave what can be carried over; whether that makes sense."""
+        return False
+
+    def carries(self) -> bool:
+        """Whether the process that just ended left its state for the next."""
+        return False
+
+    def close(self) -> None:
+        """Its process is gone: close what led to it."""
+
+    def listen(self) -> None:
+        """Take what it answered meanwhile."""
+
+    # What others ask for.
+
+    def submit(self, turn: GuestTurn) -> bool:
+        """Let *turn* run when those before it are done; False where too many wait already."""
+        if len(self.queue) >= QUEUE:
+            return False
+        self.queue.append(turn)
+        self._next()
+        return True
+
+    def interrupt(self, answer: Answer, word: str = "") -> None:
+        """Interrupt what runs, or only the run of *word*; the answer says, after two seconds at most, what came of it.
+
+        One that waits for its turn never begins then.
+        """
+        turn = self.turn
+        if word and (turn is None or turn.word != word):
+            answer({"state": "interrupted" if self._withdrawn(word) else "nothing runs"})
+            return
+        if turn is None or turn.do != "run" or not self.pid:
+            answer({"state": "nothing runs"})
+            return
+        turn.interrupted = True
+        self._asking.add(answer, lambda: turn is self.turn)
+        self._interrupt(turn)
+
+    def _withdrawn(self, word: str) -> bool:
+        """Take the run of *word* out of the queue, and tell whoever waits for it; whether it was there."""
+        turn = next((each for each in self.queue if each.word == word), None)
+        if turn is not None:
+            self.queue.remove(turn)
+            turn.answer(withdrawn())
+        return turn is not None
+
+    def begun(self, nonce: object, *, waits: bool) -> None:
+        """The interpreter says that the code of the turn of *nonce* begins, or that it *waits* for something now."""
+        turn = self.turn
+        if turn is None or nonce != turn.nonce:
+            return
+        turn.hears_at = time.monotonic() + (0.0 if waits else DEAF_S)
+        if turn.overdue and not waits:
+            self.loop.cancel(turn.timer)
+            turn.timer = self.loop.after(GRACE_S, self._unmoved)
+        if turn.is_unwanted:
+            self._interrupt(turn)
+
+    def _interrupt(self, turn: GuestTurn) -> None:
+        if self.says_begun and (left := turn.hears_at - time.monotonic()) > 0:
+            turn.is_unwanted = True
+            self.loop.cancel(turn.held)
+            turn.held = self.loop.after(left, lambda: self._interrupt(turn)) if left < math.inf else None
+            return
+        turn.is_unwanted = False
+        self.loop.cancel(turn.held)
+        with contextlib.suppress(OSError):
+            self.signal_interrupt(turn.again is not None)
+        is_first = turn.again is None
+        if is_first and (self.asks_twice or time.monotonic() - turn.begun_at < YOUNG_S):  # it may not have begun inside
+            turn.again = self.loop.after(YOUNG_S, lambda: self._interrupt(turn))
+
+    def reset(self) -> None:
+        """End the process with all it started in its session; the next run starts anew and says nothing of it."""
+        if self.turn:
+            self.turn.killed = True
+        if self.pid:
+            end_family(self.pid)
+            if self.turn is None:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(self.pid, 0)
+                self._buried()
+        self._epitaph, self._carried = "", False
+        self.forget_carried()
+
+    def forget_carried(self) -> None:
+        """Nothing of what an earlier process left is for the next."""
+
+    def forget_said(self) -> None:
+        """What background jobs said and no run was told is gone."""
+        self._take_loose()
+
+    def is_to_keep(self) -> bool:
+        """Whether there is anything that it, or one before it, may hold."""
+        return bool(self.pid) or self._carried
+
+    def state(self) -> dict[str, object]:
+        return {
+            "pid": self.pid,
+            "starts": self.starts,
+            "turns": self.turns,
+            "busy": self.turn is not None and self.turn.do == "run",
+            "queued": sum(turn.do == "run" for turn in self.queue),
+        }
+
+    # A turn's course.
+
+    def _next(self) -> None:
+        while self.turn is None and self.queue:
+            turn = self.turn = self.queue.popleft()
+            try:
+                self._begin(turn)
+            except (OSError, ValueError) as error:
+                self._over(turn)
+                why = str(error.strerror or error) if isinstance(error, OSError) else str(error)
+                why = f"{self.name} cannot do that: {why}. Nothing was run."
+                words = {"stdout": "", "stderr": why, "exit_code": NOT_DONE, "session_preserved": True, "hint": why}
+                turn.answer(words | {"lost": why})
+
+    def _begin(self, turn: GuestTurn) -> None:
+        if not self.pid:
+            self.ears.open()
+            turn.restarted = turn.do == "run" and bool(self._epitaph)
+            if turn.restarted:
+                turn.lost_before = lost_before(self.name, self._epitaph, self._carried)
+                turn.carried = self._carried
+                self._epitaph, self._carried = "", False
+            self.pid = self.start()
+            self.starts += 1
+            goes_first(self.pid)
+        if turn.do == "run":
+            self.turns += 1
+            turn.number = self.turns
+            self.ears.hear_all()
+            turn.earlier = self._take_loose()
+        turn.begin()
+        turn.timer = self.loop.after(turn.timeout_s, self._overdue)
+        self.feed(turn)
+
+    def _take_loose(self) -> tuple[str, str]:
+        if not any(keep.total for keep in self._loose.values()):
+            return "", ""
+        texts = self._loose["stdout"].text()[0], self._loose["stderr"].text()[0]
+        self._loose = {stream: TruncatingBuffer(LOOSE_BYTES) for stream in STREAMS}
+        return texts
+
+    def _overdue(self) -> None:
+        turn = self.turn
+        assert turn
+        turn.overdue = True
+        turn.timer = self.loop.after(GRACE_S, self._unmoved)
+        self._interrupt(turn)
+
+    def _unmoved(self) -> None:
+        turn = self.turn
+        assert turn
+        if turn.do != "run":  # something of ours is no reason to lose what it holds
+            turn.answer({"lost": f"{self.name} took longer than {turn.timeout_s:g} s"})
+            return
+        starts = self.says_begun and turn.hears_at == math.inf
+        if starts and time.monotonic() < turn.begun_at + turn.timeout_s + START_S:
+            turn.timer = self.loop.after(GRACE_S, self._unmoved)
+            return
+        turn.killed = True
+        turn.timer = self.loop.after(LAST_S, self._kill)
+        if not self.plead():
+            self._kill()
+
+    def _kill(self) -> None:
+        turn = self.turn
+        assert turn
+        self.loop.cancel(turn.timer)
+        turn.timer = self.loop.after(GIVEN_UP_S, lambda: self._dead(-signal.SIGKILL))
+        end_family(self.pid)
+
+    def answered(self, nonce: object, said: dict[str, object]) -> None:
+        """The interpreter says that it is done with the turn of *nonce*."""
+        turn = self.turn
+        if turn is None or nonce != turn.nonce:
+            return  # of no turn of ours: somebody else wrote it
+        self.ears.hear_all()
+        self._over(turn)
+        if turn.do == "run":
+            words = outcome(self.name, turn, said=said, died=None, carried=False)
+            self.last_code = _code(said.get("rc"))
+        else:
+            words = said
+        turn.answer(words)
+        self._asking.tell("interrupted")
+        self._next()
+
+    def _over(self, turn: GuestTurn) -> None:
+        self.loop.cancel(turn.timer)
+        self.loop.cancel(turn.again)
+        self.loop.cancel(turn.held)
+        self.turn = None
+
+    # The process's end.
+
+    def reaped(self, status: int) -> None:
+        """The process ended with *status*, as `waitpid` gives it."""
+        self.listen()  # it may have been done before it ended
+        self._dead(os.waitstatus_to_exitcode(status))
+
+    def _dead(self, code: int) -> None:
+        turn = self.turn
+        self.ears.hear_all()
+        self._buried()
+        carried = self.carries()
+        wanted = turn is not None and turn.killed and not turn.overdue
+        how = "its time limit expired" if turn and turn.overdue else ended(code)
+        self._epitaph, self._carried = ("", False) if wanted else (how, carried)
+        if turn:
+            self._over(turn)
+            if turn.do == "run":
+                words = outcome(self.name, turn, said=None, died=code, carried=carried)
+            else:
+                words = {"lost": f"{self.name} ended ({ended(code)})"}
+            turn.answer(words)
+        self._asking.tell("ended")
+        self._next()
+
+    def _buried(self) -> None:
+        self.pid = 0
+        self.last_code = 0
+        self.close()
+
+    def output(self, stream: str) -> int:
+        """The file that its process gets as *stream*."""
+        return self.ears.theirs(stream)
+
+    def _heard(self, stream: str, data: bytes) -> None:
+        if self.turn:
+            self.turn.heard(stream, data)
+        else:
+            self._loose[stream].add(data)
+
+
+def goes_first(pid: int) -> None:
+    """Where memory is short, process *pid* goes before the agent does."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as file:  # noqa: PTH123
+        file.write(b"500")
+
+
+def _code(value: object) -> int:
+    return value if isinstance(value, int) else 0

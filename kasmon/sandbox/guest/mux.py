@@ -1,0 +1,356 @@
+"""Connections into and out of a sandbox that has one line: each is carried on it, and none holds another one up.
+
+One end of the line is inside, one outside, and both are this. Either asks the other one for a connection: those inside
+for the way out, those outside for a port. Of each connection a side sends at most `WINDOW_BYTES` that the other one has
+not passed on yet, so neither has to hold more, whatever the other one says.
+"""
+
+import contextlib
+import os
+import select
+import socket
+from collections.abc import Callable
+
+from kasmon.sandbox.guest.mux_frames import CALL, DROP, ENDS, SAYS, THERE, TOOK
+
+WINDOW_BYTES = 256 * 1024
+PIECE_BYTES = 32 * 1024
+MOST = 128
+"""Connections at once; one more is over at once."""
+WORDS_BYTES = 64
+"""The longest line of a caller that says whither it wants."""
+OUT = "out"
+"""Whither those inside want: outside, by whatever stands there."""
+INSIDE, OUTSIDE = 1, 2
+"""The first number of a connection that an end asks for; the others follow in steps of two."""
+PROXY_PORT = 3128
+
+Emit = Callable[[int, int, bytes], None]
+To = Callable[[str], socket.socket]
+Told = Callable[[str], None]
+
+
+class MuxConnection:
+    """One connection, at one end."""
+
+    def __init__(self, channel: int, stream: socket.socket) -> None:
+        stream.setblocking(False)
+        self.channel, self.stream = channel, stream
+        self.waiting = bytearray()
+        """What the other end said and this stream did not take yet."""
+        self.room = WINDOW_BYTES
+        self.untold = 0
+        """So much was taken, and the other end does not know."""
+        self.says_more = self.hears_more = True
+        self.connects = False
+        self.told: Told | None = None
+        """Who waits to hear that it is there (told an empty text), or why not."""
+
+
+class ConnectionMux:
+    """One end. It has a file of its own (`fileno`) that is readable when `serve` has something to do."""
+
+    def __init__(self, emit: Emit, first: int, to: To) -> None:
+        """
+        Args:
+            emit: sends a record's kind, number and content to the other end.
+            first: `INSIDE` or `OUTSIDE`.
+            to: makes the connection that the other end wants; it need not be there yet. Raises OSError if it
+                may not be.
+        """
+        self._emit, self._next, self._first, self._to = emit, first, first, to
+        self._events = select.epoll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._ways: dict[int, MuxConnection] = {}
+        self._listeners: list[tuple[socket.socket, Callable[[int], None]]] = []
+        self._rests = False
+
+    def fileno(self) -> int:
+        return self._events.fileno()
+
+    def serve(self, limit_s: float = 0.0) -> None:
+        """Go on with what can be gone on with; waits for that up to *limit_s*, -1 being for ever."""
+        for file, events in self._events.poll(limit_s):
+            if handler := self._handlers.get(file):
+                handler(events)
+
+    def watch(self, file: int, handler: Callable[[int], None], wanted: int = select.EPOLLIN) -> None:
+        """Call *handler* with what came of *wanted* for *file*, in `serve`; nothing wanted is nothing watched."""
+        is_known = file in self._handlers
+        if not wanted:
+            self.forget(file)
+            return
+        self._handlers[file] = handler
+        (self._events.modify if is_known else self._events.register)(file, wanted)
+
+    def forget(self, file: int) -> None:
+        """Watch *file* no longer; to be called before it is closed."""
+        if self._handlers.pop(file, None):
+            self._events.unregister(file)
+
+    # Who comes.
+
+    def listen(self, listener: socket.socket, where: str) -> None:
+        """Let whoever comes to *listener* speak with *where* of the other end."""
+        self._take(listener, lambda came: self._begin(came, where, None))
+
+    def ask(self, listener: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
+        """Give *do* whoever comes to *listener*, with the line that it says first."""
+        self._take(listener, lambda came: _Caller(self, came, do))
+
+    def call(self, stream: socket.socket, where: str) -> None:
+        """Let *stream* speak with *where* of the other end; it hears `ok` first, or why not, and a newline."""
+
+        def told(why: str) -> None:
+            with contextlib.suppress(OSError):
+                stream.sendall((why or "ok").replace("\n", " ").encode() + b"\n")
+
+        self._begin(stream, where, told)
+
+    def rest(self) -> None:
+        """Have no connection, and take none, until `go_on`. Who comes meanwhile waits."""
+        self.part()
+        self._rests = True
+        for listener, _ in self._listeners:
+            self.forget(listener.fileno())
+
+    def go_on(self) -> None:
+        self._rests = False
+        for listener, accept in self._listeners:
+            self.watch(listener.fileno(), accept)
+
+    def part(self) -> None:
+        """End all connections."""
+        for way in list(self._ways.values()):
+            self._drop(way, "it was parted")
+
+    def _take(self, listener: socket.socket, act: Callable[[socket.socket], object]) -> None:
+        listener.setblocking(False)
+
+        def accept(_: int) -> None:
+            with contextlib.suppress(OSError):
+                act(listener.accept()[0])
+
+        self._listeners.append((listener, accept))
+        if not self._rests:
+            self.watch(listener.fileno(), accept)
+
+    def _begin(self, stream: socket.socket, where: str, told: Told | None) -> None:
+        if self._rests or len(self._ways) >= MOST:
+            if told:
+                told("it is paused" if self._rests else "too many connections are already open")
+            stream.close()
+            return
+        channel, self._next = self._next, (self._next + 2) & 0x7FFFFFFF or self._first
+        way = self._ways[channel] = MuxConnection(channel, stream)
+        way.told = told
+        self._emit(CALL, channel, where.encode())
+        self._watch(way)
+
+    # From the other end.
+
+    def heard(self, kind: int, channel: int, content: bytes) -> None:
+        """Take a record of the other end. What is said of a connection that is over means nothing."""
+        if kind == CALL:
+            self._called(channel, content)
+            return
+        way = self._ways.get(channel)
+        if way is None:
+            return
+        if kind == THERE:
+            self._tell(way, "")
+        elif kind == SAYS:
+            way.waiting += content
+            if len(way.waiting) > WINDOW_BYTES or not way.hears_more:
+                self._drop(way, "it sent more than allowed")
+                return
+            self._flush(way)
+        elif kind == TOOK:
+            way.room = min(WINDOW_BYTES, way.room + int.from_bytes(content, "big"))
+        elif kind == ENDS:
+            way.hears_more = False
+            self._flush(way)
+        elif kind == DROP:
+            self._over(way, content.decode("utf-8", "replace"))
+            return
+        self._settle(way)
+
+    def _called(self, channel: int, content: bytes) -> None:
+        why = ""
+        if self._rests or len(self._ways) >= MOST or channel in self._ways or channel % 2 == self._first % 2:
+            why = "no new connection is accepted now"
+        else:
+            try:
+                stream = self._to(content.decode("ascii", "replace"))
+            except (OSError, OverflowError, ValueError) as error:
+                why = getattr(error, "strerror", None) or str(error)
+        if why:
+            self._emit(DROP, channel, why.encode())
+            return
+        way = self._ways[channel] = MuxConnection(channel, stream)
+        way.connects = True
+        self._watch(way)
+
+    # One connection.
+
+    def _watch(self, way: MuxConnection) -> None:
+        wanted = 0
+        if way.says_more and way.room > 0 and not way.connects and not way.told:
+            wanted |= select.EPOLLIN
+        if way.connects or way.waiting:
+            wanted |= select.EPOLLOUT
+        self.watch(way.stream.fileno(), lambda events: self._ready(way, events), wanted)
+
+    def _ready(self, way: MuxConnection, events: int) -> None:
+        if way.connects:
+            if not events & (select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP):
+                return
+            if fault := way.stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._drop(way, os.strerror(fault))
+                return
+            way.connects = False
+            self._emit(THERE, way.channel, b"")
+        if way.waiting:
+            self._flush(way)
+        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and way.channel in self._ways:
+            self._hear(way)
+        self._settle(way)
+
+    def _hear(self, way: MuxConnection) -> None:
+        if not way.says_more or way.room <= 0:
+            return
+        try:
+            data = way.stream.recv(min(PIECE_BYTES, way.room))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._drop(way, error.strerror or str(error))
+            return
+        if data:
+            way.room -= len(data)
+            self._emit(SAYS, way.channel, data)
+        else:
+            way.says_more = False
+            self._emit(ENDS, way.channel, b"")
+
+    def _flush(self, way: MuxConnection) -> None:
+        """Give the stream what it takes, and tell the other end."""
+        if way.connects:
+            return
+        try:
+            while way.waiting:
+                count = way.stream.send(memoryview(way.waiting)[:PIECE_BYTES].tobytes())
+                del way.waiting[:count]
+                way.untold += count
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._drop(way, error.strerror or str(error))
+            return
+        if way.untold and (not way.waiting or way.untold >= WINDOW_BYTES // 4):
+            self._emit(TOOK, way.channel, way.untold.to_bytes(4, "big"))
+            way.untold = 0
+
+    def _settle(self, way: MuxConnection) -> None:
+        """Tell the stream of the other end's end, and wait for what comes; where nothing can come, it is over."""
+        if way.channel not in self._ways:
+            return
+        if not way.hears_more and not way.waiting and not way.connects:
+            with contextlib.suppress(OSError):
+                way.stream.shutdown(socket.SHUT_WR)
+            if not way.says_more:
+                self._over(way, "")
+                return
+        self._watch(way)
+
+    def _drop(self, way: MuxConnection, why: str) -> None:
+        self._emit(DROP, way.channel, why.encode())
+        self._over(way, why)
+
+    def _over(self, way: MuxConnection, why: str) -> None:
+        self._tell(way, why or "it ended")
+        self._ways.pop(way.channel, None)
+        self.forget(way.stream.fileno())
+        way.stream.close()
+
+    def _tell(self, way: MuxConnection, why: str) -> None:
+        told, way.told = way.told, None
+        if told:
+            told(why)
+
+
+class _Caller:
+    """Somebody who came, until the line is there that it says first."""
+
+    def __init__(self, ways: ConnectionMux, stream: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
+        stream.setblocking(False)
+        self._ways, self._stream, self._do, self._line = ways, stream, do, b""
+        ways.watch(stream.fileno(), lambda _: self._hear())
+
+    def _hear(self) -> None:
+        try:
+            piece = self._stream.recv(1)  # what is behind the line is for the other end
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if piece == b"\n":
+            self._ways.forget(self._stream.fileno())
+            self._do(self._stream, self._line.decode("ascii", "replace"))
+            return
+        self._line += piece
+        if not piece or len(self._line) > WORDS_BYTES:
+            self._ways.forget(self._stream.fileno())
+            self._stream.close()
+
+
+def to_port(where: str) -> socket.socket:
+    """A connection to the port *where* of this end's own loopback; it may not be there yet.
+
+    Raises:
+        OSError, OverflowError, ValueError: if there is none.
+    """
+    port = int(where)
+    return _connecting(socket.socket(socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", port))
+
+
+def to_gate(where: str, path: str) -> socket.socket:
+    """A connection to the way out, which listens at *path*.
+
+    Raises:
+        OSError: if it is not there, or it is not the way out that is wanted.
+    """
+    if where != OUT:
+        raise OSError(1, "unknown destination")
+    return _connecting(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
+
+
+def _connecting(stream: socket.socket, address: "tuple[str, int] | str") -> socket.socket:
+    stream.setblocking(False)
+    try:
+        stream.connect(address)
+    except BlockingIOError:
+        if stream.family == socket.AF_UNIX:  # its queue is full
+            stream.close()
+            raise
+    except (OSError, OverflowError):
+        stream.close()
+        raise
+    return stream
+
+
+def door(port: int = PROXY_PORT) -> socket.socket:
+    """Where programs inside find their proxy, listening.
+
+    Raises:
+        OSError: if somebody else does already.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(64)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,120 @@
+"""How a run ended, in the seed's four words and ours: what came out, what is kept, and what to do next."""
+
+import signal
+import time
+from collections.abc import Mapping
+
+from kasmon.sandbox.guest.turn import STREAMS, GuestTurn
+
+TIMED_OUT = 124
+NOT_DONE = 125
+INTERRUPTED = 130
+UNHEARD = 113
+"""How our own workers end where nobody can hear them any more."""
+
+
+def ended(code: int) -> str:
+    """How a process ended, by its exit code where that is not negative, else by its signal."""
+    if code == UNHEARD:
+        return "code closed its control channel"
+    if code >= 0:
+        return f"exit code {code}"
+    names = {
+        signal.SIGKILL: "killed, perhaps out of memory",
+        signal.SIGSEGV: "it crashed",
+        signal.SIGABRT: "it gave up",
+    }
+    return f"signal {-code}" + (f": {names[signal.Signals(-code)]}" if -code in names else "")
+
+
+def refusal(request: Mapping[str, object], why: str, code: int = 1) -> dict[str, object]:
+    """The seed's answer to what was not run."""
+    words: dict[str, object] = {"stdout": "", "stderr": why, "exit_code": code, "session_preserved": True}
+    return {"id": request["id"], **words} if "id" in request else words
+
+
+def withdrawn() -> dict[str, object]:
+    """The answer to a run that was interrupted before it was its turn."""
+    why = "It was interrupted while waiting: nothing was run."
+    return {"stdout": "", "stderr": why, "exit_code": INTERRUPTED, "session_preserved": True, "hint": why}
+
+
+def outcome(
+    name: str, turn: GuestTurn, *, said: Mapping[str, object] | None, died: int | None, carried: bool
+) -> dict[str, object]:
+    """The answer to a run of interpreter *name*: it *said* that it is done, or it *died* meanwhile.
+
+    *carried*: it died, and the next one takes up what it held.
+    """
+    texts = {stream: turn.keep[stream].text() for stream in STREAMS}
+    omitted = sum(count for _, count in texts.values())
+    kept = said is not None or carried
+    if turn.overdue:
+        code = TIMED_OUT
+    elif said is not None:
+        code = _number(said.get("rc"))
+    else:
+        code = died if died is not None and died >= 0 else 128 - (died or 0)
+    hint = _hint(name, turn, kept=kept, died=died, carried=carried, omitted=omitted)
+    stderr = texts["stderr"][0]
+    if turn.overdue or died is not None:  # the seed says it there
+        stderr += ("\n" if stderr and not stderr.endswith("\n") else "") + hint
+    words: dict[str, object] = {
+        "stdout": texts["stdout"][0],
+        "stderr": stderr,
+        "exit_code": code,
+        "session_preserved": kept and (not turn.restarted or turn.carried),
+        "turn": turn.number,
+        "ms": round((time.monotonic() - turn.begun_at) * 1000, 3),
+    }
+    more = {
+        "hint": hint,
+        "omitted": omitted,
+        "timed_out": turn.overdue,
+        "restarted": turn.restarted,
+        "cwd": said.get("cwd") if said else "",
+        "background": "".join(turn.earlier),
+    }
+    return words | {key: value for key, value in more.items() if value}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 1
+
+
+def _hint(name: str, turn: GuestTurn, *, kept: bool, died: int | None, carried: bool, omitted: int) -> str:
+    session = f"Session {turn.session!r}" if turn.session else "The session"
+    told = [turn.lost_before] if turn.lost_before else []
+    if turn.overdue:
+        steps = (
+            "Consider: 1) Increasing timeout, 2) Breaking operation into smaller steps, "
+            f"3) Using session={turn.session or '...'!r} to continue where you left off."
+        )
+        if died is None:
+            state = "The session state is preserved."
+        elif carried:
+            state = f"It did not react to an interrupt, so {name} was ended; {_CARRIED}"
+        else:
+            state = f"It did not react to an interrupt, so {name} was ended: {_LOST}"
+        told.append(f"{session} timed out after {turn.timeout_s:g}s. {state} {steps}")
+    elif died is not None:
+        rest = _CARRIED if carried else f"{_LOST} The next run starts it again."
+        how = "on request" if turn.killed else ended(died)
+        told.append(f"{name} ended during this run ({how}): {rest}")
+    elif turn.interrupted and kept:
+        told.append("Interrupted. The session state is preserved; the effects of the code that already ran remain.")
+    if omitted:
+        told.append(
+            f"{omitted} bytes of output were omitted. Write long output to a file, and read the part that you need."
+        )
+    return " ".join(told)
+
+
+_LOST = "its variables are lost. Files and the other interpreters are preserved."
+_CARRIED = "its variables, functions and folder are carried over to the next run; its background jobs are not."
+
+
+def lost_before(name: str, how: str, carried: bool) -> str:
+    """What the first run after an interpreter's death says."""
+    rest = "its variables, functions and folder were carried over, its background jobs were not." if carried else _LOST
+    return f"{name} had ended before this run ({how}) and was restarted: {rest}"

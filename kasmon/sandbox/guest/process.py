@@ -1,0 +1,252 @@
+"""A program that somebody outside works with, on a terminal of its own or on pipes: what it says, is told, and its end.
+
+Where nobody takes what it says, it waits, as it would before a pipe that nobody reads.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import struct
+import termios
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from kasmon.sandbox.guest.children import DEFAULT
+from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
+from kasmon.sandbox.guest.output import InputBuffer, OutputBuffer
+from kasmon.sandbox.guest.process_group import end_family, members
+
+BLOCK_BYTES = 1 << 15
+HELD_BYTES = 1 << 18
+"""So much of a stream is kept; then the process waits."""
+LAST_BLOCKS = 64
+"""So many blocks are read of what a process left behind when it ended."""
+NOT_FOUND, NOT_ALLOWED = 127, 126
+TAKEN = "taken"
+Size = tuple[int, int]
+"""Columns and rows of a terminal."""
+
+
+class GuestProcess:
+    """Started when this is made; *tell* is called with the name of a stream that has news, with `TAKEN` when it took of
+    what it was told, and with "" when it ended.
+
+    Raises:
+        OSError: if the program cannot be started.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        argv: list[str],
+        variables: Mapping[str, str],
+        workdir: str,
+        size: Size | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._loop, self._tell = loop, tell
+        self.told = InputBuffer()
+        self.streams = {name: OutputBuffer() for name in (("out",) if size else ("out", "err"))}
+        self._files: dict[str, int] = {}
+        self._input = -1
+        self.code: int | None = None
+        """How it ended; a signal is negative. None while it runs."""
+        self._is_terminal = size is not None
+        files, theirs = self._terminal(size) if size else self._pipes()
+        try:
+            self.pid = _begun(argv, variables, workdir, files, is_terminal=self._is_terminal)
+        except OSError:
+            for file in {self._input, *self._files.values()}:
+                os.close(file)
+            raise
+        finally:
+            for file in theirs:
+                os.close(file)
+        self.session = self.pid
+        for name in self.streams:
+            os.set_blocking(self._files[name], False)
+        os.set_blocking(self._input, False)
+        self._attend()
+
+    def _terminal(self, size: Size) -> tuple[list[int], list[int]]:
+        ours, theirs = os.openpty()
+        self._files["out"] = self._input = ours
+        self._set_size(size)
+        return [theirs] * 3, [theirs]
+
+    def _pipes(self) -> tuple[list[int], list[int]]:
+        stdin, self._input = os.pipe()
+        self._files["out"], stdout = os.pipe()
+        self._files["err"], stderr = os.pipe()
+        return [stdin, stdout, stderr], [stdin, stdout, stderr]
+
+    # What it says.
+
+    def has(self, stream: str, to: int) -> None:
+        """Whoever hears has *stream* before number *to*; it goes on where it waited for that."""
+        self.streams[stream].forget(to)
+        self._attend()
+
+    def _attend(self) -> None:
+        """Listen where there is room, and go on telling it what it was told."""
+        wanted: dict[int, int] = {}
+        for name, file in self._files.items():
+            if not self.streams[name].is_over and self.streams[name].held < HELD_BYTES:
+                wanted[file] = READABLE
+        if self._input >= 0 and self.told.waiting:
+            wanted[self._input] = wanted.get(self._input, 0) | WRITABLE
+        for file in {*self._files.values(), self._input} - {-1}:
+            if file in wanted:
+                self._loop.watch(file, self._ready, wanted[file])
+            else:
+                self._loop.forget(file)
+
+    def _ready(self) -> None:
+        self._write()
+        for name in self.streams:
+            if self.streams[name].held < HELD_BYTES:
+                self._hear(name)
+        self._attend()
+
+    def _hear(self, name: str) -> bool:
+        """Take what *name* says now; whether there was something."""
+        heard = self.streams[name]
+        if heard.is_over:
+            return False
+        try:
+            data = os.read(self._files[name], BLOCK_BYTES)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EINTR):
+                return False
+            data = b""  # a terminal that nobody has open any more
+        if not data:
+            heard.is_over = True
+            return False
+        heard.add(data)
+        self._tell(name)
+        return True
+
+    # What it is told.
+
+    def tell(self, at: int, data: bytes) -> None:
+        """Tell it *data*, whose first byte has number *at*.
+
+        Raises:
+            ValueError: if something before it is missing.
+        """
+        self.told.take(at, data)
+        self._write()
+        self._attend()
+
+    def close(self) -> None:
+        """Its stdin is at its end once it has what it was told; a terminal has none."""
+        self.told.is_over = True
+        self._write()
+        self._attend()
+
+    def _write(self) -> None:
+        waiting, before = self.told.waiting, len(self.told.waiting)
+        try:
+            while waiting and self._input >= 0:
+                del waiting[: os.write(self._input, waiting[:BLOCK_BYTES])]
+        except BlockingIOError:
+            if len(waiting) < before:
+                self._tell(TAKEN)
+            return
+        except OSError:
+            waiting.clear()  # it does not listen any more
+        if before:
+            self._tell(TAKEN)
+        if self.told.is_over and not self._is_terminal and self._input >= 0:
+            self._loop.forget(self._input)
+            os.close(self._input)
+            self._input = -1
+
+    # What is done to it.
+
+    def resize(self, size: Size) -> None:
+        if self._is_terminal:
+            self._set_size(size)
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid or self.session, number)
+
+    def _set_size(self, size: Size) -> None:
+        columns, rows = size
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    # Its end.
+
+    def reaped(self, status: int) -> None:
+        self.pid, self.code = 0, os.waitstatus_to_exitcode(status)
+        for name in self.streams:
+            left = LAST_BLOCKS
+            while left and self._hear(name):
+                left -= 1
+            self.streams[name].is_over = True
+        self._attend()
+        self._tell("")
+
+    def end(self) -> None:
+        """Leave nothing of it. Idempotent."""
+        if self.pid:
+            end_family(self.pid)
+        for pid in members(self.session):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for file in {*self._files.values(), self._input} - {-1}:
+            self._loop.forget(file)
+            os.close(file)
+        self._files, self._input = {}, -1
+        if self.pid:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+            self.pid, self.code = 0, -signal.SIGKILL
+
+
+def _begun(argv: list[str], variables: Mapping[str, str], workdir: str, files: list[int], *, is_terminal: bool) -> int:
+    """Start *argv* on *files*; its process, which leads a session whose terminal that is.
+
+    Raises:
+        OSError: if it cannot be.
+    """
+    heard, tells = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(argv, variables, workdir, files, tells, is_terminal=is_terminal)
+    os.close(tells)
+    with open(heard, "rb") as file:  # noqa: PTH123
+        why = file.read()
+    if why:
+        os.waitpid(pid, 0)
+        number = int(why.partition(b" ")[0])
+        raise OSError(number, os.strerror(number), why.partition(b" ")[2].decode("utf-8", "replace"))
+    return pid
+
+
+def _become(
+    argv: list[str], variables: Mapping[str, str], workdir: str, files: list[int], tells: int, *, is_terminal: bool
+) -> NoReturn:
+    what = argv[0]
+    try:
+        os.setsid()
+        if is_terminal:
+            fcntl.ioctl(files[0], termios.TIOCSCTTY, 0)
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        for each in (*DEFAULT, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        what = workdir
+        os.chdir(workdir)
+        what = argv[0]
+        os.execvpe(argv[0], argv, variables)
+    except OSError as error:
+        os.write(tells, f"{error.errno or errno.EIO} {what}".encode())
+    finally:
+        os._exit(NOT_FOUND)

@@ -1,0 +1,281 @@
+"""Processes that are worked with from outside: each by the name of its run, by one client at a time, over broken lines.
+
+    process_start   run, argv, variables, workdir, columns and rows (on a terminal) or neither (on pipes), notes
+    process_join    run, has: stream -> how many bytes of it are there already; what follows is sent as it comes
+    process_has     run, stream, to: these need not be kept any more; is not answered
+    process_tell    run, at, data: on its stdin, the first byte's number; the answer says how many were ever taken
+    process_close   run: its stdin is at its end
+    process_resize  run, columns, rows
+    process_signal  run, number
+
+A run that is started again by its name is the one that was. To whoever joined last goes what follows; when he leaves,
+to whoever joined before him and is still there: a line that broke may come in behind the one that took its place.
+
+    stream          name, at, data
+    rest            it says nothing just now; not as often as it does so
+    ended           code, once all that it said was sent; a signal is negative
+"""
+
+import base64
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable
+
+from kasmon.sandbox.guest.children import surroundings
+from kasmon.sandbox.guest.client import GuestConnection
+from kasmon.sandbox.guest.event_loop import EventLoop, Timer
+from kasmon.sandbox.guest.interpreter_state import unpacked
+from kasmon.sandbox.guest.output import OutputBuffer
+from kasmon.sandbox.guest.process import TAKEN, GuestProcess, Size
+from kasmon.sandbox.guest.request_fields import InvalidRequestError, Words, number, texts
+
+PIECE_BYTES = 1 << 15
+FULL_BYTES = 1 << 18
+"""So much that a process was told and has not taken, and who tells it is answered once it is less."""
+REST_S = 0.3
+LONGEST_S = 5.0
+"""Who goes on and on saying something is said to rest so often."""
+NOTES = "notes"
+NOTES_BYTES = 1 << 20
+MOST_CELLS = 10_000
+
+
+class ProcessClient:
+    """Who works with a process, and how much of each stream he was sent."""
+
+    def __init__(self, client: GuestConnection, sent: dict[str, int]) -> None:
+        self.client, self.sent = client, sent
+        self.knows_end = False
+
+
+class ProcessRun:
+    """One process, the notes that are left beside it, and who works with it."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+        self.process: GuestProcess
+        self._notes, self._notes_file, self._notes_path = OutputBuffer(), -1, ""
+        self._joined: list[ProcessClient] = []
+        self._rests: Timer | None = None
+        self._said_at = self._since = 0.0
+        self._owed: list[Callable[[], None]] = []
+
+    def streams(self) -> dict[str, OutputBuffer]:
+        return {**self.process.streams, NOTES: self._notes}
+
+    def begin(self, argv: list[str], variables: dict[str, str], workdir: str, size: Size | None, notes: str) -> None:
+        if notes:
+            self._open_notes(notes)
+        self.process = GuestProcess(self._loop, argv, surroundings(variables), workdir, size, self._told)
+
+    def _open_notes(self, path: str) -> None:
+        """Make *path* a pipe, so that what is noted is heard at once."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+        os.mkfifo(path, 0o600)
+        self._notes_file, self._notes_path = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), path
+        self._loop.watch(self._notes_file, self._hear_notes)
+
+    def _hear_notes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._note(os.read(self._notes_file, PIECE_BYTES))
+        self._told(NOTES)
+
+    def _note(self, data: bytes) -> None:
+        if self._notes.held + len(data) <= NOTES_BYTES:
+            self._notes.add(data)
+
+    def _close_notes(self) -> None:
+        """Take what was noted; nobody is in the way of who opens that path, where nobody would hear him. Idempotent."""
+        if self._notes_file < 0:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._notes_file, PIECE_BYTES):
+                self._note(data)
+        self._loop.forget(self._notes_file)
+        os.close(self._notes_file)
+        self._notes_file = -1
+        with contextlib.suppress(OSError):
+            os.unlink(self._notes_path)  # noqa: PTH108
+
+    def join(self, client: GuestConnection, has: dict[str, int]) -> None:
+        sent: dict[str, int] = {}
+        for name, heard in self.streams().items():
+            to = has.get(name, heard.begin)
+            if name == NOTES:
+                heard.forget(to)
+            else:
+                self.process.has(name, to)
+            sent[name] = heard.begin
+        self._joined = [each for each in self._joined if each.client is not client] + [ProcessClient(client, sent)]
+        self._send()
+
+    def left(self, client: GuestConnection) -> None:
+        self._joined = [each for each in self._joined if each.client is not client]
+        self._send()
+
+    def has(self, stream: str, to: int) -> None:
+        if stream == NOTES:
+            self._notes.forget(to)
+        elif stream in self.process.streams:
+            self.process.has(stream, to)
+
+    def tell(self, at: int, data: bytes, answer: Callable[[], None]) -> None:
+        self.process.tell(at, data)
+        self._owed.append(answer)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Answer who told it something, where it has taken most of that."""
+        if len(self.process.told.waiting) <= FULL_BYTES:
+            owed, self._owed = self._owed, []
+            for answer in owed:
+                answer()
+
+    def _told(self, stream: str) -> None:
+        if stream == TAKEN:
+            self._settle()
+            return
+        if not stream:
+            self._close_notes()
+        self._said_at = time.monotonic()
+        if self._rests is None and stream:
+            self._since = self._said_at
+            self._rests = self._loop.after(REST_S, self._rest)
+        self._send()
+
+    def _rest(self) -> None:
+        now = time.monotonic()
+        self._rests = None
+        if now - self._said_at < REST_S and now - self._since < LONGEST_S:
+            self._rests = self._loop.after(REST_S, self._rest)
+        elif self._joined:
+            self._joined[-1].client.send({"type": "rest"})
+
+    def _send(self) -> None:
+        if not self._joined or not hasattr(self, "process"):
+            return
+        last = self._joined[-1]
+        for name, heard in self.streams().items():
+            while data := heard.since(max(last.sent[name], heard.begin), PIECE_BYTES):
+                at = max(last.sent[name], heard.begin)
+                packed = base64.b64encode(data).decode("ascii")
+                last.client.send({"type": "stream", "name": name, "at": at, "data": packed})
+                last.sent[name] = at + len(data)
+        is_over = all(heard.is_over for heard in self.process.streams.values())
+        if self.process.code is not None and is_over and not last.knows_end:
+            last.knows_end = True
+            last.client.send({"type": "ended", "code": self.process.code})
+
+    def end(self) -> None:
+        self.process.end()
+        self._loop.cancel(self._rests)
+        self._close_notes()
+
+
+class Processes:
+    """Each act takes a request, and gives its answer or sends that later."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+        self._runs: dict[str, ProcessRun] = {}
+        self.acts: dict[str, Callable[[GuestConnection, Words], Words | None]] = {
+            "process_start": self._start,
+            "process_join": self._join,
+            "process_has": self._has,
+            "process_tell": self._tell,
+            "process_close": self._close,
+            "process_resize": self._resize,
+            "process_signal": self._signal,
+        }
+
+    @property
+    def living(self) -> list[GuestProcess]:
+        return [run.process for run in self._runs.values()]
+
+    def left(self, client: GuestConnection) -> None:
+        for run in self._runs.values():
+            run.left(client)
+
+    def end(self) -> None:
+        for run in self._runs.values():
+            run.end()
+        self._runs.clear()
+
+    def _start(self, client: GuestConnection, message: Words) -> Words:
+        name = message.get("run")
+        if not isinstance(name, str) or not name:
+            raise InvalidRequestError("'run' is a text")
+        if name in self._runs:
+            return {"pid": self._runs[name].process.pid, "started": False}
+        argv, workdir = texts(message, "argv"), str(message.get("workdir") or "/")
+        variables = message.get("variables") or {}
+        notes = message.get("notes") or ""
+        if not argv or not isinstance(variables, dict) or not isinstance(notes, str):
+            raise InvalidRequestError("'argv' are texts, 'variables' names and texts, 'notes' a path")
+        if "\0" in "".join([*argv, workdir, notes, *map(str, variables), *map(str, variables.values())]):
+            raise InvalidRequestError("a text contains a NUL")
+        run = ProcessRun(self._loop)
+        try:
+            run.begin(argv, {str(key): str(value) for key, value in variables.items()}, workdir, _size(message), notes)
+        except OSError as error:
+            return {"pid": 0, "why": f"{error.filename or argv[0]}: {error.strerror}", "code": _code(error)}
+        self._runs[name] = run
+        return {"pid": run.process.pid, "started": True}
+
+    def _join(self, client: GuestConnection, message: Words) -> None:
+        run = self._run(message)
+        has = message.get("has") or {}
+        if not isinstance(has, dict):
+            raise InvalidRequestError("'has' are streams and numbers")
+        counted = {str(name): int(number(has, name, 0, 1 << 62)) for name in has}
+        client.send({"id": message.get("id"), "type": "answer", "taken": run.process.told.end})
+        run.join(client, counted)
+
+    def _has(self, client: GuestConnection, message: Words) -> None:
+        self._run(message).has(str(message.get("stream")), int(number(message, "to", 0, 1 << 62)))
+
+    def _tell(self, client: GuestConnection, message: Words) -> None:
+        run, at = self._run(message), int(number(message, "at", 0, 1 << 62))
+        name = message.get("id")
+        try:
+            run.tell(
+                at,
+                unpacked(message.get("data")),
+                lambda: client.send({"id": name, "type": "answer", "taken": run.process.told.end}),
+            )
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from error
+
+    def _close(self, client: GuestConnection, message: Words) -> Words:
+        self._run(message).process.close()
+        return {}
+
+    def _resize(self, client: GuestConnection, message: Words) -> Words:
+        run, size = self._run(message), _size(message)
+        if size is None:
+            raise InvalidRequestError("a terminal has columns and rows")
+        run.process.resize(size)
+        return {}
+
+    def _signal(self, client: GuestConnection, message: Words) -> Words:
+        self._run(message).process.signal(int(number(message, "number", 0, 64)))
+        return {}
+
+    def _run(self, message: Words) -> ProcessRun:
+        run = self._runs.get(str(message.get("run")))
+        if run is None:
+            raise InvalidRequestError("there is no such run")
+        return run
+
+
+def _size(message: Words) -> Size | None:
+    columns, rows = (int(number(message, key, 0, MOST_CELLS)) for key in ("columns", "rows"))
+    return (columns, rows) if columns and rows else None
+
+
+def _code(error: OSError) -> int:
+    return 126 if error.errno in (errno.EACCES, errno.EPERM) else 127

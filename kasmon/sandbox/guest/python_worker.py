@@ -1,0 +1,268 @@
+"""The python interpreter: one namespace for all turns, on the process's real stdin, stdout and stderr.
+
+It blocks until the next request. Once code awaited something, an event loop is there, and goes on between turns.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import types
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kasmon.sandbox.guest.frames import packed, received
+from kasmon.sandbox.guest.python_code import FILE, PythonCode
+from kasmon.sandbox.guest.python_secrets import holds, wipe
+from kasmon.sandbox.guest.python_streams import PythonStreams
+
+if TYPE_CHECKING:
+    import asyncio
+
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100
+INTERRUPTED = 130
+UNHEARD = 113
+"""How it ends where nobody can hear it any more."""
+
+_exit, _getpid, _environ = os._exit, os.getpid, os.environ
+_loads, _getcwd = json.loads, os.getcwd
+
+Words = dict[str, object]
+
+
+def work() -> None:
+    """Answer what comes on the socket that the environment names, until it ends."""
+    stream = socket.socket(fileno=int(os.environ.pop("KASMON_CONTROL")))
+    os.set_inheritable(stream.fileno(), False)
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    for name in [name for name in sys.modules if name.partition(".")[0] == "kasmon"]:
+        del sys.modules[name]  # what code imports by that name is not us
+    sys.argv, sys.path[0] = [""], ""
+    PythonWorker(stream, main).serve()
+
+
+class PythonWorker:
+    def __init__(self, stream: socket.socket, main: types.ModuleType) -> None:
+        self._stream, self._main = stream, main
+        self._pid = _getpid()
+        self._code = PythonCode(main)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_running = self._is_wanted_out = False
+        """Running: between the beginning and the end of a turn. Wanted out: it was interrupted before its code ran."""
+        self._streams = PythonStreams()
+        self._begun_with = (dict(_environ), list(sys.path))
+        self._acts: dict[object, Callable[[Words], Words]] = {
+            "run": self._run,
+            "nothing": lambda _: {},
+            "forget": self._forget,
+            "surround": self._surround,
+            "save": self._save,
+            "load": self._load,
+        }
+        signal.signal(signal.SIGINT, self._interrupted)
+
+    def serve(self) -> None:
+        while frame := self._next():
+            request = _loads(frame)
+            said = self._acts[request["do"]](request)
+            if _getpid() != self._pid:  # code forked, and its child came back here: there is one of us
+                self._streams.flush()
+                _exit(0)
+            try:
+                self._stream.sendall(packed({**said, "nonce": request["nonce"]}))
+            except OSError:
+                _exit(UNHEARD)
+            frame, request, said = b"", {}, {}  # a secret in them is not held on to
+        _exit(0)
+
+    def _next(self) -> bytes | None:
+        try:
+            if self._loop and not self._loop.is_closed():
+                self._go_on(self._loop)
+            return received(self._stream)
+        except OSError:
+            _exit(UNHEARD)
+
+    def _go_on(self, loop: "asyncio.AbstractEventLoop") -> None:
+        """Let background tasks go on until there is a request."""
+        came = loop.create_future()
+
+        def arrive() -> None:
+            if not came.done():
+                came.set_result(None)
+
+        loop.add_reader(self._stream.fileno(), arrive)
+        while not came.done():
+            try:
+                loop.run_until_complete(came)
+            except BaseException:  # noqa: BLE001 - of a background task, which must not end the interpreter
+                self._show()
+        loop.remove_reader(self._stream.fileno())
+
+    # A turn.
+
+    def _run(self, request: Words) -> Words:
+        self._mend()
+        variables = request["variables"]
+        assert isinstance(variables, dict)
+        before = {name: _environ.get(name) for name in variables}
+        try:
+            try:
+                _environ.update(variables)
+                self._is_running, self._is_wanted_out = True, False
+                code = self._all_of(str(request["code"]), request["turn"])
+            finally:
+                self._is_running = False
+        except SystemExit as end:
+            code = self._exit_code(end)
+        except BaseException as error:  # noqa: BLE001 - whatever code raises is an answer
+            code = INTERRUPTED if type(error).__name__ in ("KeyboardInterrupt", "CancelledError") else 1
+            self._show()
+        for name, value in before.items():
+            if value is None:
+                _environ.pop(name, None)
+            else:
+                _environ[name] = value
+        self._streams.flush()
+        return {"rc": code, "cwd": self._folder()}
+
+    def _all_of(self, code: str, turn: object) -> int:
+        calls = [
+            (types.FunctionType(part, self._main.__dict__), awaits) for part, awaits in self._code.parts(code, turn)
+        ]
+        if self._is_wanted_out:
+            raise KeyboardInterrupt
+        if any(awaits for _, awaits in calls):
+            self._await(_in_order(calls))
+        else:
+            for call, _ in calls:
+                call()
+        return 0
+
+    def _await(self, awaited: Coroutine[object, object, None]) -> None:
+        import asyncio
+
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._task = self._loop.create_task(awaited)
+        if self._is_wanted_out:
+            self._task.cancel()
+        try:
+            self._loop.run_until_complete(self._task)
+        finally:
+            self._task = None
+
+    def _interrupted(self, number: int, frame: types.FrameType | None) -> None:
+        """Raise where code runs; where it awaits, cancel that; in front of both, let it not begin; else let it be."""
+        if not self._is_running:
+            return
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(FILE):
+                raise KeyboardInterrupt
+            frame = frame.f_back
+        if self._task and self._loop:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        else:
+            self._is_wanted_out = True
+
+    def _exit_code(self, end: SystemExit) -> int:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        with contextlib.suppress(Exception):
+            print(end.code, file=sys.stderr)  # noqa: T201
+        return 1
+
+    def _show(self) -> None:
+        """The traceback of what is being handled, without our own part of it."""
+        kind, error, trace = sys.exc_info()
+        while trace and trace.tb_frame.f_code.co_filename.startswith((HERE, _ASYNCIO)):
+            trace = trace.tb_next
+        step = trace
+        while step and step.tb_next:
+            if step.tb_next.tb_frame.f_code.co_filename.startswith(HERE):  # where an interrupt came in
+                step.tb_next = None
+            step = step.tb_next
+        try:
+            import traceback
+
+            traceback.print_exception(kind, error, trace)
+        except BaseException:  # noqa: BLE001 - code may have put anything in the place of stderr
+            with contextlib.suppress(OSError):
+                self._streams.cry(f"{kind.__name__ if kind else ''}: {error!s:.2000}\n".encode(errors="replace"))
+
+    def _mend(self) -> None:
+        """Have stdin, stdout and stderr again where the turn before closed them, and be open to interrupts."""
+        if signal.getsignal(signal.SIGINT) != self._interrupted:
+            signal.signal(signal.SIGINT, self._interrupted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        self._streams.mend()
+
+    def _folder(self) -> str:
+        try:
+            return _getcwd()
+        except OSError:
+            return ""
+
+    def _surround(self, request: Words) -> Words:
+        variables = request["variables"]
+        assert isinstance(variables, dict)
+        for known in (_environ, self._begun_with[0]):
+            known.update(variables)
+        return {}
+
+    # What is kept, and what must not be.
+
+    def _forget(self, request: Words) -> Words:
+        names, values = request["names"], request["values"]
+        assert isinstance(names, list)
+        assert isinstance(values, list)
+        for name in names:
+            _environ.pop(name, None)
+        purged = [name for name, value in _environ.items() if any(each in value for each in values)]
+        for name in purged:
+            del _environ[name]
+        wipe([name for name in [*names, *purged] if name not in _environ], values)
+        held = self._main.__dict__
+        for name in [name for name in held if not name.startswith("__")]:
+            if holds(held[name], values):
+                del held[name]
+                purged.append(name)
+        return {"purged": purged}
+
+    def _save(self, request: Words) -> Words:
+        return self._state("save", request)
+
+    def _load(self, request: Words) -> Words:
+        return self._state("load", request)
+
+    def _state(self, act: str, request: Words) -> Words:
+        import importlib.util
+
+        spec = importlib.util.spec_from_file_location("_kasmon_state", f"{HERE}/python_state.py")
+        assert spec
+        assert spec.loader
+        module = sys.modules["_kasmon_state"] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+            said: Words = getattr(module, act)(self._main, self._begun_with, request)
+        except BaseException as error:  # noqa: BLE001 - what cannot be saved is said, and ends nothing
+            return {"lost": f"{type(error).__name__}: {error}"}
+        finally:
+            del sys.modules["_kasmon_state"]
+        return said
+
+
+async def _in_order(calls: Sequence[tuple[Callable[[], Any], bool]]) -> None:
+    for call, awaits in calls:
+        if awaits:
+            await call()
+        else:
+            call()
+
+
+_ASYNCIO = os.path.dirname(os.__file__) + "/asyncio/"  # noqa: PTH120

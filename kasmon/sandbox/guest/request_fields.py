@@ -1,0 +1,42 @@
+"""The fields of a request: each is what it is to be, or the request is refused."""
+
+import re
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Words = dict[str, object]
+
+
+class InvalidRequestError(ValueError):
+    """The request makes no sense as it is."""
+
+
+def number(message: Words, key: str, default: float, most: float) -> float:
+    """The number *key*, from 0 to *most*; *default* where it is not given."""
+    value = message.get(key, default)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise InvalidRequestError(f"{key!r} is a number from 0 to {most:g}")
+    return value
+
+
+def variables_of(message: Words) -> dict[str, str]:
+    """The variables of a request; none where they are not given."""
+    variables = message.get("variables") or {}
+    if not isinstance(variables, dict):
+        raise InvalidRequestError("'variables' are names and texts")
+    for variable, value in variables.items():
+        if not VARIABLE.fullmatch(variable) or not isinstance(value, str) or "\0" in value:
+            raise InvalidRequestError(
+                f"{variable!r} is not a valid variable name, or its value is not text without NUL"
+            )
+    return variables
+
+
+def texts(message: Words, key: str) -> list[str]:
+    """The list of texts *key*; empty where it is not given."""
+    value = message.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise InvalidRequestError(f"{key!r} are texts")
+    return value

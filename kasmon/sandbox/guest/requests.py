@@ -1,0 +1,252 @@
+"""Where requests come in: each is looked at, given to whom it is for, and answered when that is done."""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from kasmon.sandbox.guest.bash import BashInterpreter
+from kasmon.sandbox.guest.children import is_open
+from kasmon.sandbox.guest.client import GuestConnection
+from kasmon.sandbox.guest.confinement import looked
+from kasmon.sandbox.guest.environment import GuestEnvironment
+from kasmon.sandbox.guest.event_loop import EventLoop
+from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.interpreter_state import StateLoader, StateSaver, unpacked
+from kasmon.sandbox.guest.outcome import NOT_DONE, refusal
+from kasmon.sandbox.guest.private_folder import PrivateFolder
+from kasmon.sandbox.guest.process import GuestProcess
+from kasmon.sandbox.guest.processes import Processes
+from kasmon.sandbox.guest.request_fields import VARIABLE, InvalidRequestError, Words, texts, variables_of
+from kasmon.sandbox.guest.runs import GuestRuns
+from kasmon.sandbox.guest.services import GuestService
+from kasmon.sandbox.guest.turn import GuestTurn
+from kasmon.sandbox.guest.worker_interpreters import NodeInterpreter, PythonInterpreter
+
+PROTOCOL = 1
+CLIENTS = 256
+"""Who comes when there are so many finds the door closed."""
+
+
+def serve() -> None:
+    """Answer on the listening socket that was handed over, for ever."""
+    for usual in (0, 1, 2):
+        if not is_open(usual):
+            os.open("/dev/null", os.O_RDWR)
+    listening = socket.socket(fileno=int(os.environ.pop("KASMON_LISTEN_FD")))
+    listening.setblocking(False)
+    os.set_inheritable(listening.fileno(), False)
+    ready = os.environ.pop("KASMON_READY_FD", "")
+    if ready:
+        os.set_inheritable(int(ready), False)
+    desk = RequestRouter(listening)
+    signal.signal(signal.SIGTERM, lambda *_: desk.shut())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if ready:
+        os.write(int(ready), b"R")
+        os.close(int(ready))
+    desk.loop.run()
+
+
+class RequestRouter:
+    def __init__(self, listening: socket.socket) -> None:
+        self.loop = EventLoop(self._reap)
+        self._listening = listening
+        self._place = PrivateFolder()
+        self._interpreters: dict[str, Interpreter] = {
+            each.name: each
+            for each in (
+                PythonInterpreter(self.loop, self._place),
+                BashInterpreter(self.loop, self._place),
+                NodeInterpreter(self.loop, self._place),
+            )
+        }
+        self._upkeep = GuestEnvironment(self.loop)
+        self._runs = GuestRuns(self._interpreter)
+        self._processes = Processes(self.loop)
+        self._clients: set[GuestConnection] = set()
+        self._most_clients = min(CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._parts: dict[GuestConnection, bytearray] = {}
+        self._instance = os.urandom(8).hex()
+        self._since = time.monotonic()
+        self._acts: dict[str, Callable[[GuestConnection, Words], Words | None]] = {
+            "execute": self._runs.execute,
+            "recall": self._runs.recall,
+            "ping": self._ping,
+            "look": self._look,
+            "level": self._level,
+            "renew": self._renew,
+            "surround": self._surround,
+            "interrupt": self._runs.interrupt,
+            "reset": self._reset,
+            "prewarm": self._prewarm,
+            "forget": self._forget,
+            "save_state": self._save_state,
+            "load_part": self._load_part,
+            "load_state": self._load_state,
+            "set_clock": self._upkeep.set_clock,
+            "write_volatile": self._upkeep.write_volatile,
+            "spawn": self._upkeep.spawn,
+            "probe": self._upkeep.probe,
+            "shutdown": self._shutdown,
+            **self._processes.acts,
+        }
+        self.loop.watch(listening.fileno(), self._accept)
+
+    def shut(self) -> None:
+        """End everything that was started in here, and ourselves."""
+        self._processes.end()
+        for service in self._upkeep.services.values():
+            service.end()
+        for interpreter in self._interpreters.values():
+            interpreter.reset()
+        self._place.take_away()
+        os._exit(0)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while True:
+                stream = self._listening.accept()[0]
+                if len(self._clients) < self._most_clients:
+                    self._clients.add(GuestConnection(self.loop, stream, self._receive, self._left))
+                else:
+                    stream.close()
+
+    def _left(self, client: GuestConnection) -> None:
+        self._clients.discard(client)
+        self._parts.pop(client, None)
+        self._processes.left(client)
+
+    def _reap(self) -> None:
+        living: list[Interpreter | GuestService | GuestProcess] = [
+            *self._interpreters.values(),
+            *self._upkeep.services.values(),
+        ]
+        for each in [*living, *self._processes.living]:
+            if each.pid:
+                with contextlib.suppress(ChildProcessError):
+                    pid, status = os.waitpid(each.pid, os.WNOHANG)
+                    if pid:
+                        each.reaped(status)
+
+    def _receive(self, client: GuestConnection, message: Words) -> None:
+        kind = message.get("type", "execute")
+        act = self._acts.get(kind) if isinstance(kind, str) else None
+        try:
+            if act is None:
+                raise InvalidRequestError(f"Unknown type: {kind}")
+            answer = act(client, message)
+        except (InvalidRequestError, OSError) as error:
+            client.send(refusal(message, str(error)))
+        except Exception as error:  # noqa: BLE001 - whoever asked is not left waiting for a mistake of ours
+            client.send(refusal(message, f"internal error in the guest program: {error!r}", NOT_DONE))
+        else:
+            if answer is not None:
+                client.send({"id": message.get("id"), "type": "answer", **answer})
+
+    def _interpreter(self, message: Words, default: str = "") -> Interpreter:
+        name = message.get("interpreter", default) or default
+        found = self._interpreters.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise InvalidRequestError(f"Unknown interpreter: {name}")
+        return found
+
+    def _reset(self, client: GuestConnection, message: Words) -> Words:
+        self._interpreter(message).reset()
+        return {}
+
+    def _prewarm(self, client: GuestConnection, message: Words) -> Words | None:
+        names = texts(message, "interpreters")
+        return self._ask_all(
+            client, message, [self._interpreter({"interpreter": name}) for name in names], "nothing", {}
+        )
+
+    def _ask_all(
+        self, client: GuestConnection, message: Words, asked: list[Interpreter], do: str, words: Mapping[str, object]
+    ) -> Words | None:
+        """Let each of *asked* do it in its turn; the answer has what each said."""
+        said: dict[str, Words] = {}
+
+        def hear(name: str, answer: Words) -> None:
+            said[name] = answer
+            if len(said) == len(asked):
+                client.send({"id": message.get("id"), "type": "answer", "interpreters": said})
+
+        for each in asked:
+            turn = GuestTurn(words, do=do)
+            turn.waiting.append(lambda answer, name=each.name: hear(name, answer))  # type: ignore[misc]
+            if not each.submit(turn):
+                hear(each.name, {"lost": f"{each.name} is busy"})
+        return None if asked else {"interpreters": {}}
+
+    # What is kept, and what must not be.
+
+    def _forget(self, client: GuestConnection, message: Words) -> Words | None:
+        names, values = texts(message, "names"), [value for value in texts(message, "values") if value]
+        if not all(VARIABLE.fullmatch(name) for name in names) or any("\0" in value for value in values):
+            raise InvalidRequestError("'names' are names of variables, 'values' texts without NUL")
+        self._runs.forget_said()
+        for service in self._upkeep.services.values():
+            service.forget_said()
+        living = [each for each in self._interpreters.values() if each.is_to_keep()]
+        for each in living:
+            each.forget_said()
+        return self._ask_all(client, message, living, "forget", {"names": names, "values": values})
+
+    def _save_state(self, client: GuestConnection, message: Words) -> None:
+        living = [each for each in self._interpreters.values() if each.is_to_keep()]
+        StateSaver(self._place, living, texts(message, "secrets") if "secrets" in message else []).begin(
+            lambda words: client.send({"id": message.get("id"), **words})
+        )
+
+    def _load_part(self, client: GuestConnection, message: Words) -> None:
+        parts = self._parts.setdefault(client, bytearray())
+        parts += unpacked(message.get("data"))
+        if len(parts) > StateSaver.MOST_BYTES * 2:
+            del self._parts[client]
+            raise InvalidRequestError("the state is too large")
+
+    def _load_state(self, client: GuestConnection, message: Words) -> None:
+        state = bytes(self._parts.pop(client, b""))
+        StateLoader(self._place, self._interpreters, state).begin(
+            lambda words: client.send({"id": message.get("id"), **words})
+        )
+
+    def _ping(self, client: GuestConnection, message: Words) -> Words:
+        return {
+            "nonce": message.get("nonce"),
+            "protocol": PROTOCOL,
+            "instance": self._instance,
+            "pid": os.getpid(),
+            "up_s": time.monotonic() - self._since,
+            "now": time.time(),
+            "workers": {name: each.state() for name, each in self._interpreters.items()},
+            "services": {name: each.state() for name, each in self._upkeep.services.items()},
+        }
+
+    def _look(self, client: GuestConnection, message: Words) -> Words:
+        return looked()
+
+    def _level(self, client: GuestConnection, message: Words) -> None:
+        """Who mirrors our folders outside does so before it passes this on, as before what came of a run."""
+        client.send({"id": message.get("id"), "type": "level"})
+
+    def _renew(self, client: GuestConnection, message: Words) -> Words:
+        """Be another agent from now on: this is a copy of one, in a sandbox of its own."""
+        self._instance = os.urandom(8).hex()
+        return {}
+
+    def _surround(self, client: GuestConnection, message: Words) -> Words | None:
+        """Let all that is started from now on have these variables, and the interpreters that run already."""
+        variables = variables_of(message)
+        os.environ.update(variables)
+        living = [each for each in self._interpreters.values() if each.pid]
+        return self._ask_all(client, message, living, "surround", {"variables": variables})
+
+    def _shutdown(self, client: GuestConnection, message: Words) -> None:
+        client.send({"id": message.get("id"), "type": "answer"})
+        self.shut()

@@ -1,0 +1,104 @@
+"""Runs of code: each goes by a word of its own, is done once, and by that word is asked for again and interrupted."""
+
+from collections.abc import Callable
+
+from kasmon.sandbox.guest.client import GuestConnection
+from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.request_fields import InvalidRequestError, Words, number, variables_of
+from kasmon.sandbox.guest.run_cache import RunResultCache
+from kasmon.sandbox.guest.turn import CAP_BYTES, TIME_S, GuestTurn
+
+LONGEST_S = 7 * 86400.0
+
+
+class GuestRuns:
+    """Each act takes a request, and gives its answer or sends that later."""
+
+    def __init__(self, interpreter: Callable[..., Interpreter]) -> None:
+        """*interpreter*: the one that a request names, else the one of the name that is given with it."""
+        self._interpreter = interpreter
+        self._remembered = RunResultCache()
+
+    def forget_said(self) -> None:
+        """Hold no answer any more, only that they were given."""
+        self._remembered.forget()
+
+    def execute(self, client: GuestConnection, message: Words) -> None:
+        """Let the code run when it is its turn; where its word is known, tell what comes of it or came."""
+        interpreter = self._interpreter(message, "bash")
+        if self.recalled(client, message):
+            return
+        word = message.get("once")
+        turn = self._turn(message, interpreter.name)
+        if isinstance(word, str):
+            turn.word = word
+            self._remembered.going[word] = turn
+            turn.waiting.append(lambda words: self._remembered.keep(word, words))
+        self._attend(client, message, turn)
+        if not interpreter.submit(turn):
+            if isinstance(word, str):
+                del self._remembered.going[word]
+            raise InvalidRequestError(
+                f"{interpreter.name} is busy, with {len(interpreter.queue)} runs queued. Run it later."
+            )
+
+    def recall(self, client: GuestConnection, message: Words) -> Words | None:
+        """Tell what comes or came of the run of a word, and run nothing: `unknown` where nobody asked for that one."""
+        return None if self.recalled(client, message) else {"state": "unknown"}
+
+    def recalled(self, client: GuestConnection, message: Words) -> bool:
+        """Tell *client* what comes or came of the run that *message* names; whether there is one."""
+        word = message.get("once")
+        if not isinstance(word, str):
+            return False
+        if done := self._remembered.answer(word):
+            _answer(client, message)(done)
+        elif going := self._remembered.going.get(word):
+            self._attend(client, message, going)
+        else:
+            return False
+        return True
+
+    def interrupt(self, client: GuestConnection, message: Words) -> None:
+        """Interrupt what runs in an interpreter, or there only the run of a word: another one goes on."""
+        word = message.get("once")
+        self._interpreter(message).interrupt(
+            lambda words: client.send({"id": message.get("id"), "type": "answer", **words}),
+            word if isinstance(word, str) else "",
+        )
+
+    def _turn(self, message: Words, interpreter: str) -> GuestTurn:
+        code = message.get("code")
+        if not isinstance(code, str):
+            raise InvalidRequestError("'code' is missing, or is not text")
+        if interpreter == "bash" and "\0" in code:
+            raise InvalidRequestError("bash cannot run code with a NUL character in it. Write it as '\\0'.")
+        return GuestTurn(
+            {"code": code, "variables": variables_of(message)},
+            timeout_s=number(message, "timeout_s", TIME_S, LONGEST_S),
+            cap=int(number(message, "cap", CAP_BYTES, 1 << 40)),
+            session=str(message.get("session") or "")[:200],
+        )
+
+    def _attend(self, client: GuestConnection, message: Words, turn: GuestTurn) -> None:
+        """Let *client* have the answer of *turn*, and before that hear what it says, if it wants to."""
+        name = message.get("id")
+        if message.get("stream") is True:
+            turn.listeners.append(
+                lambda stream, text: client.send_live({"id": name, "type": "stream", "name": stream, "data": text})
+            )
+        if message.get("began") is True:
+            if turn.begun_at:
+                client.send({"id": name, "type": "began"})
+            else:
+                turn.began.append(lambda: client.send({"id": name, "type": "began"}))
+        turn.waiting.append(_answer(client, message))
+
+
+def _answer(client: GuestConnection, message: Words) -> Callable[[Words], None]:
+    """What gives *client* the answer to *message*, in the shape that it asked in."""
+
+    def answer(words: Words) -> None:
+        client.send({"id": message.get("id"), "type": "result", **words} if "id" in message else words)
+
+    return answer

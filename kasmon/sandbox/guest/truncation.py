@@ -1,0 +1,49 @@
+"""What is kept of long output: its beginning and its end, with the exact number of bytes that are missing between."""
+
+
+class TruncatingBuffer:
+    """Holds *cap* bytes at most of all that is added, however much that is."""
+
+    def __init__(self, cap: int) -> None:
+        self._half = max(1, cap // 2)
+        self._head, self._tail = bytearray(), bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data[-self._half :]
+            if len(self._tail) > 2 * self._half:
+                del self._tail[: -self._half]
+
+    def text(self) -> tuple[str, int]:
+        """The text, and how many bytes of it are left out; no character is cut in two there."""
+        head, tail = bytes(self._head), bytes(self._tail[-self._half :])
+        if len(head) + len(tail) == self.total:
+            return (head + tail).decode("utf-8", "replace"), 0
+        head, tail = _without_begun(head), _without_rest(tail)
+        omitted = self.total - len(head) - len(tail)
+        gap = f"\n[... {omitted} bytes omitted here ...]\n"
+        return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace"), omitted
+
+
+def _without_begun(data: bytes) -> bytes:
+    """*data* without a character at its end of which only the beginning is there."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # the first byte of a character
+            length = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if length > back else data
+    return data
+
+
+def _without_rest(data: bytes) -> bytes:
+    """*data* without the rest of a character at its beginning."""
+    cut = 0
+    while cut < min(3, len(data)) and data[cut] & 0xC0 == 0x80:
+        cut += 1
+    return data[cut:]

@@ -1,0 +1,125 @@
+"""Python and node: workers of ours that read frames from a socket of their own and answer there."""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+from kasmon.sandbox.guest.children import numbers, spawn, surroundings
+from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE
+from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, packed
+from kasmon.sandbox.guest.interpreter import Interpreter
+from kasmon.sandbox.guest.private_folder import program
+from kasmon.sandbox.guest.process_group import end_family
+from kasmon.sandbox.guest.turn import GuestTurn
+
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100
+BLOCK_BYTES = 1 << 18
+
+
+class WorkerInterpreter(Interpreter):
+    """The number of its socket is another one each time, and an answer needs the turn's nonce: code does not meet them
+    by chance. Code that goes looking in its own process finds both; nothing in one process can stop it."""
+
+    _socket: socket.socket | None = None
+
+    def argv(self) -> list[str]:
+        raise NotImplementedError
+
+    def start(self) -> int:
+        argv = self.argv()
+        ours, theirs = socket.socketpair()
+        (number,) = numbers(1)
+        files = {1: self.output("stdout"), 2: self.output("stderr"), number: theirs.fileno()}
+        try:
+            pid = spawn(argv, surroundings({"KASMON_CONTROL": str(number)}), files, deaf=True)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._socket, self._frames, self._out = ours, FrameReader(), bytearray()
+        self.loop.watch(ours.fileno(), self.listen)
+        return pid
+
+    def feed(self, turn: GuestTurn) -> None:
+        words = {"do": turn.do, "nonce": turn.nonce, "turn": turn.number, **turn.words}
+        self._out += packed(words, 8 * LIMIT_BYTES)  # what came as one byte may go on as six
+        self._send()
+
+    def _send(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            while self._out:
+                del self._out[: self._socket.send(self._out[:BLOCK_BYTES])]
+        except BlockingIOError:
+            self.loop.watch(self._socket.fileno(), self._ready, READABLE | WRITABLE)
+        except OSError:
+            self._deaf()
+        else:
+            self.loop.watch(self._socket.fileno(), self.listen)
+
+    def _ready(self) -> None:
+        self.listen()
+        self._send()
+
+    def listen(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            while data := self._socket.recv(BLOCK_BYTES):
+                for frame in self._frames.feed(data):
+                    self._take(frame)
+        except BlockingIOError:
+            return
+        except (OSError, FrameTooLargeError):
+            self._deaf()
+            return
+        # It closed its end, and may still be at work: a program in its place. What it says and how it ends is told.
+        self.loop.forget(self._socket.fileno())
+        if self.turn is None:
+            self._deaf()
+
+    def _take(self, frame: bytes) -> None:
+        try:
+            said = json.loads(frame)
+        except ValueError:
+            return
+        if isinstance(said, dict) and "begun" in said:
+            self.begun(said["begun"], waits=bool(said.get("waits")))
+        elif isinstance(said, dict):
+            self.answered(said.pop("nonce", None), said)
+
+    def _deaf(self) -> None:
+        """It cannot be spoken to any more."""
+        if self.pid:
+            end_family(self.pid)
+
+    def close(self) -> None:
+        if self._socket:
+            self.loop.forget(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+
+class PythonInterpreter(WorkerInterpreter):
+    name = "python"
+
+    def argv(self) -> list[str]:
+        return [sys.executable, f"{HERE}/main.py", "python"]
+
+
+class NodeInterpreter(WorkerInterpreter):
+    name = "node"
+    asks_twice = says_begun = True
+
+    def signal_interrupt(self, is_second: bool) -> None:
+        """While it waits for a child with all it has, it hears nothing: the child is interrupted as well, then."""
+        (os.killpg if is_second else os.kill)(self.pid, signal.SIGINT)
+
+    def argv(self) -> list[str]:
+        ours = ("--no-warnings", "--expose-internals", "--experimental-vm-modules")
+        return [program("node"), *ours, f"{HERE}/nodeworker.js"]

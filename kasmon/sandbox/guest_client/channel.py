@@ -1,0 +1,325 @@
+"""The way to the agent inside a sandbox, from outside: runs, their interpreters, and what healing and checkpoints need.
+
+A line that breaks is tried again a few times, for two seconds in all. No code runs twice by that: each run goes by a
+word of its own, and the agent answers a word it knows with what came of it the first time; and where another agent
+answers than the one that got the run, nothing is sent again.
+"""
+
+import base64
+import contextlib
+import itertools
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from kasmon.errors import AgentLostError, SandboxError, UsageError
+from kasmon.model.sandbox.policy import Interpreter, RunResult, ServiceSpec
+from kasmon.sandbox.guest_client.line import AgentConnection, AgentConnectionError, packed
+from kasmon.sandbox.guest_client.line_pool import ConnectionPool
+from kasmon.sandbox.guest_client.messages import ConfinementReport, GuestReply, GuestStatus, Pong, RunReply
+from kasmon.sandbox.guest_client.protocol import InterruptResult, Output, SavedInterpreters
+
+LIMIT_S: Final = 10.0
+"""How long the agent may take for anything that runs no code."""
+LOOK_S: Final = 10.0
+"""A run that waits for others is waited for; so often it is looked whether the agent lives."""
+BEYOND_S: Final = 15.0
+"""How much longer than its time a run may take: to be interrupted, to be ended, to be told."""
+LEVEL_S: Final = 60.0
+STATE_S: Final = 90.0
+PART_BYTES: Final = 4 * 1024 * 1024
+STATE_BYTES: Final = 64 * 1024 * 1024
+
+REACTIONS: Final = frozenset(InterruptResult)
+
+Words: TypeAlias = dict[str, Any]
+
+
+class GuestChannel:
+    """Calls may come from any thread, and wait for their own answer alone.
+
+    What a sandbox says comes as it is: it is not cleaned, and may be a lie; only its shape is sure.
+    """
+
+    def __init__(self, path: str, *, name: str = "") -> None:
+        """
+        Args:
+            path: the socket on which the agent listens.
+            name: of the session, for what is said to people.
+        """
+        self._name = name
+        self.is_asleep = False
+        """Set by who puts the sandbox to sleep: a run that waits then does not take its silence for its end."""
+        self._lines = ConnectionPool(path)
+        self._ids = itertools.count(1)
+
+    def run(
+        self,
+        interpreter: Interpreter,
+        code: str,
+        *,
+        timeout_s: float,
+        variables: Mapping[str, str] = {},
+        on_output: Output | None = None,
+        cap: int | None = None,
+        run: str = "",
+    ) -> RunResult:
+        """Run *code* when the interpreter is free, and wait for what comes of it; the code's errors are no errors here.
+
+        Args:
+            timeout_s: how long it may run; it is interrupted then, and ended where that does nothing.
+            variables: of its environment, for this run alone.
+            on_output: is called in this thread with what comes, as it comes; a line that broke may have lost some. What
+                it raises is raised here, and the run goes on without anybody to hear it.
+            cap: so many bytes of each stream are kept; None is the agent's own measure.
+            run: its word, where the caller may have to ask for the same run again; the agent knows the last 4096.
+
+        Raises:
+            UsageError: if *code* is no text that can be sent.
+            AgentLostError: if the agent does not answer; `may_have_run` says whether the code may have begun.
+        """
+        request: Words = {
+            "id": str(next(self._ids)), "type": "execute", "interpreter": interpreter, "code": code,
+            "timeout_s": timeout_s, "variables": dict(variables), "session": self._name,
+            "once": run or secrets.token_hex(8), "began": True, "stream": on_output is not None,
+        }  # fmt: skip
+        if cap is not None:
+            request["cap"] = cap
+        heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
+        return _ran(heard)
+
+    def recall(self, run: str, *, timeout_s: float, on_output: Output | None = None) -> RunResult | None:
+        """What comes or came of the run whose word is *run*, which is not run by this; None where nobody ever asked for
+        that one here. What it said before this is not said again meanwhile.
+
+        Raises:
+            AgentLostError: if the agent does not answer.
+        """
+        request = {"id": "", "type": "recall", "once": run, "began": True, "stream": on_output is not None}
+        heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
+        return None if heard.type == "answer" else _ran(heard)
+
+    def _hear_run(self, line: AgentConnection, timeout_s: float, on_output: Output | None) -> RunReply:
+        began = False
+        slept = self.is_asleep
+        deadline = time.monotonic() + LOOK_S
+        while True:
+            try:
+                heard = line.receive(RunReply, deadline)
+            except TimeoutError:
+                if self.is_asleep or slept:
+                    slept = self.is_asleep
+                    deadline = time.monotonic() + (LOOK_S if slept or not began else timeout_s + BEYOND_S)
+                    continue
+                if began:
+                    raise AgentLostError(
+                        "it does not report a run whose time limit expired", may_have_run=True
+                    ) from None
+                self._look()
+                deadline = time.monotonic() + LOOK_S
+                continue
+            if heard.type == "began":
+                began, deadline = True, time.monotonic() + timeout_s + BEYOND_S
+            elif heard.type != "stream":
+                return heard
+            elif on_output:
+                on_output("stderr" if heard.name == "stderr" else "stdout", heard.data)
+
+    def _look(self) -> None:
+        try:
+            self.ping(secrets.token_hex(8))
+        except AgentLostError as error:
+            raise AgentLostError("it does not respond while a run is waiting", may_have_run=True) from error
+
+    def interrupt(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
+        """Interrupt what runs, or of that only the run whose word is *run*; what came of it within two seconds.
+
+        Raises:
+            AgentLostError: if the agent does not answer.
+        """
+        said = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
+        return InterruptResult(said.state) if said.state in REACTIONS else InterruptResult.NONE
+
+    def reset(self, interpreter: Interpreter) -> None:
+        """End the interpreter and what it started; the next run starts it anew.
+
+        Raises:
+            AgentLostError: likewise, as for all below.
+        """
+        self._ask({"type": "reset", "interpreter": interpreter})
+
+    def prewarm(self, interpreters: Sequence[Interpreter]) -> dict[str, str]:
+        """Start these, so that no run waits for that; why not, for each that cannot be."""
+        said = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
+        return {name: str(told.lost) for name, told in said.interpreters.items() if told.lost}
+
+    def surround(self, variables: Mapping[str, str]) -> None:
+        """Let all that runs inside from now on have *variables*, and the interpreters that run already.
+
+        Raises:
+            SandboxError: if one of those cannot be told.
+        """
+        said = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
+        for name, told in said.interpreters.items():
+            if told.lost:
+                raise SandboxError(f"{name} does not have its variables", str(told.lost))
+
+    def ping(self, nonce: str) -> GuestStatus:
+        """How the agent stands, asked with *nonce*.
+
+        Raises:
+            SandboxError: if what answers does not know the nonce.
+        """
+        pong = self._lines.ask(
+            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda line: line.receive(Pong, _soon())
+        )
+        if pong.nonce != nonce:
+            raise SandboxError("the sandbox cannot be trusted", "it answers with another nonce")
+        return GuestStatus(
+            counters={name: worker.turns for name, worker in pong.workers.items()},
+            busy=tuple(name for name, worker in pong.workers.items() if worker.busy),
+            instance=pong.instance,
+            protocol=pong.protocol,
+            pid=pong.pid,
+            up_s=pong.up_s,
+            now=pong.now,
+            workers=pong.workers,
+            services=pong.services,
+        )
+
+    def look(self) -> ConfinementReport | None:
+        """What the agent finds of where it is; None where it is of a kasmon that did not ask for that."""
+        said = self._lines.ask(
+            _frame({"id": "", "type": "look"}), lambda line: line.receive(ConfinementReport, _soon())
+        )
+        return said if said.type == "answer" else None
+
+    def level(self) -> None:
+        """What is mirrored of its folders outside is there as it is inside when this returns."""
+        self._lines.ask(
+            _frame({"id": "", "type": "level"}), lambda line: line.receive(GuestReply, time.monotonic() + LEVEL_S)
+        )
+
+    def set_clock(self, at: float) -> float:
+        """Put its clock to *at*; how many seconds it was behind. A jail has this machine's, and is left alone."""
+        return self._ask({"type": "set_clock", "now": at}).drift_s
+
+    def write_volatile(self, path: str, content: bytes, mode: int) -> None:
+        """Write a file inside, whole or not at all.
+
+        Raises:
+            SandboxError: if it cannot be written there.
+        """
+        data = base64.b64encode(content).decode("ascii")
+        self._ask({"type": "write_volatile", "path": path, "data": data, "mode": mode})
+
+    def listens(self, port: int, limit_s: float = 1.0) -> bool:
+        """Whether somebody inside takes a connection at *port* of 127.0.0.1, within a second."""
+        return self._ask({"type": "probe", "port": port}, limit_s=limit_s + LIMIT_S).listening
+
+    def spawn(self, service: ServiceSpec, variables: Mapping[str, str] = {}) -> None:
+        """Start *service*; one of its name that runs already is ended first.
+
+        Raises:
+            SandboxError: if it cannot be started.
+        """
+        request = {"type": "spawn", "name": service.name, "start": service.start, "variables": dict(variables)}
+        self._ask({**request, "again": True})
+
+    def forget(self, variables: Sequence[str], values: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+        """Take *variables* out of every interpreter's environment, and what holds one of *values* out of its names.
+
+        Gives the names that went, for each interpreter: those at the top that hold such a text, some floors deep. What
+        the agent itself still had of old answers and of background jobs is gone as well. Memory that was given back is
+        not overwritten.
+        """
+        said = self._ask({"type": "forget", "names": list(variables), "values": list(values)}, limit_s=STATE_S)
+        for name, told in said.interpreters.items():
+            if told.lost:
+                raise SandboxError(f"{name} cannot delete the values of credentials", str(told.lost))
+        return {name: told.purged for name, told in said.interpreters.items()}
+
+    def save_state(self, secrets: Sequence[str] = ()) -> SavedInterpreters:
+        """What the interpreters hold, name for name, for `load_state` of another sandbox; only ever read in there.
+
+        A name that holds one of *secrets* is lost; so is an interpreter, where it cannot be told by name.
+        """
+        frame = _frame({"id": str(next(self._ids)), "type": "save_state", "secrets": list(secrets)})
+        parts, said = self._lines.ask(frame, _hear_parts)
+        return _saved(b"".join(parts), _granted(said, "save_state"))
+
+    def load_state(self, content: bytes) -> SavedInterpreters:
+        """Let the interpreters take up *content*; which names they have of it.
+
+        Raises:
+            SandboxError: if it is no state.
+        """
+        pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
+        frames = [_frame({"type": "load_part", "data": base64.b64encode(piece).decode("ascii")}) for piece in pieces]
+        whole = b"".join([*frames, _frame({"id": "", "type": "load_state"})])
+        return _saved(content, self._answer(whole, "load_state", limit_s=STATE_S))
+
+    def shutdown(self) -> None:
+        """End the agent with all it started; it is no error where it is gone already."""
+        with contextlib.suppress(AgentLostError):
+            self._ask({"type": "shutdown"}, again=False)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it; the agent goes on. Whoever waits gets `AgentLostError`."""
+        self._lines.close()
+
+    def _ask(self, request: Words, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
+        return self._answer(_frame({"id": "", **request}), str(request["type"]), limit_s=limit_s, again=again)
+
+    def _answer(self, frame: bytes, what: str, *, limit_s: float, again: bool = True) -> GuestReply:
+        said = self._lines.ask(frame, lambda line: line.receive(GuestReply, time.monotonic() + limit_s), again=again)
+        return _granted(said, what)
+
+
+def _ran(heard: RunReply) -> RunResult:
+    return RunResult(**{field: getattr(heard, field) for field in RunResult.__struct_fields__})
+
+
+def _frame(request: Words) -> bytes:
+    try:
+        return packed(request)
+    except (ValueError, TypeError, OverflowError) as error:
+        why = "it is not Unicode text" if isinstance(error, UnicodeError) else str(error)
+        raise UsageError(f"the sandbox cannot accept this request: {why}.") from error
+
+
+def _granted(said: GuestReply, what: str) -> GuestReply:
+    if said.type != "answer":
+        raise SandboxError(f"the sandbox refused {what!r}", said.stderr.rstrip("."))
+    return said
+
+
+def _soon() -> float:
+    return time.monotonic() + LIMIT_S
+
+
+def _hear_parts(line: AgentConnection) -> tuple[list[bytes], GuestReply]:
+    parts: list[bytes] = []
+    deadline = time.monotonic() + STATE_S
+    while True:
+        said = line.receive(GuestReply, deadline)
+        if said.type != "part":
+            return parts, said
+        try:
+            parts.append(base64.b64decode(said.data, validate=True))
+        except ValueError as error:
+            raise AgentConnectionError("its answer is not a state", is_sent=True, is_wrong=True) from error
+        if sum(map(len, parts)) > STATE_BYTES:
+            raise AgentConnectionError("its answer does not end", is_sent=True, is_wrong=True)
+
+
+def _saved(content: bytes, said: GuestReply) -> SavedInterpreters:
+    kept: list[str] = []
+    lost: list[str] = []
+    for interpreter, told in said.interpreters.items():
+        kept += [f"{interpreter}: {name}" for name in told.kept]
+        every = told.lost if isinstance(told.lost, dict) else {interpreter: told.lost}
+        lost += [f"{interpreter}: {name} ({why})" for name, why in every.items()]
+    return SavedInterpreters(content=content, kept=tuple(kept), lost=tuple(lost))

@@ -1,0 +1,122 @@
+"""One connection to the agent inside: whole frames out, whole frames in, each within a time.
+
+What comes is the sandbox's word, and the sandbox is not trusted: a frame has a bound, and is of the shape that is
+expected, or is refused.
+"""
+
+import socket
+import time
+from typing import Final, TypeVar
+
+import msgspec
+
+LIMIT_BYTES: Final = 16 * 1024 * 1024
+BLOCK_BYTES: Final = 1 << 18
+
+Shape = TypeVar("Shape")
+
+
+class AgentConnectionError(Exception):
+    """The connection is of no more use; `is_sent` says whether the last request went out whole.
+
+    `is_wrong`: it did not break, but gave what no agent of ours gives.
+    """
+
+    def __init__(self, why: str, *, is_sent: bool, is_wrong: bool = False) -> None:
+        super().__init__(why)
+        self.is_sent, self.is_wrong = is_sent, is_wrong
+
+
+class AgentConnection:
+    """Used by one thread at a time."""
+
+    def __init__(self, path: str, limit_s: float) -> None:
+        """
+        Raises:
+            LineError: if nobody listens at *path*.
+        """
+        self._held = bytearray()
+        self.is_sent = False
+        self.instance = ""
+        """Which agent this is; another one has another word."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(limit_s)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self.close()
+            raise AgentConnectionError(error.strerror or str(error), is_sent=False) from error
+
+    def send(self, frame: bytes, limit_s: float) -> None:
+        """Send *frame*, as `packed` makes it.
+
+        Raises:
+            LineError: if it did not go out whole: the agent does nothing with a part of it.
+        """
+        self.is_sent = False
+        try:
+            self._socket.settimeout(limit_s)
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise AgentConnectionError(f"it accepted no request ({error.strerror or error})", is_sent=False) from error
+        self.is_sent = True
+
+    def receive(self, shape: type[Shape], deadline: float) -> Shape:
+        """The next frame, of *shape*; *deadline* is of the monotonic clock.
+
+        Raises:
+            TimeoutError: if it has not come whole by then; the line is as good as before.
+            LineError: if the line ended, or what came is no frame of that shape.
+        """
+        length = int.from_bytes(self._peek(4, deadline), "big")
+        if length > LIMIT_BYTES:
+            raise AgentConnectionError(f"it sends {length} bytes at once", is_sent=self.is_sent, is_wrong=True)
+        frame = bytes(memoryview(self._peek(4 + length, deadline))[4:])
+        del self._held[: 4 + length]
+        try:
+            return msgspec.json.decode(frame, type=shape)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            why = f"its answer is not valid ({error})"
+            raise AgentConnectionError(why, is_sent=self.is_sent, is_wrong=True) from error
+
+    def _peek(self, length: int, deadline: float) -> bytes:
+        while len(self._held) < length:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            try:
+                self._socket.settimeout(left_s)
+                data = self._socket.recv(BLOCK_BYTES)
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise AgentConnectionError(
+                    f"the connection broke ({error.strerror or error})", is_sent=self.is_sent
+                ) from error
+            if not data:
+                raise AgentConnectionError("the connection ended", is_sent=self.is_sent)
+            self._held += data
+        return bytes(self._held[:length])
+
+    def break_off(self) -> None:
+        """Let whoever waits on it, in another thread, wait no longer."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Hang up. Idempotent."""
+        self._socket.close()
+
+
+def packed(message: object) -> bytes:
+    """*message* as a frame.
+
+    Raises:
+        ValueError: if it is too large, or holds what is no text.
+    """
+    data = msgspec.json.encode(message)
+    if len(data) > LIMIT_BYTES:
+        raise ValueError(f"it is {len(data)} bytes long, and a request may have {LIMIT_BYTES}")
+    return len(data).to_bytes(4, "big") + data

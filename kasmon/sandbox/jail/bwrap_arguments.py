@@ -1,0 +1,137 @@
+"""What bubblewrap is told: which walls a jail has, what stands inside, and what is written over with what."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.model.sandbox.policy import MIB, SandboxSize
+
+HOME: Final = "/home/sandbox"
+WORKSPACE: Final = "/workspace"
+PROJECT: Final = "/project"
+INSIDE: Final = "/opt/kasmon"
+LOCK: Final = "/run/jail.lock"
+USER: Final = 1000
+"""Who everybody inside is, as seen from inside; also the number of the group."""
+PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+NAMESPACES: Final = (
+    "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
+    "--disable-userns",
+)  # fmt: skip
+LINKED: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+"""At the top of the file system; mostly links into /usr."""
+OF_ETC: Final = (
+    "alternatives", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
+    "localtime", "mime.types", "pki/ca-trust", "pki/tls/cert.pem", "pki/tls/certs", "protocols", "services",
+    "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+)  # fmt: skip
+"""What of this machine's /etc is seen inside; no accounts, no keys, no names of machines."""
+RUN_BYTES: Final = 16 * MIB
+TOP_MOUNTS: Final = frozenset({"/", "/dev", "/etc", "/opt", "/proc", "/run", "/sys", "/usr", INSIDE, HOME, "/home"})
+"""Where nothing of this machine may be put over what stands there."""
+
+
+class BindMount(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of this machine that is seen inside."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+class FilesystemView(msgspec.Struct, frozen=True, kw_only=True):
+    """What one jail is to look like from inside."""
+
+    things: str
+    """Our folder of what runs inside and of its /etc."""
+    home: str
+    lock: str
+    """The file of this machine that is locked while the jail stands."""
+    binds: Sequence[BindMount]
+    workdir: str
+    variables: Mapping[str, str]
+    size: SandboxSize
+    seccomp: str
+    """The file descriptor of the filter, as a word."""
+    new_session: bool = True
+    """Nobody inside has the caller's terminal."""
+    dies_with_starter: bool = False
+    info: int | None = None
+    """Where it says who its first process is."""
+    gate: int | None = None
+    """What is read before anything inside runs."""
+
+
+def arguments(scene: FilesystemView) -> list[str]:
+    """The words of *scene*, all but the command that runs inside."""
+    return [
+        *NAMESPACES,
+        *("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox", "--cap-drop", "ALL"),
+        *(["--new-session"] if scene.new_session else []),
+        *(["--die-with-parent"] if scene.dies_with_starter else []),
+        *_system(),
+        *_etc(scene.things),
+        *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),
+        *("--dev", "/dev", *_memory("/dev/shm", "1777", scene.size.memory_bytes // 2), "--remount-ro", "/dev"),
+        *_memory("/tmp", "1777", scene.size.memory_bytes // 2),
+        *_memory("/run", "0755", RUN_BYTES),
+        *("--ro-bind", scene.lock, LOCK, "--lock-file", LOCK),
+        *("--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--symlink", "../run", "/var/run"),
+        *("--ro-bind", os.path.join(scene.things, "opt"), INSIDE),  # noqa: PTH118 (words, not a place of ours)
+        *("--bind", scene.home, HOME),
+        *(word for bind in _outer_first(scene.binds) for word in _bound(bind)),
+        *("--remount-ro", "/", "--chdir", scene.workdir),
+        "--clearenv",
+        *(word for name, value in scene.variables.items() for word in ("--setenv", name, value)),
+        *(["--info-fd", str(scene.info)] if scene.info is not None else []),
+        *(["--block-fd", str(scene.gate)] if scene.gate is not None else []),
+        *("--seccomp", scene.seccomp),
+    ]
+
+
+def packed(words: Sequence[str]) -> bytes:
+    """*words* as `--args` takes them.
+
+    Raises:
+        ValueError: if a word holds a NUL.
+    """
+    if any("\0" in word for word in words):
+        raise ValueError("a path or a variable contains a NUL")
+    return b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+def _system() -> list[str]:
+    """The programs and libraries of this machine, read-only."""
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in LINKED:
+        top = Path("/", name)
+        if top.is_symlink():
+            words += ["--symlink", str(top.readlink()).lstrip("/"), str(top)]
+        elif top.is_dir():
+            words += ["--ro-bind", str(top), str(top)]
+    return words
+
+
+def _etc(things: str) -> list[str]:
+    ours = [Path(things, "etc", name) for name in ("group", "hostname", "hosts", "nsswitch.conf", "passwd")]
+    words = [word for file in ours for word in ("--ro-bind", str(file), f"/etc/{file.name}")]
+    for name in OF_ETC:
+        if Path("/etc", name).exists():
+            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return words
+
+
+def _memory(target: str, mode: str, limit_bytes: int) -> list[str]:
+    """A folder in memory, which can hold *limit_bytes*."""
+    return ["--perms", mode, "--size", str(limit_bytes), "--tmpfs", target]
+
+
+def _outer_first(binds: Sequence[BindMount]) -> list[BindMount]:
+    return sorted(binds, key=lambda bind: bind.target.count("/"))
+
+
+def _bound(bind: BindMount) -> tuple[str, str, str]:
+    return ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)

@@ -1,0 +1,122 @@
+"""Why no jail can be made on this machine, and what to do about it."""
+
+import contextlib
+import functools
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.base import UnavailableReason
+from kasmon.sandbox.jail import limits, seccomp
+from kasmon.sandbox.shared.host_folders import PYTHON
+
+OLDEST: Final = (0, 8, 0)
+"""The first bubblewrap that can keep those inside from making user namespaces of their own."""
+PYTHON_MINOR: Final = 11
+MANAGERS: Final = {
+    "apt-get": "apt-get install -y {}",
+    "dnf": "dnf install -y {}",
+    "pacman": "pacman -S --noconfirm {}",
+    "zypper": "zypper install -y {}",
+    "apk": "apk add {}",
+}
+FORBIDDEN: Final = re.compile(
+    r"No permissions to creat\w* new namespace|Creating new namespace failed|setting up uid map|"
+    r"write to uid_map|capset failed|Can't mount proc|Failed to make / slave|Unexpected capabilities",
+    re.IGNORECASE,
+)
+SETTINGS: Final = Path("/proc/sys")
+
+
+def lacking(program: str) -> UnavailableReason | None:
+    """What is missing on this machine for a jail, as far as that is seen without trying."""
+    if sys.platform != "linux":
+        return UnavailableReason("a jail requires Linux namespaces", "Use another tier (`kasmon doctor` lists them).")
+    found = shutil.which(program)
+    if found is None:
+        return UnavailableReason("bubblewrap is not installed", f"Install it: {install_line('bubblewrap')}.")
+    version = _known_version(found, Path(found).stat().st_mtime_ns)
+    if version is None or version < OLDEST:
+        named = ".".join(map(str, version or ()))
+        wanted = ".".join(map(str, OLDEST))
+        return UnavailableReason(
+            f"bubblewrap is of version {named or 'unknown'}", f"A jail requires {wanted} or later."
+        )
+    if not _runs_inside():
+        return UnavailableReason(
+            f"{PYTHON} is missing or older than 3.{PYTHON_MINOR}", f"Install it: {install_line('python3')}."
+        )
+    if why := limits.missing():
+        return UnavailableReason(why, f"Install it: {install_line('util-linux')}.")
+    try:
+        seccomp.program(platform.machine())
+    except SandboxError as error:
+        return UnavailableReason(error.message, error.hint)
+    return None
+
+
+def reason(said: str) -> UnavailableReason:
+    """What bubblewrap meant by *said*."""
+    line = next((line for line in reversed(said.splitlines()) if line.strip()), "") or "it gives no reason"
+    why = line.removeprefix("bwrap: ").rstrip(".")
+    if "seccomp" in said.lower() or "PR_SET_SECCOMP" in said:
+        return UnavailableReason(f"the kernel accepts no seccomp filter ({why})", "A jail requires one.")
+    if FORBIDDEN.search(said):
+        return UnavailableReason(f"this system lets only root create user namespaces ({why})", how_to_allow())
+    return UnavailableReason(why)
+
+
+def how_to_allow(settings: Path = SETTINGS) -> str:
+    """How a person lets others than root make user namespaces here."""
+
+    def is_set(name: str, value: str) -> bool:
+        try:
+            return (settings / name).read_text().strip() == value
+        except OSError:
+            return False
+
+    if is_set("kernel/apparmor_restrict_unprivileged_userns", "1"):
+        return (
+            "AppArmor forbids it: give bwrap a profile that says `userns,` (/etc/apparmor.d/bwrap),"
+            " or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`."
+        )
+    if is_set("kernel/unprivileged_userns_clone", "0"):
+        return "`sysctl kernel.unprivileged_userns_clone=1` allows it."
+    if is_set("user/max_user_namespaces", "0"):
+        return "`sysctl user.max_user_namespaces=15000` allows it."
+    return "In a container, that container's own seccomp filter or capabilities may forbid it."
+
+
+@functools.cache
+def _runs_inside() -> bool:
+    """Whether this machine has the Python that runs inside."""
+    asks = f"import sys; sys.exit(sys.version_info < (3, {PYTHON_MINOR}))"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return not subprocess.run([PYTHON, "-I", "-S", "-c", asks], capture_output=True, timeout=10, env={}).returncode
+    return False
+
+
+@functools.cache
+def _known_version(program: str, changed_ns: int) -> tuple[int, ...] | None:
+    return version_of(program)
+
+
+def version_of(program: str) -> tuple[int, ...] | None:
+    """The version of bubblewrap at *program*; None if it does not say one."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, env={})
+    except (OSError, subprocess.SubprocessError):
+        return None
+    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", said.stdout)
+    return tuple(map(int, numbers.groups())) if numbers else None
+
+
+def install_line(package: str) -> str:
+    """What a person types to install *package*."""
+    line = next((line for manager, line in MANAGERS.items() if shutil.which(manager)), "")
+    return f"`{line.format(package)}`" if line else f"the package {package}"

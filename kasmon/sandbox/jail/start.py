@@ -1,0 +1,195 @@
+"""A jail started beside us, which goes on when we end: its agent answers on a socket that we made."""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments, packed
+from kasmon.sandbox.jail.probe import reason
+
+ENVIRONMENT: Final[Mapping[str, str]] = {}
+"""Of bubblewrap itself: one of its processes stays, and those inside can read what it was started with."""
+READY_S: Final = 10.0
+LOG_BYTES: Final = 64 * 1024
+"""So much of what the agent inside prints for itself is kept; more is refused to it."""
+
+
+def start(
+    program: str,
+    scene: FilesystemView,
+    command: Sequence[str],
+    *,
+    filter_: bytes,
+    owner: tuple[int, int],
+    sockets: Mapping[str, Path],
+    take_in: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Start *command* in a jail that looks as *scene*; returns once the agent inside says that it is ready.
+
+    Bubblewrap's outer process only waits: it is ended then, and the jail's first process belongs to nobody here.
+
+    Args:
+        program: the path of bubblewrap.
+        scene: what stands inside.
+        command: what runs inside.
+        filter_: the seccomp filter.
+        owner: user and group of its processes.
+        sockets: variable -> path of a listening socket that is made there; inside, the variable has its descriptor.
+        take_in: called with the jail's first process, before anything runs in it.
+
+    Returns:
+        The jail's first process: its end is the end of all in it.
+
+    Raises:
+        SandboxError: if it was not ready in `READY_S`. Nothing of it is left.
+    """
+    until = time.monotonic() + READY_S
+    init = 0
+    with _Handles() as made, contextlib.ExitStack() as on_failure:
+        log = _log(made)
+        info, tells_info = _pipe(made)
+        gate, opens_gate = _pipe(made)
+        ready, tells_ready = _pipe(made)
+        listening = {name: _listener(path, made, on_failure) for name, path in sockets.items()}
+        seccomp = _held(filter_, made)
+        handles = {**listening, "KASMON_READY_FD": tells_ready}
+        variables = {**scene.variables, **{name: str(handle) for name, handle in handles.items()}}
+        whole = msgspec.structs.replace(
+            scene, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
+        )
+        words = _held(packed(arguments(whole)), made)
+        theirs = (words, seccomp, tells_info, gate, *handles.values())
+        child = _popen([program, "--args", str(words), "--", *command], theirs, log, owner)
+        on_failure.callback(_end, child)
+        try:
+            for handle in (tells_info, gate, tells_ready):
+                made.close(handle)
+            told = _read(info, until, whole=True)
+            init = int(json.loads(told)["child-pid"]) if told else 0
+            if not init:
+                raise TimeoutError
+            on_failure.callback(_kill, init)
+            take_in(init)
+            os.write(opens_gate, b"x")
+            if not _read(ready, until):
+                raise TimeoutError
+        except (OSError, ValueError) as error:
+            said = os.pread(log, LOG_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace")
+            if isinstance(error, TimeoutError) and time.monotonic() > until:
+                raise SandboxError("cannot create a jail", f"it was not ready within {READY_S:g} s") from None
+            found = reason(said or ("" if isinstance(error, TimeoutError) else str(error)))
+            raise SandboxError("cannot create a jail", found.why, found.hint) from error
+        on_failure.pop_all()
+        _end(child)
+    return init
+
+
+def _popen(argv: Sequence[str], handles: Sequence[int], log: int, owner: tuple[int, int]) -> subprocess.Popen[bytes]:
+    """Bubblewrap, which inherits *handles* and nothing else, as *owner*.
+
+    Raises:
+        SandboxError: if it cannot be started.
+    """
+    drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
+    try:
+        return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+            argv,
+            env=ENVIRONMENT,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            close_fds=True,
+            pass_fds=handles,
+            start_new_session=True,
+            umask=0o022,
+            **drop,
+        )
+    except OSError as error:
+        raise SandboxError("cannot create a jail", f"{argv[0]} could not be run: {error}") from error
+
+
+class _Handles:
+    """File descriptors that are closed in the end, each once."""
+
+    def __init__(self) -> None:
+        self._open: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+    def add(self, handle: int) -> int:
+        self._open.append(handle)
+        return handle
+
+    def close(self, handle: int) -> None:
+        self._open.remove(handle)
+        os.close(handle)
+
+
+def _pipe(made: _Handles) -> tuple[int, int]:
+    reads, writes = os.pipe()
+    return made.add(reads), made.add(writes)
+
+
+def _held(content: bytes, made: _Handles) -> int:
+    handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC))
+    os.write(handle, content)
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
+
+
+def _log(made: _Handles) -> int:
+    """A file in memory that takes `LOG_BYTES` and no more."""
+    handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+    os.ftruncate(handle, LOG_BYTES)
+    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return handle
+
+
+def _listener(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    handle = made.add(os.dup(listener.fileno()))
+    with listener:
+        listener.bind(os.fspath(path))
+        on_failure.callback(path.unlink, missing_ok=True)
+        listener.listen(64)
+    return handle
+
+
+def _read(handle: int, until: float, *, whole: bool = False) -> bytes:
+    """What comes from a pipe: the first byte, or all up to its end; empty where that does not come in time."""
+    said = b""
+    while select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
+        piece = os.read(handle, 4096 if whole else 1)
+        said += piece
+        if not piece or not whole:
+            return said
+    return b""
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

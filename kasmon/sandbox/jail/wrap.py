@@ -1,0 +1,91 @@
+"""How a command comes into a jail of its own on its caller's terminal or pipes: by a file that `enter.py` reads."""
+
+import base64
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.paths import write_private
+from kasmon.sandbox.jail import enter, seccomp
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments
+from kasmon.sandbox.jail.cgroup import Cgroup
+from kasmon.sandbox.jail.probe import reason
+from kasmon.sandbox.shared.host_folders import HostFolders
+
+ON_TERMINAL: Final = ["/usr/bin/env", "--default-signal=INT,QUIT"]
+"""Gives those inside their Ctrl-C back, which what stands in front of them does without."""
+
+
+class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that runs inside, and what a person should know of it."""
+
+    command: list[str]
+    notices: tuple[str, ...] = ()
+    workdir: str
+    """Where the agent's folder really lies on this machine."""
+
+
+def entry(
+    ground: HostFolders,
+    policy: SandboxPolicy,
+    looks: FilesystemView,
+    command: Sequence[str],
+    program: str,
+    group: Cgroup | None,
+) -> list[str]:
+    """What runs *command* in a jail that *looks* so and ends with whoever starts it; `program` is bubblewrap."""
+    looks = msgspec.structs.replace(looks, dies_with_starter=True, new_session=False)
+    spec: dict[str, object] = {
+        "program": shutil.which(program) or program,
+        "words": arguments(looks),
+        "on_pipes": ["--new-session"],
+        "terminal": ON_TERMINAL if _resets_signals() else [],
+        "command": list(command),
+        "seccomp": base64.b64encode(seccomp.program(platform.machine())).decode(),
+    }
+    if os.geteuid() == 0:
+        spec["user"] = list(ground.owner)
+    if group is not None:
+        spec["group"] = str(group.folder)
+    content = msgspec.json.encode(spec)
+    path = ground.of(policy.session) / f"enter-{hashlib.sha256(content).hexdigest()[:16]}.json"
+    write_private(path, content)
+    return [sys.executable, "-I", "-S", str(Path(enter.__file__)), str(path)]
+
+
+def answer(command: Sequence[str], limit_s: float) -> str:
+    """What *command*, an `entry`, prints within *limit_s*.
+
+    Raises:
+        SandboxError: if it does not come to its end, or fails.
+    """
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, cwd="/"
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SandboxError("cannot create a jail", f"it was not ready within {limit_s:g} s") from error
+    if done.returncode:
+        found = reason(done.stderr)
+        raise SandboxError("cannot create a jail", found.why, found.hint)
+    return done.stdout
+
+
+@functools.cache
+def _resets_signals() -> bool:
+    """Whether this machine's `env` can give signals back."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return not subprocess.run([*ON_TERMINAL, "true"], capture_output=True, timeout=5).returncode
+    return False

@@ -1,0 +1,180 @@
+"""A sandbox that comes back is looked at before anybody trusts it: what differs is told, what is missing is put back.
+
+In this order: its clock; whether it is the one that answers; whether its interpreters are where they were; its volatile
+files; its services, which are started again in the background; and last whether it runs anything at all.
+"""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import KasmonError, SandboxError
+from kasmon.model.sandbox.policy import Interpreter, SandboxPolicy, ServiceSpec, VolatileFile
+from kasmon.sandbox.guest_client.protocol import GuestClient, InterpretersState
+from kasmon.sandbox.shared.credentials import CredentialFindings
+
+PROBE_S: Final = 1.0
+"""How long a service may take to answer a probe, in seconds."""
+STARTED_S: Final = 30.0
+"""How long one that is started again may take until it answers."""
+BETWEEN_S: Final = 0.2
+HEALTH_S: Final = 5.0
+"""How long `echo ok` may take."""
+LAG_S: Final = 1.0
+"""A clock inside that is off by more is told."""
+
+
+class HealResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at a sandbox brought."""
+
+    why: str = ""
+    """Why it cannot be trusted; empty where it can."""
+    drift: tuple[str, ...] = ()
+    """What is not as it was, each as one sentence."""
+    lost: str = ""
+    """What the look itself found to be lost, which nobody would hear of otherwise; empty where nothing was."""
+    down: tuple[ServiceSpec, ...] = ()
+    """Services that did not answer, and are to be started again."""
+
+
+def heal(
+    within: GuestClient,
+    policy: SandboxPolicy,
+    counters: Mapping[str, int],
+    values: Mapping[str, str],
+    *,
+    was_asleep: bool = True,
+) -> HealResult:
+    """Look at the sandbox behind *within*, and put back what it lacks. Blocks up to about 10 s; raises nothing.
+
+    Args:
+        within: who answers inside.
+        policy: what the sandbox is to be.
+        counters: how many runs each interpreter had had; empty where nobody knows.
+        values: of credentials, by their variable.
+        was_asleep: its volatile files are gone.
+    """
+    drift: list[str] = []
+    try:
+        drift += _clock(within)
+        nonce = secrets.token_hex(8)
+        state = within.ping(nonce)
+        drift += _moved(state, counters, was_asleep)
+        if was_asleep:
+            drift += rewrite(within, policy.volatile, values)
+        down = tuple(service for service in policy.services if not within.listens(service.port, PROBE_S))
+        drift += [f"The service {service.name!r} did not respond on port {service.port}." for service in down]
+        why, lost = ("", "") if "bash" in state.busy else _unwell(within)  # one that is busy is not disturbed
+    except KasmonError as error:
+        return HealResult(why=error.message.rstrip("."), drift=tuple(drift))
+    return HealResult(why=why, drift=tuple(drift), lost=lost, down=down)
+
+
+def rewrite(within: GuestClient, volatile: Sequence[VolatileFile], values: Mapping[str, str]) -> list[str]:
+    """Write each of *volatile* anew; what could not be, each as one sentence."""
+    missing: list[str] = []
+    for file in volatile:
+        if file.source and file.source not in values:
+            missing.append(f"{file.path!r} was not created: its credential {file.source!r} has no value.")
+            continue
+        content = values[file.source] if file.source else file.content
+        try:
+            within.write_volatile(file.path, content.encode("utf-8", "surrogateescape"), file.mode)
+        except KasmonError as error:
+            missing.append(f"{file.path!r} could not be written: {error.message}")
+    return missing
+
+
+def cleaned(
+    within: GuestClient, volatile: Sequence[VolatileFile], looked: CredentialFindings
+) -> dict[str, tuple[str, ...]]:
+    """Take the values of credentials out of the sandbox, before something of it is kept: what stands in *volatile*, and
+    what interpreters hold of them. The names that went by that, of each interpreter.
+
+    Raises:
+        SandboxError: if that is not certain; nothing may be kept then.
+    """
+    for file in volatile:
+        try:
+            within.write_volatile(file.path, b"", file.mode)
+        except SandboxError as error:
+            raise SandboxError("nothing of the sandbox is stored", f"{file.path!r} could not be emptied") from error
+    if not looked.values:
+        return {}
+    gone = within.forget(tuple(looked.values), looked.secrets)
+    return {interpreter: tuple(names) for interpreter, names in gone.items() if names}
+
+
+def warm(within: GuestClient, interpreters: Sequence[Interpreter]) -> threading.Thread:
+    """Start *interpreters* in a thread of its own; one that cannot be started says so when it is wanted."""
+
+    def work() -> None:
+        with contextlib.suppress(KasmonError):
+            within.prewarm(interpreters)
+
+    thread = threading.Thread(target=work, name="prewarm", daemon=True)
+    thread.start()
+    return thread
+
+
+def start(within: GuestClient, services: Sequence[ServiceSpec], told: Callable[[str], None]) -> threading.Thread | None:
+    """Start *services* in a thread of its own, and say of each whether it answers; None where there are none."""
+    if not services:
+        return None
+    thread = threading.Thread(target=_start, args=(within, services, told), name="services", daemon=True)
+    thread.start()
+    return thread
+
+
+def _start(within: GuestClient, services: Sequence[ServiceSpec], told: Callable[[str], None]) -> None:
+    for service in services:
+        try:
+            within.spawn(service)
+        except KasmonError as error:
+            told(f"The service {service.name!r} could not be started: {error.message}")
+    for service in services:
+        told(_answers(within, service, time.monotonic() + STARTED_S))
+
+
+def _answers(within: GuestClient, service: ServiceSpec, deadline: float) -> str:
+    while True:
+        try:
+            if within.listens(service.port, PROBE_S):
+                return f"The service {service.name!r} responds on port {service.port}."
+        except KasmonError as error:
+            return f"The service {service.name!r} cannot be checked: {error.message}"
+        if time.monotonic() > deadline:
+            return f"The service {service.name!r} does not respond on port {service.port} after {STARTED_S:g} s."
+        time.sleep(BETWEEN_S)
+
+
+def _clock(within: GuestClient) -> list[str]:
+    lag_s = within.set_clock(time.time())
+    return [f"Its clock was {abs(lag_s):.1f} s {'behind' if lag_s > 0 else 'ahead'}."] if abs(lag_s) > LAG_S else []
+
+
+def _moved(state: InterpretersState, counters: Mapping[str, int], was_asleep: bool) -> list[str]:
+    """What the interpreters did that nobody knows of. While no host was there, what had been asked for went on."""
+    moved: list[str] = []
+    for name, before in counters.items():
+        after = state.counters.get(name, 0)
+        if after < before:
+            moved.append(f"{name} was restarted and lost its state.")
+        elif after > before and was_asleep:
+            moved.append(f"{name} ran {after - before} more times than recorded.")
+    return moved
+
+
+def _unwell(within: GuestClient) -> tuple[str, str]:
+    """Why it does not run anything, empty where it does; and what its shell lost before, which is told only once."""
+    ran = within.run("bash", "echo ok", timeout_s=HEALTH_S)
+    lost = "" if ran.session_preserved else "bash had ended: its variables are lost"
+    if ran.exit_code != 0 or ran.stdout.strip() != "ok":
+        said = (ran.stderr or ran.hint or ran.stdout).strip().splitlines()
+        return f"`echo ok` ended with {ran.exit_code}{f': {said[-1]}' if said else ''}", lost
+    return "", lost

@@ -1,0 +1,114 @@
+"""What becomes of one sandbox, noted fact by fact, and what these facts add up to."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from kasmon.model.events import Event, NoticeRaised, SandboxMoved
+from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
+from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms, deadlines
+
+
+class SandboxJournal:
+    """The facts of one sandbox. `note` writes one down; an intent that must be on disk is there when it returns."""
+
+    def __init__(
+        self,
+        housing: SandboxState | None,
+        write: Callable[[Event], None],
+        *,
+        tier: LoggedTier,
+        keeps_memory: bool,
+        terms: LifetimeTerms,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        Args:
+            housing: what the facts so far say.
+            write: writes down a fact; may raise, and nothing was noted then.
+            tier: what confines the sandbox.
+            keeps_memory: it can be paused to disk.
+            terms: how long it is kept.
+            clock: the time.
+        """
+        self.housing = housing or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+        self._write = write
+        self._tier = tier
+        self._keeps_memory = keeps_memory
+        self._terms = terms
+
+    def note(self, event: Event) -> None:
+        """Write *event* down, and count it from then on."""
+        self._write(event)
+        self.heard(event)
+
+    def heard(self, event: Event) -> None:
+        """Count *event*, which is written down already."""
+        with self._lock:
+            self.housing = housed(self.housing, event) or self.housing
+
+    def move(
+        self,
+        phase: SandboxPhase,
+        *,
+        intended: bool = False,
+        runtime: SandboxRuntime | None = None,
+        generation: int | None = None,
+        held: bool = False,
+        snapshot: str = "",
+        counters: Mapping[str, int] | None = None,
+        lost: str = "",
+        why: str = "",
+        is_used: bool = False,
+        used_at: float | None = None,
+    ) -> None:
+        """Note that the sandbox is to go into *phase*, or is in it.
+
+        *is_used*: a turn begins or ends about now. *used_at*: when it was last used, where no turn tells.
+        """
+        at, known = self.clock(), self.housing
+        moved = SandboxMoved(
+            at=at,
+            phase=phase,
+            step="intended" if intended else "confirmed",
+            tier=self._tier,
+            runtime=runtime,
+            generation=known.generation if generation is None else generation,
+            turn=known.turn,
+            held=held,
+            snapshot=snapshot,
+            counters=dict(known.counters if counters is None else counters),
+            used_at=used_at,
+            lost=lost,
+            why=why,
+        )
+        then = housed(known, moved) or known
+        if is_used:
+            then = msgspec.structs.replace(then, used_at=at)
+        is_on_disk = phase is SandboxPhase.PAUSED and not held
+        to_come = deadlines(then, self._terms, keeps_memory=self._keeps_memory, is_on_disk=is_on_disk)
+        self.note(
+            msgspec.structs.replace(
+                moved,
+                standby_at=None if phase is SandboxPhase.PAUSED else to_come.standby_at,
+                pause_at=to_come.pause_at,
+                expires_at=to_come.expires_at,
+            )
+        )
+
+    def tell(self, text: str, *, is_warning: bool = True) -> None:
+        """Note *text* for people."""
+        self.note(NoticeRaised(at=self.clock(), text=text, level="warning" if is_warning else "info"))
+
+    def tell_once(self, *texts: str) -> None:
+        """Note each of *texts* for people, unless they were told so before."""
+        for text in texts:
+            if text not in self._told:
+                self._told.add(text)
+                self.tell(text)

@@ -1,0 +1,146 @@
+"""What comes next in a sandbox's life, by its phase, its use and the time. Pure: whoever asks says what time it is.
+
+| it | for so long | then |
+|---|---|---|
+| runs a turn | however long | nothing: a running turn is never idle |
+| runs, unused | `standby_after_s` | sleeps, its memory held |
+| is unused, asleep or not | `idle_timeout_s` | is paused to disk where that is wanted and its tier can; else it ends |
+| is an agent whose memory can only be held | `idle_timeout_s` | nothing, unless the config says so (`only_held`) |
+| is there | `max_lifetime_s` | ends, once its turn is over |
+
+It sleeps only where no turn runs: once a turn at most, never between the calls of one.
+"""
+
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from kasmon.config.schema import Lifetime
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.sandbox.state import SandboxState
+
+IDLE_S = 1800.0
+NOBODY = "not used for {}"
+TOO_OLD = "maximum lifetime of {} reached"
+
+
+class LifetimeTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a sandbox is kept, in seconds; 0 is for ever."""
+
+    standby_after_s: float = 900.0
+    idle_timeout_s: float = IDLE_S
+    is_idle_limit_given: bool = False
+    """A person said when it is to end that is idle; else only what keeps its memory obeys the limit (`only_held`)."""
+    max_lifetime_s: float = 86_400.0
+    on_timeout: Literal["pause", "end"] = "pause"
+    auto_resume: bool = True
+
+
+class LifecycleStep(StrEnum):
+    """What is to be done with a sandbox."""
+
+    STANDBY = "standby"
+    PAUSE = "pause"
+    END = "end"
+
+
+class DueStep(msgspec.Struct, frozen=True):
+    """A step, and from when on it is to be taken, in seconds since the epoch."""
+
+    step: LifecycleStep
+    at: float
+    why: str
+
+
+def terms_of(lifetime: Lifetime) -> LifetimeTerms:
+    """How long a sandbox is kept, as the config says it."""
+    given = lifetime.idle_timeout_seconds
+    return LifetimeTerms(
+        standby_after_s=lifetime.standby_after_seconds,
+        idle_timeout_s=IDLE_S if given is None else given,
+        is_idle_limit_given=given is not None or lifetime.on_timeout == "end",
+        max_lifetime_s=lifetime.max_lifetime_seconds,
+        on_timeout=lifetime.on_timeout,
+        auto_resume=lifetime.auto_resume,
+    )
+
+
+def only_held(terms: LifetimeTerms) -> LifetimeTerms:
+    """*terms* of an agent that can sleep, but whose memory can only be held: a break ends it only where a person said
+    so. Its conversation would go on all the same, but not what it holds and runs.
+    """
+    return terms if terms.is_idle_limit_given else msgspec.structs.replace(terms, idle_timeout_s=0.0)
+
+
+def due(housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_turn: bool) -> DueStep | None:
+    """The next step of the sandbox of *housing* if nobody uses it meanwhile; None where none is to come.
+
+    Args:
+        housing: what is known of it.
+        terms: how long it is kept.
+        keeps_memory: its tier can pause to disk.
+        in_turn: a turn runs in it.
+    """
+    if in_turn or housing.phase is SandboxPhase.EXPIRED:
+        return None
+    steps: list[DueStep] = []
+    is_on_disk = housing.phase is SandboxPhase.PAUSED and not housing.held
+    if terms.max_lifetime_s:
+        steps.append(
+            DueStep(
+                LifecycleStep.END, housing.born_at + terms.max_lifetime_s, TOO_OLD.format(told(terms.max_lifetime_s))
+            )
+        )
+    if terms.idle_timeout_s and not is_on_disk:
+        pauses = terms.on_timeout == "pause" and keeps_memory
+        why = NOBODY.format(told(terms.idle_timeout_s))
+        steps.append(
+            DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, housing.used_at + terms.idle_timeout_s, why)
+        )
+    if terms.standby_after_s and housing.phase is SandboxPhase.RUNNING:
+        why = NOBODY.format(told(terms.standby_after_s))
+        steps.append(DueStep(LifecycleStep.STANDBY, housing.used_at + terms.standby_after_s, why))
+    return min(steps, key=lambda step: (step.at, step.step is LifecycleStep.STANDBY), default=None)
+
+
+class Deadlines(NamedTuple):
+    """When what happens to a sandbox that nobody uses, in seconds since the epoch; None where it never does."""
+
+    standby_at: float | None
+    """It goes to sleep, its memory held."""
+    pause_at: float | None
+    """It is paused: its memory is on disk from then on. Where it ends before that: None."""
+    expires_at: float | None
+    """It ends."""
+
+
+def deadlines(
+    housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, is_on_disk: bool = False
+) -> Deadlines:
+    """What comes when.
+
+    *is_on_disk*: it sleeps there from now on, where only its lifetime ends it.
+    """
+    runs = msgspec.structs.replace(
+        housing, phase=SandboxPhase.PAUSED if is_on_disk else SandboxPhase.RUNNING, held=False
+    )
+    wakeful = msgspec.structs.replace(terms, standby_after_s=0.0)
+    first = due(runs, wakeful, keeps_memory=keeps_memory, in_turn=False)
+    pause_at = first.at if first is not None and first.step is LifecycleStep.PAUSE else None
+    ends = first
+    if pause_at is not None:
+        paused = msgspec.structs.replace(runs, phase=SandboxPhase.PAUSED, held=False)
+        ends = due(paused, wakeful, keeps_memory=keeps_memory, in_turn=False)
+    standby_at = housing.used_at + terms.standby_after_s if terms.standby_after_s and not is_on_disk else None
+    if standby_at is not None and first is not None and standby_at >= first.at:
+        standby_at = None
+    return Deadlines(standby_at, pause_at, None if ends is None else ends.at)
+
+
+def told(seconds: float) -> str:
+    """*seconds* for people: `15 min`, `24 h`, `2.5 s`."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"

@@ -1,0 +1,333 @@
+"""One sandbox of a session through its whole life: each step is noted before it is taken, and once it was.
+
+Any process may die between two of these notes. Whoever comes next has what was noted, looks at what is there, and goes
+on from that: nothing that lives is made twice, and nothing is said to be kept that is not.
+"""
+
+import contextlib
+import secrets
+from typing import Final
+
+from kasmon.errors import KasmonError, SandboxError, SandboxUnreachableError
+from kasmon.model.sandbox.policy import Interpreter, SandboxPhase, SandboxRuntime
+from kasmon.model.sandbox.state import SandboxState
+from kasmon.sandbox.base import HostedTier, LocalSnapshotTier, PauseResult, RecordTier
+from kasmon.sandbox.guest_client.protocol import GuestClient
+from kasmon.sandbox.managed import heal, usage_events
+from kasmon.sandbox.managed.use import SandboxUse
+from kasmon.sandbox.shared import credential_leaks
+from kasmon.sandbox.shared.credentials import CredentialFindings
+
+NAMES: Final = 8
+"""So many names are told of what could not be restored."""
+MEMORY_LOST: Final = "interpreter state lost"
+FILES_KEPT: Final = "files kept"
+PREWARMED: Final[tuple[Interpreter, ...]] = ("bash", "python")
+"""Started with the sandbox, so that no run waits for that; node takes too much memory."""
+STILL_KEPT: Final = "Its memory snapshot is unchanged: try again, or remove the session."
+COPIED: Final = "forked with memory"
+NOT_DONE: Final = "its host ended before it was done"
+
+
+class ManagedSandbox(SandboxUse):
+    """The sandbox of one session. Its calls block; of those that move it, one at a time."""
+
+    def arrive(self) -> str:
+        """Find the sandbox again as the facts say, or make it; what was lost by that, as one sentence.
+
+        One that sleeps is left asleep.
+
+        Raises:
+            SandboxError: if there is none after this.
+        """
+        self.settle()
+        journal = self.journal
+        known = journal.housing
+        if not known.generation and self._inherits():
+            return self.wake()
+        if known.phase is SandboxPhase.EXPIRED:
+            lost = ""
+            if known.is_intended:
+                self._gone(known.why or NOT_DONE)
+                lost = f"it was ended ({known.why or NOT_DONE}): {MEMORY_LOST}; {FILES_KEPT}"
+            return self.make(lost=lost, content=self.spare(""))
+        if known.phase is SandboxPhase.CREATING or known.runtime is None:
+            return self._made_again(known)
+        if known.is_asleep and not known.held and self.tier.keeps_memory:
+            return ""
+        if not self.tier.find(self.policy, known.runtime):
+            if self._is_kept(known):
+                return ""
+            if not self._adopted(known):
+                return self.begin_anew("the sandbox had ended")
+            known = journal.housing
+        if known.is_asleep:
+            if known.phase is not SandboxPhase.PAUSED:
+                journal.move(SandboxPhase.PAUSED, held=True)
+            return ""
+        if known.phase is SandboxPhase.PERSISTING:
+            journal.tell(f"It is unknown whether this was done: {known.why}.")
+            if not known.held:  # its files were put back: nothing that saw others goes on
+                self.stop()
+                return self.make(lost=f"its host ended while {known.why}: {MEMORY_LOST}", why=known.why)
+        was_asleep = known.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING)
+        lost = self._awake(PauseResult(held=True), was_asleep=was_asleep, why="found again")
+        if not was_asleep:  # whoever had it may just have taken its volatile files out
+            self.refill()
+        return lost
+
+    def wake(self) -> str:
+        """Let the sandbox go on, healed; what was lost by that. One that runs is looked at as well.
+
+        Raises:
+            SandboxError: if there is none after this.
+        """
+        known = self.journal.housing
+        if known.phase is SandboxPhase.EXPIRED:
+            raise SandboxError(f"the sandbox of {self.policy.session!r} cannot be resumed", known.why or "it has ended")
+        was_asleep = not self.runs
+        return self._awake(PauseResult(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
+
+    def sleep(self, *, to_disk: bool = False, why: str = "") -> str:
+        """Put it to sleep, without the values of credentials, which it has again once it is awake. What code wrote down
+        of these itself is named. Where it fails that is told as a warning, and the sandbox goes on.
+
+        Why it does not sleep so; empty where it does.
+
+        Raises:
+            SandboxError: if it neither sleeps nor runs after this.
+        """
+        known = self.journal.housing
+        to_disk = to_disk or isinstance(self.tier, HostedTier)
+        if known.phase is SandboxPhase.PAUSED and (known.held is not to_disk or not known.held):
+            return ""
+        if to_disk and not self.tier.keeps_memory:
+            failed = f"a {self.policy.tier} cannot save its memory to disk"
+            self.journal.tell(f"The sandbox was not paused to disk: {failed}.")
+            return failed
+        if not self.runs:
+            self.wake()
+        runtime = self.journal.housing.runtime
+        assert runtime is not None
+        try:
+            looked = self.clean()
+        except KasmonError as error:
+            self.journal.tell(f"The sandbox was not paused: {error.message}")
+            self.refill()
+            return error.message.rstrip(".")
+        held = not to_disk
+        self.journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why, counters=self._counted())
+        try:
+            slept = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
+        except KasmonError as error:
+            self.journal.tell(f"The sandbox was not paused: {error.message}")
+            self._awake(PauseResult(held=True), was_asleep=True)
+            return error.message.rstrip(".")
+        if slept.held:
+            self._tell_leaks(runtime, looked)
+        else:
+            self._let_go()
+        self.journal.move(SandboxPhase.PERSISTING, held=slept.held, snapshot=slept.snapshot)
+        self.journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
+        return ""
+
+    def end(self, why: str) -> None:
+        """Leave nothing of it but its files and its checkpoints. Idempotent.
+
+        Raises:
+            SandboxError: if something of it is left.
+        """
+        known = self.journal.housing
+        if known.phase is SandboxPhase.EXPIRED and not known.is_intended:
+            return
+        self.journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
+        self._gone(why)
+
+    def make(self, *, lost: str = "", why: str = "", content: bytes = b"", checkpoint: str = "") -> str:
+        """Make a sandbox where there is none; what was lost on the way there, with *lost*.
+
+        Args:
+            lost: what was lost before.
+            why: why there is a new one.
+            content: what was kept of the interpreters of one before.
+            checkpoint: that this is of, where that is not the last one; noted for whoever has to make it again.
+
+        Raises:
+            SandboxError: if it cannot be made; it is gone then.
+        """
+        journal = self.journal
+        journal.move(
+            SandboxPhase.CREATING,
+            intended=True,
+            generation=journal.housing.generation + 1,
+            counters={},
+            why=why,
+            snapshot=checkpoint,
+        )
+        try:
+            runtime = self.tier.create(self.policy)
+        except KasmonError as error:
+            journal.move(SandboxPhase.EXPIRED, why=error.message, lost=lost)
+            raise
+        journal.move(SandboxPhase.CREATING, runtime=runtime, why=why, snapshot=checkpoint)
+        for notice in runtime.notices:
+            journal.tell(notice)
+        usage_events.prove(self.tier, self.policy, runtime, self.journal)
+        within = self.within = self._reach(runtime)
+        self.refill()
+        if content:
+            lost = self._loaded(within, content, lost)
+        heal.warm(within, PREWARMED)
+        heal.start(within, self.policy.services, self._told)
+        journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
+        return lost
+
+    def _inherits(self) -> bool:
+        """Whether it begins with the memory of another one, which was laid down for it; it sleeps in that then."""
+        judged = self.tier.judged(self.policy) if isinstance(self.tier, LocalSnapshotTier) else None
+        if judged is None:
+            return False
+        self.journal.move(
+            SandboxPhase.PAUSED, runtime=SandboxRuntime(), generation=1, snapshot=judged.snapshot.id, why=COPIED
+        )
+        return True
+
+    def _is_kept(self, known: SandboxState) -> bool:
+        """Whether its memory is on disk though nobody could note that; it is noted then."""
+        if known.phase not in (SandboxPhase.PAUSING, SandboxPhase.RESUMING) or not isinstance(self.tier, RecordTier):
+            return False
+        if self.tier.adopt(self.policy) is not None or (snapshot := self.tier.kept(self.policy)) is None:
+            return False
+        self.journal.move(SandboxPhase.PAUSED, snapshot=snapshot.id, why=known.why)
+        return True
+
+    def _sleeps_on_disk(self) -> bool:
+        """Whether it lives nowhere, and may be gone on from as if nobody had tried. Who keeps one elsewhere says so."""
+        tier, policy = self.tier, self.policy
+        if isinstance(tier, HostedTier) or not isinstance(tier, RecordTier):
+            return False
+        return tier.adopt(policy) is None and tier.kept(policy) is not None
+
+    def _adopted(self, known: SandboxState) -> bool:
+        """Whether it lives elsewhere than was noted; it is noted then."""
+        runtime = self.tier.adopt(self.policy) if isinstance(self.tier, RecordTier) else None
+        if runtime is None:
+            return False
+        move = self.journal.move
+        move(known.phase, intended=known.is_intended, runtime=runtime, held=known.held, why=known.why)
+        return True
+
+    def _made_again(self, known: SandboxState) -> str:
+        """Make the sandbox that another process did not come to the end of making; what was lost by that.
+
+        What it made may lack what it was to be given, and nothing of anybody has run in it.
+        """
+        with contextlib.suppress(KasmonError):
+            self.tier.destroy(self.policy, known.runtime)
+        files = f"its files are those of checkpoint {known.snapshot}" if known.snapshot else FILES_KEPT
+        lost = f"its host ended while it was created: {MEMORY_LOST}; {files}" if known.generation > 1 else ""
+        return self.make(lost=lost, content=self.spare(known.snapshot), checkpoint=known.snapshot)
+
+    def begin_anew(self, why: str) -> str:
+        """Make another one over the same files, in the place of one that is lost; what was lost by that.
+
+        Raises:
+            SandboxError: if it cannot be made, or something of the one before is left.
+        """
+        self.stop()
+        return self.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why, content=self.spare(""))
+
+    def regain(self, generation: int, why: str) -> str:
+        """See whether the sandbox of *generation* is still there after it did not answer, else make another one.
+
+        What was lost by that; empty where nothing was.
+        """
+        housing = self.journal.housing
+        if housing.generation != generation:
+            return housing.lost
+        if self.within is not None and housing.runtime and self.tier.find(self.policy, housing.runtime):
+            with contextlib.suppress(KasmonError):
+                self.within.ping(secrets.token_hex(8))
+                return ""
+        return self.begin_anew(why)
+
+    def quieten(self) -> None:
+        """Let nothing in it run any more, for its end: its files are not written to meanwhile.
+
+        Raises:
+            SandboxError: if something in it does not stop.
+        """
+        runtime = self.journal.housing.runtime
+        self._let_go()
+        if runtime is not None and self.tier.find(self.policy, runtime):
+            self.tier.pause(self.policy, runtime)
+
+    def stop(self) -> None:
+        """End its processes; its files stay, and another one is to be made.
+
+        Raises:
+            SandboxError: if something of it is left.
+        """
+        self._let_go()
+        self.tier.destroy(self.policy, self.journal.housing.runtime)
+
+    def _tell_leaks(self, runtime: SandboxRuntime, looked: CredentialFindings) -> None:
+        """Tell what of the sandbox, which stands still, holds the value of a credential all the same."""
+        with contextlib.suppress(KasmonError, OSError):
+            if places := self._leaks.beside_them(self.tier, self.policy, runtime, looked):
+                self.journal.tell_once(
+                    f"The value of a credential is in {credential_leaks.told(places)}; it stays there while the"
+                    " sandbox is paused."
+                )
+
+    def _awake(self, slept: PauseResult, *, was_asleep: bool, why: str = "") -> str:
+        journal, runtime = self.journal, self.journal.housing.runtime
+        assert runtime is not None
+        if was_asleep:
+            journal.move(SandboxPhase.RESUMING, intended=True, held=slept.held, snapshot=slept.snapshot)
+            try:
+                runtime = self.tier.resume(self.policy, runtime, slept)
+            except SandboxUnreachableError:
+                journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot)
+                raise
+            except KasmonError as error:
+                why = error.message.rstrip(".")
+                if not slept.held and self._sleeps_on_disk():
+                    journal.move(SandboxPhase.PAUSED, held=False, snapshot=slept.snapshot)
+                    raise SandboxUnreachableError(
+                        f"the sandbox of {self.policy.session!r} was not resumed", why, STILL_KEPT
+                    ) from error
+                return self.begin_anew(f"it could not be resumed ({why})")
+        journal.move(SandboxPhase.HEALING, runtime=runtime, held=slept.held)
+        if not was_asleep or not slept.held:
+            usage_events.prove(self.tier, self.policy, runtime, self.journal)
+        within = self._reach(runtime) if self.within is None else self.within
+        looked = self.credentials()
+        healed = heal.heal(within, self.policy, journal.housing.counters, looked.values, was_asleep=was_asleep)
+        self.within = within
+        if healed.why:
+            return self.begin_anew(healed.why)
+        for drift in healed.drift:
+            journal.tell(drift)
+        heal.start(within, healed.down, self._told)
+        journal.move(SandboxPhase.RUNNING, counters={}, why=why, lost=healed.lost)
+        return healed.lost
+
+    def _gone(self, why: str) -> None:
+        self.stop()
+        self.journal.move(SandboxPhase.EXPIRED, why=why)
+
+    def _loaded(self, within: GuestClient, content: bytes, lost: str) -> str:
+        """What is lost after the new interpreters have *content* of the old ones."""
+        try:
+            loaded = within.load_state(content)
+        except KasmonError as error:
+            return f"{lost}; the saved state could not be loaded ({error.message.rstrip('.')})"
+        if loaded.lost:
+            names = ", ".join(loaded.lost[:NAMES])
+            lost = f"{lost}; could not be restored: {names}" if lost else f"could not be restored: {names}"
+        if loaded.kept and lost:
+            return f"{lost}; {len(loaded.kept)} saved variables were restored"
+        if loaded.kept:
+            self.journal.tell(f"{len(loaded.kept)} variables were restored.", is_warning=False)
+        return lost

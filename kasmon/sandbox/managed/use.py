@@ -1,0 +1,188 @@
+"""A sandbox that is there, in use: what is run in it, whom it may reach, its credentials, and what it takes."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from kasmon.errors import KasmonError, RefusedError, UnableError
+from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult, SandboxPhase, SandboxPolicy, SandboxRuntime
+from kasmon.sandbox.base import EgressTier, MirrorTier, SandboxTier
+from kasmon.sandbox.guest_client.protocol import GuestClient, Output
+from kasmon.sandbox.managed import heal, usage_events
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.network.allowlist import allowlist
+from kasmon.sandbox.network.proxy_control import not_proxied
+from kasmon.sandbox.shared import credentials as credential
+from kasmon.sandbox.shared.credential_leaks import CredentialLeaks
+from kasmon.sandbox.shared.credentials import CredentialFindings
+
+
+class SandboxUse:
+    """The sandbox of one session as its users have it. Its calls block."""
+
+    def __init__(
+        self,
+        tier: SandboxTier,
+        policy: SandboxPolicy,
+        journal: SandboxJournal,
+        reach: Callable[[SandboxRuntime], GuestClient],
+    ) -> None:
+        """
+        Args:
+            tier: what confines it.
+            policy: what it is.
+            journal: what the facts so far say of it, and where further ones go.
+            reach: the agent inside of a sandbox that lives there.
+        """
+        self.tier = tier
+        self.policy = policy
+        self.journal = journal
+        self.within: GuestClient | None = None
+        self.spare: Callable[[str], bytes] = lambda _: b""
+        """What a checkpoint, or with an empty one the last that has any, kept of its interpreters; else nothing."""
+        self.settle: Callable[[], None] = lambda: None
+        """Brings to its end what another process began to do to the files; before anything inside sees them."""
+        self._reach = reach
+        self._leaks = CredentialLeaks()
+
+    @property
+    def phase(self) -> SandboxPhase:
+        """Where it is in its life, by its facts."""
+        return self.journal.housing.phase
+
+    @property
+    def runs(self) -> bool:
+        """Whether something can be run in it at once."""
+        return self.within is not None and self.phase is SandboxPhase.RUNNING
+
+    @property
+    def workspace(self) -> str:
+        """Where its files lie on this machine."""
+        runtime = self.journal.housing.runtime
+        return (runtime.workspace if runtime else "") or self.tier.workspace(self.policy)
+
+    def credentials(self) -> CredentialFindings:
+        """The values of its credentials now."""
+        return credential.looked_up(self.policy.credentials)
+
+    def run(
+        self,
+        interpreter: Interpreter,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        on_output: Output | None = None,
+        cap: int | None = None,
+        run: str = "",
+        variables: Mapping[str, str] = {},
+    ) -> RunResult:
+        """Run *code* with *variables*; what came of it says what is kept. Several may run at once.
+
+        Raises:
+            RefusedError: if it sleeps.
+            SandboxError: if the agent inside is gone; whether the code ran is not known then.
+        """
+        within = self.within
+        if within is None or not self.runs:
+            raise RefusedError(f"the sandbox of {self.policy.session!r} is {self.phase}: it cannot run anything.")
+        self._refresh()
+        allowed_s, began_at = SIZES[self.policy.size].time_s, time.time()
+        ran = within.run(
+            interpreter,
+            code,
+            timeout_s=allowed_s if timeout_s is None else min(timeout_s, allowed_s),
+            variables=self._found_by(variables),
+            on_output=on_output,
+            cap=cap,
+            run=run,
+        )
+        if (
+            self.policy.hosts
+            and isinstance(self.tier, EgressTier)
+            and (refused := self.tier.refusals(self.policy, began_at))
+        ):
+            return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
+        return ran
+
+    def _found_by(self, variables: Mapping[str, str]) -> Mapping[str, str]:
+        """*variables* for a run, with whom it reaches without a proxy: its list may have changed since the start."""
+        is_gated = self.policy.hosts and isinstance(self.tier, EgressTier)
+        return {**not_proxied(self.policy.hosts), **variables} if is_gated else variables
+
+    def _refresh(self) -> None:
+        """Put what changed outside into a sandbox that has a copy."""
+        runtime = self.journal.housing.runtime
+        if isinstance(self.tier, MirrorTier) and runtime is not None:
+            try:
+                told = self.tier.refresh(self.policy, runtime)
+            except KasmonError as error:
+                told = (f"Changes on this machine were not copied into the sandbox: {error.message}",)
+            for sentence in told:
+                self.journal.tell(sentence)
+
+    def allow(self, hosts: Sequence[str]) -> str:
+        """Let it reach *hosts* too, from now on; why that is only for its next sandbox, empty where it is not.
+
+        Raises:
+            UsageError: if they are no hosts; nothing changed then.
+        """
+        allowlist(hosts)
+        more = tuple(host for host in hosts if host not in self.policy.hosts)
+        self.policy = msgspec.structs.replace(self.policy, hosts=(*self.policy.hosts, *more))
+        if not isinstance(self.tier, EgressTier):
+            return "this tier cannot change it while the sandbox runs: the session's next sandbox will have it"
+        try:
+            if self.journal.housing.runtime is not None:
+                self.tier.allow(self.policy)
+        except UnableError as error:
+            return f"{error.message.rstrip('.')}: the session's next sandbox will have it"
+        return ""
+
+    def clean(self) -> CredentialFindings:
+        """Take credentials out of the sandbox, so that something of it can be kept; it has them again by `refill`.
+
+        Raises:
+            SandboxError: if that is not certain; nothing may be kept then.
+        """
+        looked = self.credentials()
+        if self.within is not None:
+            for interpreter, names in heal.cleaned(self.within, self.policy.volatile, looked).items():
+                self.journal.tell(
+                    f"{interpreter} no longer has {', '.join(names)}, which contained the value of a credential."
+                )
+        return looked
+
+    def refill(self) -> None:
+        """Write the volatile files anew; what could not be is told."""
+        if self.within is None or not self.policy.volatile:
+            return
+        looked = self.credentials()
+        self.journal.tell_once(*looked.missing, *heal.rewrite(self.within, self.policy.volatile, looked.values))
+
+    def measure(self) -> None:
+        """Note what it uses, where its tier can tell and that is news.
+
+        Raises:
+            KasmonError, OSError: if it cannot be looked at.
+        """
+        if self.runs:
+            usage_events.measure(self.tier, self.policy, self.journal)
+
+    def _counted(self) -> Mapping[str, int]:
+        """How many runs each interpreter has had, by its own word."""
+        if self.within is None:
+            return {}
+        with contextlib.suppress(KasmonError):
+            return self.within.ping(secrets.token_hex(8)).counters
+        return {}
+
+    def _told(self, text: str) -> None:
+        self.journal.tell(text, is_warning="answers on" not in text)
+
+    def _let_go(self) -> None:
+        if self.within is not None:
+            self.within.close()
+            self.within = None

@@ -1,0 +1,162 @@
+"""How a machine begins: by a start, or from a memory, which is marked as used before anything in it runs again."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.model.sandbox.policy import SIZES
+from kasmon.sandbox.microvm.image import KERNEL, ROOT, VmImage
+from kasmon.sandbox.microvm.initrd import initrd
+from kasmon.sandbox.microvm.qemu import OpenFiles, words
+from kasmon.sandbox.microvm.qmp import QmpClient
+from kasmon.sandbox.microvm.session_files import VmFiles
+from kasmon.sandbox.microvm.start import HostEndCode, HostEndConfig, asked, end_of, last_line, new_log, started
+from kasmon.sandbox.network.proxy_control import socket_in
+
+BOOT_S: Final = 90.0
+LOAD_S: Final = 30.0
+ANSWER_S: Final = 20.0
+CHANCE_BYTES: Final = 64
+
+
+class VmResources(msgspec.Struct, frozen=True, kw_only=True):
+    """What every machine of one kasmon is played with."""
+
+    program: str
+    accelerator: str
+    folder: Path
+    """Where the image lies."""
+    image: VmImage
+
+
+def begin(
+    lot: VmFiles,
+    means: VmResources,
+    code: HostEndCode,
+    memory: Path | None = None,
+    loaded: Callable[[], None] = lambda: None,
+    *,
+    is_another: bool = False,
+    is_nobodys: bool = False,
+    limit_s: float | None = None,
+) -> None:
+    """Let a machine begin on the disks of *lot*, from *memory* or by a start; the agent inside answers then.
+
+    Args:
+        lot: whose; no machine lives there.
+        means: what it is played with.
+        code: what its door runs, as the lot's owner may read it.
+        memory: the file of what it held.
+        loaded: called when that memory is there, and nothing runs yet.
+        is_another: it is a copy of a machine, and no longer that one.
+        is_nobodys: it hears nothing of its session yet; it is to be greeted again.
+        limit_s: how long it may take; None is our own measure.
+
+    Raises:
+        SandboxError: if it does not; something of it may be left then.
+    """
+    until = time.monotonic() + (limit_s or (LOAD_S if memory else BOOT_S))
+    with contextlib.ExitStack() as stack:
+        log = new_log()
+        stack.callback(os.close, log)
+        console, theirs = (stack.enter_context(end) for end in socket.socketpair())
+        _start(lot, means, code, memory, log, theirs.fileno())
+        theirs.close()
+        try:
+            with QmpClient(lot.orders) as orders:
+                if memory is not None:
+                    orders.moved(until - time.monotonic())
+                loaded()
+                orders.do("cont")
+            if memory is None:
+                asked(lot.control, until - time.monotonic(), "wait")
+            greet(lot, is_another=is_another, is_nobodys=is_nobodys)
+        except SandboxError as error:
+            said = end_of(log) or last_line(_heard(console))
+            if said:
+                raise SandboxError("the machine did not boot", said) from error
+            raise
+
+
+def greet(lot: VmFiles, *, is_another: bool = False, is_nobodys: bool = False) -> None:
+    """Tell the machine that somebody is there, what time it is, some chance, which folders and programs it sees, and
+    whether it has a way out.
+
+    It listens from then on.
+
+    Raises:
+        SandboxError: if it does not answer.
+    """
+    words: dict[str, object] = {"chance": secrets.token_hex(CHANCE_BYTES), "is_another": is_another}
+    if not is_nobodys:
+        words["way_out"] = bool(lot.policy.hosts)
+        words["programs"] = lot.programs.exists()
+        words["folders"] = {name: {"at": bind.target, "writable": bind.writable} for name, bind in lot.folders.items()}
+    asked(lot.control, ANSWER_S, "hello", now=time.time(), **words)
+
+
+def _start(lot: VmFiles, means: VmResources, code: HostEndCode, memory: Path | None, log: int, console: int) -> None:
+    size = SIZES[lot.policy.size]
+    with contextlib.ExitStack() as stack:
+
+        def opened(path: Path, flags: int = os.O_RDONLY) -> int:
+            handle = os.open(path, flags | os.O_CLOEXEC)
+            stack.callback(os.close, handle)
+            return handle
+
+        first = os.memfd_create("initrd", os.MFD_CLOEXEC)
+        stack.callback(os.close, first)
+        with os.fdopen(os.dup(first), "wb") as file:
+            file.write(initrd(means.folder, means.image))
+        handles = OpenFiles(
+            kernel=opened(means.folder / KERNEL),
+            initrd=first,
+            root=opened(means.folder / ROOT),
+            base=opened(lot.base),
+            disk=opened(lot.disk, os.O_RDWR),
+            control=stack.enter_context(_listener(lot.orders)).fileno(),
+            console=console,
+            memory=opened(memory) if memory else None,
+            programs=opened(lot.programs) if lot.programs.is_symlink() or lot.programs.exists() else None,
+        )
+        told = HostEndConfig(
+            listen=stack.enter_context(_listener(lot.agent)).fileno(),
+            control=stack.enter_context(_listener(lot.control)).fileno(),
+            ports=stack.enter_context(_listener(lot.ports)).fileno(),
+            gate=os.fspath(socket_in(lot.gate)),
+            lock=opened(lot.lock, os.O_RDWR),
+            trees={name: opened(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in lot.trees.items()},
+            read_only=[name for name, bind in lot.folders.items() if not bind.writable],
+            most_bytes=size.disk_bytes,
+        )
+        program = shutil.which(means.program) or means.program
+        argv = words(program, handles, size, accelerator=means.accelerator)
+        started(code, argv, handles.every, told, log, lot.ground.owner)
+
+
+@contextlib.contextmanager
+def _listener(path: Path) -> Iterator[socket.socket]:
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.fspath(path))
+        listening.listen(64)
+        yield listening
+
+
+def _heard(stream: socket.socket) -> bytes:
+    """What has been said there so far."""
+    heard = b""
+    stream.setblocking(False)
+    with contextlib.suppress(OSError):
+        while piece := stream.recv(1 << 16):
+            heard += piece
+    return heard

@@ -1,0 +1,104 @@
+"""The read-only disks of programs that machines are given: copies, made once for each version of what is on them.
+
+folder/ID.ext4         what machines share; each that has it holds a name of its own for it, so that none loses it
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.paths import private_folder, write_private
+from kasmon.sandbox.microvm.image import formatted
+from kasmon.sandbox.microvm.program_disks import MOST_BYTES, MOST_ENTRIES, listed, on_disk, place
+from kasmon.sandbox.microvm.qemu import PROGRAMS_BYTES
+from kasmon.sandbox.shared.safe_tree import copy
+
+TOLD: Final = "places.json"
+"""On the disk: where each part is to be seen, if that is elsewhere than where the disk is."""
+UNUSED_S: Final = 30 * 24 * 3600.0
+"""A disk that nobody asked for in so long goes when the next one is made, unless a machine has it."""
+
+
+class ProgramDisks:
+    """The disks of programs in *folder*. Making this touches nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def of(self, programs: Sequence[str]) -> Path:
+        """The disk with copies of *programs* as they are now; it is made where there is none, in up to a minute.
+
+        Raises:
+            SandboxError, RefusedError, OSError: if it cannot be made.
+        """
+        for folder in (self.folder.parent, self.folder):
+            if not folder.exists():
+                private_folder(folder)
+        disk = self.folder / f"{identity(programs)}.ext4"
+        with self._locked():
+            if not disk.is_file():
+                self._make(programs, disk)
+            os.utime(disk)
+        return disk
+
+    def _make(self, programs: Sequence[str], disk: Path) -> None:
+        for path in self.folder.iterdir():
+            if path.suffix != ".ext4" or (path.stat().st_nlink == 1 and path.stat().st_mtime < time.time() - UNUSED_S):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
+            root, fresh = private_folder(Path(name) / "root"), Path(name) / "disk"
+            for number, part in enumerate(programs):
+                private_folder(root / str(number))
+                _copied(Path(part), root / on_disk(part, number))
+            told = {on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
+            write_private(root / TOLD, msgspec.json.encode(told))
+            for path in [root, *root.rglob("*")]:  # whoever makes it owns it; nobody writes to it
+                if not path.is_symlink():
+                    path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o111 else 0o444)
+            formatted(root, fresh)
+            os.truncate(fresh, PROGRAMS_BYTES)
+            fresh.replace(disk)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Nobody else makes one meanwhile."""
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def identity(programs: Sequence[str]) -> str:
+    """What tells *programs* from any others and from other versions of them: by paths, sizes and times, unread.
+
+    Raises:
+        OSError: if they cannot be looked at.
+    """
+    digest = hashlib.sha256(b"2")
+    for part in programs:
+        for path, facts in listed(Path(part)):
+            seen = (
+                (path, facts.st_mode, facts.st_size, facts.st_mtime_ns) if not stat.S_ISDIR(facts.st_mode) else (path,)
+            )
+            digest.update(repr(seen).encode("utf-8", "surrogateescape") + b"\n")
+    return digest.hexdigest()[:24]
+
+
+def _copied(source: Path, target: Path) -> None:
+    if source.is_dir():
+        owner = (os.geteuid(), os.getegid())
+        copy(source, target, owner, limit_bytes=MOST_BYTES, limit_entries=MOST_ENTRIES, is_exact=True)
+    else:
+        shutil.copy2(source, target)

@@ -1,0 +1,205 @@
+"""A mirrored folder on one side of the line: what the other side tells of it is put there, and nowhere else.
+
+Who tells is not trusted: no name leads out of the folder, no link is followed, and nothing is larger than was allowed.
+What was changed on both sides since they were level is lost on neither: what is outside keeps its name, and what is in
+the machine lies beside it.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable
+
+from kasmon.sandbox.microvm.link.folder_changes import NEW, FolderChanges
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+BESIDE = ".inside"
+"""What the machine's one is called that lies beside the one outside; numbered where there is one."""
+MOST_BESIDE = 100
+
+
+class RefusedNameError(OSError):
+    """A name that leads out of the folder."""
+
+
+class FolderMirror:
+    """One such folder, open as *handle*; at most *most_bytes* are taken for it between two looks."""
+
+    def __init__(
+        self, tree: FolderChanges, handle: int, most_bytes: int, *, owner: int = -1, is_outside: bool = True
+    ) -> None:
+        """
+        Args:
+            tree: the same folder, as it is told to the other side.
+            handle: the folder, open.
+            most_bytes: so much is taken of one file.
+            owner: whose what is put there becomes; -1 is ours.
+            is_outside: what lies here keeps its name; otherwise what is told does.
+        """
+        self.tree, self.name, self._handle, self._most = tree, tree.name, handle, most_bytes
+        self._owner, self._is_outside = owner, is_outside
+        self._writing: tuple[int, int, str, int, int, str] | None = None
+        self._left = most_bytes
+        self._apart_now: list[str] = []
+
+    def take(self, words: dict[str, object]) -> None:
+        """Do what the other side tells of one path.
+
+        Raises:
+            OSError: if it cannot be done, or must not.
+        """
+        self._drop()
+        what, path = words["tell"], str(words["path"]).encode("latin-1")
+        parts = path.split(b"/")
+        if not path or any(part in (b"", b".", b"..") or b"\0" in part for part in parts):
+            raise RefusedNameError(1, f"{path!r} is not a path in the folder")
+        folder, name, whole = self._folder(parts[:-1]), os.fsdecode(parts[-1]), os.fsdecode(path)
+        try:
+            name, whole = self._apart(folder, name, whole, str(what))
+            if what == "gone" and name:
+                self._remove(folder, name, is_told=True)
+            elif what == "folder":
+                self._make_room(folder, name, stat.S_ISDIR)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, mode=0o700, dir_fd=folder)
+                self._set(folder, name, 0o700 | (int(str(words["mode"])) & 0o777))
+            elif what == "link":
+                self._remove(folder, name)
+                os.symlink(str(words["target"]).encode("latin-1"), os.fsencode(name), dir_fd=folder)
+                if self._owner >= 0:
+                    os.chown(name, self._owner, self._owner, dir_fd=folder, follow_symlinks=False)
+            elif what == "file":
+                self._make_room(folder, name, stat.S_ISREG)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(NEW, dir_fd=folder)
+                file = os.open(NEW, flags, 0o600, dir_fd=folder)
+                mode, at_ns = int(str(words["mode"])) & 0o777, int(str(words["at_ns"]))
+                self._writing = (os.dup(folder), file, name, mode, at_ns, whole)
+                return
+            if what == "gone":
+                self.tree.lost(os.fsdecode(path))
+            elif whole:
+                self.tree.took(whole)
+        finally:
+            os.close(folder)
+
+    def piece(self, content: bytes) -> None:
+        """Bytes of the file that was told last."""
+        self._left -= len(content)
+        if self._left < 0:
+            raise OSError(28, "more data was sent than the folder may contain")
+        while content and self._writing:
+            content = content[os.write(self._writing[1], content) :]
+
+    def whole(self) -> None:
+        """The file that was told last is whole."""
+        if self._writing:
+            folder, file, name, mode, at_ns, whole = self._writing
+            if self._owner >= 0:
+                os.fchown(file, self._owner, self._owner)
+            os.fchmod(file, mode)
+            os.utime(file, ns=(at_ns, at_ns))
+            os.rename(NEW, name, src_dir_fd=folder, dst_dir_fd=folder)
+            self._close()
+            if whole:
+                self.tree.took(whole)
+        self._left = self._most
+
+    def told(self) -> list[str]:
+        """What was changed on both sides since this was asked last, each as one sentence."""
+        apart, self._apart_now = self._apart_now, []
+        return apart
+
+    def _apart(self, folder: int, name: str, path: str, what: str) -> tuple[str, str]:
+        """Where what is told of *path* goes: its name, and its path where it is what the other side has then.
+
+        Where both sides changed it, one of them goes beside the other; an empty name is no removal.
+        """
+        if not self.tree.is_ours(path) or (what == "folder" and _is_folder(folder, name)):
+            return name, path
+        if what == "gone":
+            self._apart_now.append(f"{path!r} was changed on one side and removed on the other: it was restored.")
+            return "", ""
+        beside = _free(folder, name)
+        self._apart_now.append(
+            f"{path!r} was changed in the sandbox and on this machine: this machine's version keeps the name, the"
+            f" sandbox's version is {beside!r}."
+        )
+        if what == "folder" and self._is_outside:
+            beside = _free(folder, name, ".outside")
+            self._apart_now[-1] = f"{path!r} is a folder in the sandbox: this machine's file is now {beside!r}."
+        if self._is_outside and what != "folder":
+            return beside, ""
+        os.rename(name, beside, src_dir_fd=folder, dst_dir_fd=folder)
+        return name, path
+
+    def _set(self, folder: int, name: str, mode: int) -> None:
+        """Give a folder its mode and its owner."""
+        handle = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            if self._owner >= 0:
+                os.fchown(handle, self._owner, self._owner)
+            os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
+
+    def _folder(self, parts: list[bytes]) -> int:
+        handle = os.dup(self._handle)
+        for part in parts:
+            try:
+                below = os.open(part, FOLDER, dir_fd=handle)
+            finally:
+                os.close(handle)
+            handle = below
+        return handle
+
+    def _make_room(self, folder: int, name: str, is_right: Callable[[int], bool]) -> None:
+        """Remove what is there of another kind."""
+        with contextlib.suppress(FileNotFoundError):
+            if not is_right(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                self._remove(folder, name)
+
+    def _remove(self, folder: int, name: str, *, is_told: bool = False) -> None:
+        """Remove what is there; of a folder nothing that nobody told of: what was added here stays."""
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                os.unlink(name, dir_fd=folder)
+            except IsADirectoryError:
+                try:
+                    os.rmdir(name, dir_fd=folder)
+                except OSError as error:
+                    if not is_told or error.errno != errno.ENOTEMPTY:
+                        raise
+
+    def _drop(self) -> None:
+        """A file that was not told to its end is not there."""
+        if self._writing:
+            with contextlib.suppress(OSError):
+                os.unlink(NEW, dir_fd=self._writing[0])
+            self._close()
+
+    def _close(self) -> None:
+        if self._writing:
+            os.close(self._writing[0])
+            os.close(self._writing[1])
+            self._writing = None
+
+
+def _is_folder(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _free(folder: int, name: str, end: str = BESIDE) -> str:
+    """A name beside *name* that nobody has."""
+    for number in range(1, MOST_BESIDE):
+        beside = f"{name}{end}{number if number > 1 else ''}"
+        try:
+            os.stat(beside, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return beside
+    raise OSError(17, f"too many versions are next to {name!r}")

@@ -1,0 +1,407 @@
+"""The process in front of a machine: it starts QEMU and ends with it, and QEMU ends with it.
+
+It listens where the sandbox's agent is to be reached, and carries each connection to the agent inside over the one line
+that there is; likewise those to ports inside, and those from inside to the way out, which is a process of its own. It
+keeps the outside of the mirrored folders too, and does what its keeper asks: greet the machine, fill its folders, and
+bring the line to rest before the machine is put on disk. It runs as the machine's user.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from kasmon.sandbox.guest.mux import OUTSIDE, ConnectionMux, to_gate
+from kasmon.sandbox.guest.mux_frames import (
+    ASK,
+    CALL,
+    CLOSE,
+    DATA,
+    OPEN,
+    PIECE,
+    SAID,
+    MuxRecordReader,
+    WrongRecordError,
+    packed,
+    told,
+)
+from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
+from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
+
+READ_BYTES = 1 << 16
+BEHIND_BYTES = 8 * 1024 * 1024
+"""So much that the machine has not taken yet, and nobody is listened to."""
+BUFFERS_BYTES = 1024 * 1024
+"""So much lies in the buffers of a machine's end of the line, and more."""
+HOLD_BYTES = 1024 * 1024
+"""So much that somebody outside has not read yet, and the agent is not listened to for it until all of that is read."""
+MOST_BYTES = 64 * 1024 * 1024
+"""So much that somebody outside has not read yet, and its connection is ended: no machine of ours goes that far."""
+
+Words = dict[str, object]
+
+
+def serve() -> None:
+    """Do it for the machine that stdin describes, until it ends."""
+    with open(0, "rb", closefd=False) as file:
+        told_words = json.loads(file.read())
+    if os.fork():  # whoever started us is nobody's parent
+        os._exit(0)
+    VmHostEnd(told_words).run()
+
+
+class VmHostEnd:
+    def __init__(self, words: Words) -> None:
+        self._ours, theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        os.set_inheritable(theirs.fileno(), True)
+        lock = int(str(words["lock"]))
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._tell_ready(words, {"why": "another machine of this session is running"})
+            os._exit(1)
+        argv = [str(word).replace("{line}", str(theirs.fileno())) for word in words["argv"]]  # type: ignore[attr-defined]
+        for file in words["files"]:  # type: ignore[attr-defined]
+            os.set_inheritable(file, True)
+        ends_with_us = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"]
+        self._qemu = os.posix_spawn(
+            ends_with_us[0], [*ends_with_us, *argv], {"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            setsigdef=(signal.SIGPIPE, signal.SIGINT),
+        )  # fmt: skip
+        theirs.close()
+        for file in words["files"]:  # type: ignore[attr-defined]
+            os.close(file)
+        self._listening = self._listener(words["listen"])
+        self._control = self._listener(words["control"])
+        most = int(str(words["most_bytes"]))
+        handles: dict[str, int] = words["trees"]  # type: ignore[assignment]
+        self._trees = {
+            name: FolderChanges(name, f"/proc/self/fd/{handle}", ASK, do="mirror") for name, handle in handles.items()
+        }
+        read_only: list[str] = words["read_only"]  # type: ignore[assignment]
+        self._mirrors = {
+            name: FolderMirror(self._trees[name], handle, most)
+            for name, handle in handles.items()
+            if name not in read_only
+        }
+        self._mirror: FolderMirror | None = None
+        self._faults: list[str] = []
+        self._records, self._out = MuxRecordReader(), bytearray()
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._channels: dict[int, socket.socket] = {}
+        self._waiting: dict[int, bytearray] = {}
+        self._held: set[int] = set()
+        self._asked: dict[str, socket.socket | None] = {}
+        self._asking: dict[int, bytearray] = {}
+        self._leveling: set[str] = set()
+        self._left: dict[str, list[str]] = {}
+        self._next = 1
+        self._is_ready = False
+        self._until_ready: list[socket.socket] = []
+        self._is_frozen = False
+        gate = str(words["gate"])
+        self._ways = ConnectionMux(
+            lambda kind, channel, content: self._send(packed(kind, channel, content)),
+            OUTSIDE,
+            lambda where: to_gate(where, gate),
+        )
+        self._ways.ask(self._listener(words["ports"]), self._ways.call)
+        self._tell_ready(words, {"qemu": self._qemu})
+
+    def _tell_ready(self, words: Words, said: Words) -> None:
+        handle = int(str(words["ready"]))
+        os.write(handle, json.dumps(said).encode() + b"\n")
+        os.close(handle)
+
+    def _listener(self, handle: object) -> socket.socket:
+        listening = socket.socket(fileno=int(str(handle)))
+        listening.setblocking(False)
+        return listening
+
+    def run(self) -> None:
+        self._watch(self._ours, lambda events: self._line(events))
+        self._watch(self._listening, lambda _: self._come())
+        self._watch(self._control, lambda _: self._keeper())
+        self._handlers[self._ways.fileno()] = lambda _: self._carry()
+        self._poll.register(self._ways, select.POLLIN)
+        while True:
+            for file, events in self._poll.poll():
+                if handler := self._handlers.get(file):
+                    handler(events)
+
+    def _watch(self, stream: socket.socket, handler: Callable[[int], None], events: int = select.POLLIN) -> None:
+        self._handlers[stream.fileno()] = handler
+        self._poll.register(stream, events)
+
+    def _forget(self, stream: socket.socket) -> None:
+        if self._handlers.pop(stream.fileno(), None):
+            self._poll.unregister(stream)
+        stream.close()
+
+    # The machine.
+
+    def _line(self, events: int) -> None:
+        if events & select.POLLOUT:
+            self._flush()
+        if not events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            return
+        try:
+            data = self._ours.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._over()
+        try:
+            for kind, channel, content in self._records.feed(data):
+                self._heard(kind, channel, content)
+        except (WrongRecordError, ValueError, KeyError) as error:
+            print(f"unexpected message from the machine: {error!r}", file=sys.stderr, flush=True)  # noqa: T201
+            self._over()
+
+    def _over(self) -> None:
+        """It ended, or is not to be believed: nothing of it stays."""
+        with contextlib.suppress(OSError):
+            os.kill(self._qemu, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._qemu, 0)
+        os._exit(0)
+
+    def _heard(self, kind: int, channel: int, content: bytes) -> None:
+        if kind == DATA and channel in self._channels:
+            self._waiting[channel] += content
+            self._give(channel)
+        elif kind == CLOSE:
+            self._end(channel)
+        elif kind == PIECE and self._mirror:
+            self._keep(lambda mirror: mirror.piece(content))
+        elif kind == SAID:
+            self._said(json.loads(content))
+        elif kind >= CALL:
+            self._ways.heard(kind, channel, content)
+
+    def _carry(self) -> None:
+        """Go on with the connections in and out, unless the machine is far behind."""
+        if len(self._out) > BEHIND_BYTES:
+            self._flush()
+            time.sleep(0.001)
+            return
+        self._ways.serve()
+
+    def _said(self, words: Words) -> None:
+        what = words["tell"]
+        if what == "ready":
+            self._is_ready = True
+            for stream in self._until_ready:
+                self._answer(stream, {})
+        elif what == "answer":
+            name = str(words.get("id"))
+            if name in self._leveling:
+                self._level(name)
+                return
+            asking = self._asked.pop(name, None)
+            if name in self._left:
+                words = {**words, "left": self._left.pop(name)[:8], "apart": [*words.get("apart", []), *self._apart()]}  # type: ignore[misc]
+            if asking is not None:
+                faults, self._faults = self._faults, []
+                self._answer(asking, {**words, "faults": faults[:8]})
+        elif what == "whole":
+            self._keep(lambda mirror: mirror.whole())
+        elif what in ("known", "level"):
+            self._learn(self._trees[str(words["tree"])], words)
+        else:
+            self._mirror = self._mirrors[str(words["tree"])]
+            self._keep(lambda mirror: mirror.take(words))
+
+    def _learn(self, tree: FolderChanges, words: Words) -> None:
+        """Know what the machine has: it had that before we were there."""
+        if tree.is_level:
+            return
+        if words["tell"] == "level":
+            tree.is_level = True
+        else:
+            tree.learn(words["entries"])  # type: ignore[arg-type]
+
+    def _level(self, name: str) -> None:
+        """Send what changed outside, now that all that changed inside is here."""
+        self._leveling.discard(name)
+        self._left[name] = [why for tree in self._trees.values() for why in tree.tell(self._send_whole)]
+        self._send(told(ASK, {"do": "taken", "id": name}))
+
+    def _apart(self) -> list[str]:
+        return [said for mirror in self._mirrors.values() for said in mirror.told()]
+
+    def _keep(self, act: Callable[[FolderMirror], None]) -> None:
+        """Let the mirror that is told of *act*; where it cannot, the rest of that file is left out, and it is told."""
+        if self._mirror:
+            try:
+                act(self._mirror)
+            except OSError as error:
+                self._faults.append(f"{self._mirror.name}: {error.strerror or error}")
+                self._mirror = None
+
+    def _send(self, data: bytes) -> None:
+        self._out += data
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._out:
+                del self._out[: self._ours.send(memoryview(self._out)[:READ_BYTES].tobytes())]
+        except BlockingIOError:
+            self._poll.modify(self._ours, select.POLLIN | select.POLLOUT)
+            return
+        except OSError:
+            self._over()
+        self._poll.modify(self._ours, select.POLLIN)
+
+    def _send_whole(self, data: bytes) -> None:
+        """As `_send`, but waits until the machine is not far behind."""
+        self._send(data)
+        while len(self._out) > BEHIND_BYTES:
+            waits = select.poll()
+            waits.register(self._ours, select.POLLIN | select.POLLOUT)
+            for _, events in waits.poll():
+                self._line(events)
+
+    # Whoever comes.
+
+    def _come(self) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while True:
+                stream = self._listening.accept()[0]
+                stream.setblocking(False)
+                channel, self._next = self._next, self._next % 0x7FFFFFFF + 1
+                self._channels[channel], self._waiting[channel] = stream, bytearray()
+                self._watch(stream, lambda events, channel=channel: self._speaks(channel, events))  # type: ignore[misc]
+                self._send(packed(OPEN, channel))
+
+    def _speaks(self, channel: int, events: int) -> None:
+        stream = self._channels[channel]
+        if events & select.POLLOUT:
+            self._give(channel)
+        if channel not in self._channels or not events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            return
+        if len(self._out) > BEHIND_BYTES:
+            self._flush()
+            time.sleep(0.001)
+            return
+        try:
+            data = stream.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._send(packed(DATA, channel, data))
+        else:
+            self._end(channel)
+            self._send(packed(CLOSE, channel))
+
+    def _give(self, channel: int) -> None:
+        stream, waiting = self._channels[channel], self._waiting[channel]
+        try:
+            while waiting:
+                del waiting[: stream.send(memoryview(waiting)[:READ_BYTES].tobytes())]
+        except BlockingIOError:
+            if len(waiting) <= MOST_BYTES:
+                self._poll.modify(stream, select.POLLIN | select.POLLOUT)
+                if len(waiting) > HOLD_BYTES and channel not in self._held:
+                    self._held.add(channel)
+                    self._send(told(ASK, {"do": "hold", "channel": channel}))
+                return
+            self._end(channel)
+            self._send(packed(CLOSE, channel))
+            return
+        except OSError:
+            self._end(channel)
+            self._send(packed(CLOSE, channel))
+            return
+        self._poll.modify(stream, select.POLLIN)
+        if channel in self._held:
+            self._held.discard(channel)
+            self._send(told(ASK, {"do": "go", "channel": channel}))
+
+    def _end(self, channel: int) -> None:
+        self._held.discard(channel)
+        stream = self._channels.pop(channel, None)
+        if stream:
+            del self._waiting[channel]
+            self._forget(stream)
+
+    # Its keeper.
+
+    def _keeper(self) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while True:
+                stream = self._control.accept()[0]
+                stream.setblocking(False)
+                self._asking[stream.fileno()] = bytearray()
+                self._watch(stream, lambda _, stream=stream: self._asks(stream))  # type: ignore[misc]
+
+    def _asks(self, stream: socket.socket) -> None:
+        try:
+            data = stream.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        held = self._asking[stream.fileno()]
+        held += data
+        if not data:
+            del self._asking[stream.fileno()]
+            self._until_ready = [each for each in self._until_ready if each is not stream]
+            self._asked = {name: each for name, each in self._asked.items() if each is not stream}
+            self._forget(stream)
+        elif b"\n" in held:
+            line, _, rest = bytes(held).partition(b"\n")
+            held[:] = rest
+            self._do(stream, json.loads(line))
+
+    def _do(self, stream: socket.socket, words: Words) -> None:
+        if words["do"] == "wait":
+            if self._is_ready:
+                self._answer(stream, {})
+            else:
+                self._until_ready.append(stream)
+            return
+        if words["do"] == "freeze" and not self._is_frozen:
+            self._is_frozen = True
+            self._poll.unregister(self._listening)
+            for channel in list(self._channels):
+                self._end(channel)
+            self._ways.rest()
+        if words["do"] == "hello" and self._is_frozen:
+            self._is_frozen = False
+            self._ways.go_on()
+            self._poll.register(self._listening, select.POLLIN)
+        if words["do"] == "refresh" and all(tree.is_told() for tree in self._trees.values()):
+            self._answer(stream, {"left": [], "apart": self._apart()})
+            return
+        if words["do"] == "freeze":  # what lies in the line's buffers is written over
+            self._send_whole(packed(PIECE, 0, bytes(BUFFERS_BYTES)))
+        name = secrets.token_hex(4)
+        self._asked[name] = stream
+        if words["do"] == "fill":
+            self._send(told(ASK, {"do": "fresh"}))
+            self._level(name)
+        elif words["do"] == "refresh":
+            self._leveling.add(name)
+            is_new = not all(tree.is_level for tree in self._trees.values())
+            self._send(told(ASK, {"do": "tell", "id": name, "manifest": is_new}))
+        else:
+            self._send(told(ASK, {**words, "id": name}))
+
+    def _answer(self, stream: socket.socket, words: Words) -> None:
+        with contextlib.suppress(OSError):
+            stream.sendall(json.dumps(words).encode() + b"\n")

@@ -1,0 +1,74 @@
+"""The QEMU of this machine: which it is, and whether it can play ours."""
+
+import functools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.jail.probe import install_line
+from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
+from kasmon.sandbox.shared.host_folders import may_use
+
+PROGRAM: Final = "qemu-system-x86_64"
+IMAGES: Final = "qemu-img"
+KVM: Final = Path("/dev/kvm")
+SETPRIV: Final = Path("/usr/bin/setpriv")
+EMULATED: Final = "tcg,tb-size=128"
+CARRIED: Final = "kvm"
+RUN_S: Final = 60.0
+
+
+class MissingRequirement(NamedTuple):
+    """What is not there, and how it is got."""
+
+    why: str
+    hint: str
+
+
+def lacking(program: str = PROGRAM) -> MissingRequirement | None:
+    """What is missing for a machine, as far as that is seen without trying one."""
+    if shutil.which(program) is None:
+        return MissingRequirement("QEMU is not installed", f"Install it: {install_line('qemu-system-x86')}.")
+    if shutil.which(IMAGES) is None:
+        return MissingRequirement("qemu-img is not installed", f"Install it: {install_line('qemu-utils')}.")
+    if not SETPRIV.exists():
+        return MissingRequirement("setpriv is not installed", f"Install it: {install_line('util-linux')}.")
+    told = version(program)
+    if tuple(int(part) for part in re.findall(r"\d+", told)[:2]) < OLDEST:
+        return MissingRequirement(
+            f"QEMU is of version {told or 'unknown'}", f"It must support the machine type {MACHINE} (7.2 or later)."
+        )
+    return None
+
+
+@functools.cache
+def version(program: str = PROGRAM) -> str:
+    """QEMU's version with its package's; empty where it does not say it."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=RUN_S).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r"version (\S+)(?: \((.*?)\))?", said)
+    return " ".join(part for part in found.groups() if part) if found else ""
+
+
+def may_carry(owner: tuple[int, int]) -> bool:
+    """Whether KVM is there for *owner*: it may be tried then, and is believed only by the time of a start."""
+    return KVM.exists() and may_use(KVM, owner, writable=True)
+
+
+def tool(*words: str) -> None:
+    """Run a program that makes or changes a disk.
+
+    Raises:
+        SandboxError: if it fails; the message is its own.
+    """
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxError("cannot create a disk", str(error)) from error
+    if done.returncode:
+        raise SandboxError("cannot create a disk", f"{Path(words[0]).name}: {done.stderr.strip()[-200:]}")

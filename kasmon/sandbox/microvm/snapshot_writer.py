@@ -1,0 +1,43 @@
+"""The memory of a machine that is stopped, in a file: written by its QEMU, and cleaned of what must not stay in it."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import SandboxError
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.sandbox.microvm.qmp import QmpClient
+from kasmon.sandbox.shared.credentials import looked_up
+from kasmon.sandbox.shared.memory_scrub import scrubbed_file
+
+WRITE_S: Final = 60.0
+LITTLE_BYTES: Final = 1 << 20
+"""A disk that has less is taken for full."""
+
+
+def written(orders: QmpClient, path: Path) -> None:
+    """Have the memory of a machine that is stopped written to *path*.
+
+    Raises:
+        OSError: if the disk cannot hold it.
+        SandboxError: if it cannot be written.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        orders.do("migrate-set-parameters", words={"max-bandwidth": 1 << 40})
+        orders.do("getfd", [handle], fdname="memory")
+        orders.do("migrate", uri="fd:memory")
+        orders.moved(WRITE_S)
+    except SandboxError as error:
+        if os.fstatvfs(handle).f_bavail * os.fstatvfs(handle).f_frsize < LITTLE_BYTES:
+            raise OSError(errno.ENOSPC, error.message) from error
+        raise
+    finally:
+        os.close(handle)
+
+
+def cleaned(policy: SandboxPolicy, path: Path) -> None:
+    """Take out of the memory at *path* what is left of the values of credentials: node gives nothing back clean."""
+    if policy.credentials:
+        scrubbed_file(path, looked_up(policy.credentials))

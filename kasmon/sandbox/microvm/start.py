@@ -1,0 +1,164 @@
+"""A machine started beside us, which goes on when we end: its door, and the QEMU behind that."""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.shared.host_folders import PYTHON
+
+READY_S: Final = 10.0
+LOG_BYTES: Final = 64 * 1024
+
+
+class HostEndCode(NamedTuple):
+    """What a door runs, where the machines' user may read it."""
+
+    line: Path
+    """The folder of the line's code."""
+    inside: Path
+    """That of what runs in every sandbox."""
+
+
+class HostEndConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a door is told beside the machine's own words, and its open files by their numbers."""
+
+    listen: int
+    """A listening socket, where the agent is to be reached."""
+    control: int
+    """Another one, for its keeper."""
+    ports: int
+    """Another one, for those who want to reach a port inside."""
+    gate: str
+    """Where its way out listens, if there is one."""
+    lock: int
+    """The session's lock file; the door holds it for life."""
+    trees: dict[str, int]
+    """Name -> folder, open, of the mirrored folders."""
+    read_only: list[str]
+    """The names of those that nobody inside changes."""
+    most_bytes: int
+    """So much is taken of one file."""
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """The files."""
+        return (self.listen, self.control, self.ports, self.lock, *self.trees.values())
+
+
+def started(
+    code: HostEndCode, argv: Sequence[str], files: Sequence[int], told: HostEndConfig, log: int, owner: tuple[int, int]
+) -> None:
+    """Start the door, and by it QEMU with *argv*; returns once both are there, and nothing runs in the machine yet.
+
+    They belong to nobody here, and go on when we end.
+
+    Args:
+        code: what the door runs, as *owner* may read it.
+        argv: QEMU's words.
+        files: what QEMU inherits.
+        told: what the door is told.
+        log: a file for what they say.
+        owner: user and group of both.
+
+    Raises:
+        SandboxError: if it is not there in `READY_S`, or another machine of the session lives.
+    """
+    reads, tells = os.pipe()
+    given = os.memfd_create("kasmon", os.MFD_CLOEXEC)
+    words = {**msgspec.to_builtins(told), "argv": list(argv), "files": list(files), "ready": tells}
+    drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
+    try:
+        os.write(given, msgspec.json.encode(words))
+        os.lseek(given, 0, os.SEEK_SET)
+        door = subprocess.Popen(  # type: ignore[call-overload]
+            [PYTHON, "-I", "-S", os.fspath(code.line / "main.py"), "door", os.fspath(code.inside)],
+            env={"LC_ALL": "C.UTF-8"},
+            cwd="/",
+            stdin=given,
+            stdout=log,
+            stderr=log,
+            pass_fds=[*files, *told.every, tells],
+            start_new_session=True,
+            umask=0o077,
+            **drop,
+        )
+        os.close(tells)
+        tells = -1
+        door.wait()
+        said = _line(reads)
+        if "qemu" not in said:
+            why = said.get("why") or end_of(log) or "its host end did not respond"
+            raise SandboxError("cannot create a machine", str(why))
+    except OSError as error:
+        raise SandboxError("cannot create a machine", str(error)) from error
+    finally:
+        os.close(given)
+        os.close(reads)
+        if tells >= 0:
+            os.close(tells)
+
+
+def new_log() -> int:
+    """A file in memory that takes `LOG_BYTES` and no more."""
+    handle = os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(handle, LOG_BYTES)
+    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return handle
+
+
+def end_of(log: int) -> str:
+    """The last line that was said there."""
+    return last_line(os.pread(log, LOG_BYTES, 0))
+
+
+def last_line(said: bytes) -> str:
+    """The last line of what was *said*, without QEMU's name in front."""
+    lines = said.rstrip(b"\0").decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].removeprefix("qemu-system-x86_64: ") if lines else ""
+
+
+def _line(handle: int) -> dict[str, Any]:
+    held, until = b"", time.monotonic() + READY_S
+    while b"\n" not in held and select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
+        piece = os.read(handle, 4096)
+        if not piece:
+            return {}
+        held += piece
+    said = json.loads(held) if b"\n" in held else {}
+    return said if isinstance(said, dict) else {}
+
+
+def asked(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
+    """What the door at *path* answers to *do*.
+
+    Raises:
+        SandboxError: if it, or the machine behind it, does not do that within *limit_s*.
+    """
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as stream:
+        stream.settimeout(limit_s)
+        try:
+            stream.connect(os.fspath(path))
+            stream.sendall(json.dumps({"do": do, **words}).encode() + b"\n")
+            with stream.makefile("rb") as file:
+                line = file.readline()
+        except TimeoutError as error:
+            raise SandboxError(f"the machine did not {do}", f"it took longer than {limit_s:g} s") from error
+        except OSError as error:
+            raise SandboxError(f"the machine did not {do}", error.strerror or str(error)) from error
+    if not line:
+        raise SandboxError(f"the machine did not {do}", "it ended")
+    said: dict[str, Any] = json.loads(line)
+    if why := said.get("why"):
+        raise SandboxError(f"the machine did not {do}", str(why))
+    return said

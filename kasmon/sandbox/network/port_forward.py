@@ -1,0 +1,176 @@
+"""A port inside a sandbox, reached from a port of this machine's loopback: only while somebody asked for it."""
+
+import contextlib
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kasmon.errors import RefusedError, SandboxError
+from kasmon.sandbox.network import namespace_connect
+from kasmon.sandbox.shared.processes import lives
+
+HERE: Final = "127.0.0.1"
+ANSWER_S: Final = 10.0
+PIECE: Final = 64 * 1024
+LISTENS: Final = "A program in the sandbox must listen on this port of 127.0.0.1."
+MOST: Final = 64
+"""Connections at once; one more waits."""
+
+
+class NetworkConnector:
+    """Connections into the network of one sandbox on this machine; nothing inside has to help. For Linux."""
+
+    def __init__(self, pid: int, started: float, boot: str) -> None:
+        """The sandbox's first process: its id, its start time and its boot, as a `SandboxRuntime` has them.
+
+        Raises:
+            SandboxError: if that process is gone, or its network cannot be joined.
+        """
+        self._lock = threading.Lock()
+        self._asks, theirs = socket.socketpair()
+        self._asks.settimeout(ANSWER_S)
+        with theirs:
+            self._helper = subprocess.Popen(
+                [sys.executable, "-I", "-S", namespace_connect.__file__, str(pid)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+            )
+        why = ""
+        try:
+            why = self._asks.recv(200).decode("utf-8", "replace")
+        except OSError as error:
+            why = str(error)
+        if not lives(pid, started, boot):  # asked for after it was joined: it is the one that we are in
+            why = "it has ended"
+        if why != namespace_connect.JOINED:
+            self.close()
+            raise SandboxError("the sandbox's network cannot be reached", why or "its helper ended")
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection to 127.0.0.1:*port* inside.
+
+        Raises:
+            SandboxError: if nothing listens there.
+        """
+        with self._lock:
+            try:
+                self._asks.sendall((port & 0xFFFFFFFF).to_bytes(4, "big"))
+                said, handles, _, _ = socket.recv_fds(self._asks, 200, 1)
+            except OSError as error:
+                raise SandboxError(f"cannot reach port {port}", str(error)) from error
+        if not handles:
+            why = said.decode("utf-8", "replace") or "the sandbox ended"
+            raise SandboxError(f"cannot reach port {port}", why, LISTENS)
+        return socket.socket(fileno=handles[0])
+
+    def close(self) -> None:
+        """Leave; idempotent. Connections that were made stay."""
+        self._asks.close()
+        self._helper.wait(ANSWER_S)
+
+
+class ListenerConnector:
+    """Connections into a sandbox whose other end listens at *path* and carries them over its one line."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection to 127.0.0.1:*port* inside.
+
+        Raises:
+            SandboxError: if nothing listens there, or the sandbox is not reached.
+        """
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.settimeout(ANSWER_S)
+            link.connect(self._path)
+            link.sendall(b"%d\n" % port)
+            said = b""
+            while not said.endswith(b"\n") and (piece := link.recv(1)):  # what is behind it, the port says
+                said += piece
+        except OSError as error:
+            link.close()
+            raise SandboxError(f"cannot reach port {port}", str(error)) from error
+        if said != b"ok\n":
+            link.close()
+            why = said.decode("utf-8", "replace").strip() or "the sandbox ended"
+            raise SandboxError(f"cannot reach port {port}", why, LISTENS)
+        link.settimeout(None)
+        return link
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class PortForward:
+    """A listener on this machine's loopback; each connection to it leads into the sandbox."""
+
+    def __init__(self, connect: Callable[[], socket.socket], here: int = 0) -> None:
+        """*connect* gives a new connection into the sandbox; *here* is the port on this machine, 0 any free one.
+
+        Raises:
+            RefusedError: if *here* is taken.
+        """
+        self._connect = connect
+        self._slots = threading.BoundedSemaphore(MOST)
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._listener.bind((HERE, here))
+        except (OSError, OverflowError) as error:
+            self._listener.close()
+            why = getattr(error, "strerror", None) or str(error)
+            raise RefusedError(
+                f"port {here} of this machine cannot be used: {why}.", hint="Leave it out to use any free port."
+            ) from error
+        self._listener.listen(16)
+        self._wakes, self._wake = socket.socketpair()
+        self.port: int = self._listener.getsockname()[1]
+
+    def serve(self) -> None:
+        """Take connections until `close`."""
+        while True:
+            ready, _, _ = select.select([self._listener, self._wakes], [], [])
+            if self._wakes in ready:
+                break
+            came, _ = self._listener.accept()
+            self._slots.acquire()
+            threading.Thread(target=self._carry, args=(came,), daemon=True).start()
+        for each in (self._listener, self._wakes, self._wake):
+            each.close()
+
+    def close(self) -> None:
+        """End `serve`, and take nobody more; idempotent. What is open goes on to its end."""
+        with contextlib.suppress(OSError):
+            self._wake.send(b"x")
+
+    def _carry(self, came: socket.socket) -> None:
+        try:
+            with came, self._connect() as far:
+                back = threading.Thread(target=_pump, args=(far, came), daemon=True)
+                back.start()
+                _pump(came, far)
+                back.join()
+        except (OSError, SandboxError):
+            pass  # who called sees the connection end
+        finally:
+            self._slots.release()
+
+
+def _pump(here: socket.socket, there: socket.socket) -> None:
+    try:
+        while piece := here.recv(PIECE):
+            there.sendall(piece)
+        there.shutdown(socket.SHUT_WR)
+    except OSError:
+        for end in (here, there):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

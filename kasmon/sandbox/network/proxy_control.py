@@ -1,0 +1,286 @@
+"""A sandbox's way out, seen from outside: opened before the sandbox, found again, changed, and closed with it.
+
+What lies in a gate's folder: `guest/` (all that the sandbox sees of it, read-only, at `MOUNTED`: a proxy that died and
+was opened again is there anew), the proxy's own socket for wishes, its record, and the refusals.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kasmon.boot_id import boot
+from kasmon.errors import KasmonError, SandboxError
+from kasmon.paths import SOCKET_PATH_BYTES, write_private
+from kasmon.process_identity import started_at
+from kasmon.sandbox.network.allowlist import allowlist
+from kasmon.sandbox.network.denials import Denial, read_denials
+from kasmon.sandbox.shared.processes import lives
+
+MOUNTED: Final = "/run/kasmon"
+"""Where the sandbox sees the gate's `inside` folder."""
+PORT: Final = 3128
+"""On the sandbox's own loopback, where `guest/proxy_forwarder.py` takes what programs send to their proxy."""
+INSIDE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), f"http://127.0.0.1:{PORT}"),
+}
+"""The variables by which programs inside find their proxy."""
+NODE: Final = "NODE_OPTIONS"
+NODE_ALSO: Final = "--require /opt/kasmon/nodeproxy.js"
+"""Node programs do not find it by those."""
+READY_S: Final = 10.0
+ANSWER_S: Final = 5.0
+END_S: Final = 3.0
+
+
+def socket_in(folder: Path) -> Path:
+    """Where the proxy of the gate in *folder* takes what those inside want."""
+    return folder / "inside" / "proxy.sock"
+
+
+def not_proxied(hosts: Sequence[str]) -> dict[str, str]:
+    """The variables that say whom programs inside reach without their proxy: the sandbox's own loopback.
+
+    Its name `localhost` is not among them where *hosts*, as in a policy, allow this machine's `localhost`.
+    """
+    allowed = any(entry.names("localhost") for entry in allowlist(hosts))
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,::1" if allowed else "localhost,127.0.0.1,::1")
+
+
+def finding(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+    """*variables* of programs inside, and those by which they find their proxy, which leads to *hosts*."""
+    return {**variables, **INSIDE, **not_proxied(hosts), NODE: f"{variables.get(NODE, '')} {NODE_ALSO}".strip()}
+
+
+class EgressProxyHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """A proxy that runs."""
+
+    folder: str
+    pid: int
+    started: float
+    """In seconds since boot, where the system says it; else 0."""
+    boot: str = ""
+
+    @property
+    def inside(self) -> Path:
+        """The folder that the sandbox sees at `MOUNTED`."""
+        return Path(self.folder, "inside")
+
+
+def opened(
+    folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int, int] | None = None
+) -> EgressProxyHandle:
+    """The gate in *folder*, with *hosts* in force when this returns; the one that is there, or a new one.
+
+    Args:
+        folder: of the gate alone; made where it is not there. Its path is short: sockets lie in it.
+        session: who is told how to allow more.
+        hosts: as in a policy.
+        owner: user and group of the sandbox's processes, as this machine knows them. Root gives them the sockets, and
+            lets the proxy run as them; for others it is as if it were not given.
+
+    Raises:
+        UsageError: if *hosts* is no list of hosts.
+        SandboxError: if no proxy could be started.
+    """
+    allowlist(hosts)
+    if found(folder):
+        pid = int(tell(folder, {"do": "allow", "hosts": list(hosts)})["pid"])
+        known = _record(folder)
+        if known is not None and known.pid == pid and lives(pid, known.started, known.boot):
+            return known
+        try:
+            return _recorded(folder, pid)
+        except OSError as error:
+            raise SandboxError(f"the egress proxy of {session!r} could not be recorded", str(error)) from error
+    _ended(folder)
+    is_new = not folder.exists()
+    owner = owner if os.geteuid() == 0 else None
+    try:
+        for path in (folder, folder / "inside"):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = folder / "denied.jsonl"
+        if not log.exists():
+            write_private(log, b"")
+        with contextlib.ExitStack() as kept:
+            door = kept.enter_context(_listening(socket_in(folder)))
+            control = kept.enter_context(_listening(folder / "control.sock"))
+            if owner:
+                for path in (folder, folder / "inside", socket_in(folder)):
+                    os.chown(path, *owner, follow_symlinks=False)
+            handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+            kept.callback(os.close, handle)
+            pid = _start(session, hosts, owner, door.fileno(), control.fileno(), handle)
+        return _recorded(folder, pid)
+    except OSError as error:
+        if is_new:  # otherwise a sandbox may look at what is there
+            closed(folder)
+        raise SandboxError(f"the egress proxy of {session!r} could not be started", str(error)) from error
+
+
+def found(folder: Path) -> bool:
+    """Whether a proxy answers in *folder*."""
+    try:
+        tell(folder, {"do": "state"})
+    except KasmonError:
+        return False
+    return True
+
+
+def tell(folder: Path, wish: Mapping[str, Any]) -> dict[str, Any]:
+    """What the proxy in *folder* answers: its `pid`, its `hosts`, how many are `open`, how many wishes were `denied`.
+
+    Raises:
+        SandboxError: if there is none, it does not answer in `ANSWER_S`, or it refuses.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+            link.settimeout(ANSWER_S)
+            link.connect(os.fspath(folder / "control.sock"))
+            link.sendall(json.dumps(dict(wish)).encode() + b"\n")
+            with link.makefile("rb") as lines:
+                told: dict[str, Any] = json.loads(lines.readline(1 << 20))
+    except (OSError, ValueError) as error:
+        raise SandboxError("the sandbox's egress proxy does not respond", str(error) or "it ended") from error
+    if why := told.get("error"):
+        raise SandboxError("the sandbox's egress proxy was not changed", str(why))
+    return told
+
+
+def allow(folder: Path, hosts: Sequence[str]) -> None:
+    """Make *hosts* the list of the gate in *folder*; connections to others are cut. Longer only by a person's wish.
+
+    Raises:
+        UsageError: if it is no list of hosts.
+        SandboxError: if no proxy answers.
+    """
+    allowlist(hosts)
+    tell(folder, {"do": "allow", "hosts": list(hosts)})
+
+
+def belongs(folder: Path, pid: int) -> None:
+    """Let the gate in *folder* end when process *pid* does: the sandbox's outermost one.
+
+    Raises:
+        SandboxError: if no proxy answers, or there is no such process.
+    """
+    tell(folder, {"do": "belong", "pid": pid})
+
+
+def denials(folder: Path, since: float = 0.0) -> tuple[Denial, ...]:
+    """Who was refused after *since*, oldest first; each `sentence` is for people and says how to allow it."""
+    return read_denials(folder / "denied.jsonl", since)
+
+
+def hint(folder: Path, since: float) -> str:
+    """What of a run's `hint` comes of the network: the refusals after *since*; empty where there are none."""
+    return " ".join(f"Network: {denial.sentence}" for denial in denials(folder, since)[-3:])
+
+
+def closed(folder: Path) -> None:
+    """End the gate in *folder*, with what lies there; idempotent. The refusals are gone with it."""
+    _ended(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ended(folder: Path) -> None:
+    """End the proxy in *folder*, if there is one. The folder stays: a sandbox that lives sees just this one."""
+    record = _record(folder)
+    with contextlib.suppress(KasmonError):
+        tell(folder, {"do": "end"})
+    if record is not None:
+        until = time.monotonic() + END_S
+        while lives(record.pid, record.started, record.boot):
+            if time.monotonic() > until:
+                with contextlib.suppress(OSError):
+                    os.kill(record.pid, signal.SIGKILL)
+                break
+            time.sleep(0.005)
+
+
+def _listening(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+        raise OSError(f"the socket's path {str(path)!r} has more than {SOCKET_PATH_BYTES} bytes")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    old = os.umask(0o177)
+    try:
+        listener.bind(os.fspath(path))
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(old)
+    listener.listen(128)
+    return listener
+
+
+def _start(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *handles: int) -> int:
+    """Start the proxy on its sockets and its log; its pid, once it serves.
+
+    Raises:
+        OSError: if it does not come up.
+    """
+    ready, tells = os.pipe()
+    door, control, log = handles
+    given: dict[str, object] = {"session": session, "hosts": list(hosts), "user": owner}
+    given |= {"door": door, "control": control, "log": log, "ready": tells}
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kasmon.sandbox.network.proxy"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={name: os.environ[name] for name in ("PATH", "LC_ALL", "LANG", "PYTHONPATH") if name in os.environ},
+            pass_fds=[*handles, tells],
+            start_new_session=True,
+        )
+        os.close(tells)
+        tells = -1
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError), child.stdin:
+            child.stdin.write(json.dumps(given).encode() + b"\n")
+        threading.Thread(target=child.wait, name=f"reaps proxy {child.pid}", daemon=True).start()
+        with open(ready, "rb", closefd=False) as pipe:
+            said = pipe.read(1) if _readable(ready) else None
+        if said != b"1":
+            child.kill()
+            raise OSError(
+                "its proxy exited immediately" if said is not None else f"its proxy took longer than {READY_S:g} s"
+            )
+        return child.pid
+    finally:
+        os.close(ready)
+        if tells >= 0:
+            os.close(tells)
+
+
+def _readable(handle: int) -> bool:
+    import select  # only where a proxy is started
+
+    return bool(select.select([handle], [], [], READY_S)[0])
+
+
+def _recorded(folder: Path, pid: int) -> EgressProxyHandle:
+    gate = EgressProxyHandle(folder=str(folder), pid=pid, started=started_at(pid) or 0.0, boot=boot())
+    write_private(folder / "gate.json", msgspec.json.encode(gate))
+    return gate
+
+
+def _record(folder: Path) -> EgressProxyHandle | None:
+    try:
+        return msgspec.json.decode((folder / "gate.json").read_bytes(), type=EgressProxyHandle)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,100 @@
+"""The first thing that a TLS client says, as far as it tells whom it wants to talk to. Pure; the bytes are foreign."""
+
+from typing import Final, NamedTuple
+
+LONGEST: Final = 32 * 1024
+"""Bytes; a client that says more before it names its host is not listened to."""
+HANDSHAKE: Final = 22
+CLIENT_HELLO: Final = 1
+SERVER_NAME: Final = 0
+ENCRYPTED: Final = 0xFE0D
+"""The extension that hides the true hello inside."""
+
+
+class TlsClientHello(NamedTuple):
+    """What a client said."""
+
+    name: str
+    """The host that it named; empty where it named none."""
+    encrypted: bool
+    """It carries another hello that nobody here can read."""
+
+
+def read_hello(data: bytes) -> TlsClientHello | None:
+    """What the client says whose first bytes are *data*; None where more of them are needed.
+
+    Raises:
+        ValueError: if that is no TLS, or not as TLS has it.
+    """
+    said = bytearray()
+    at = 0
+    while at + 5 <= len(data):
+        length = int.from_bytes(data[at + 3 : at + 5], "big")
+        if data[at] != HANDSHAKE or data[at + 1] != 3 or not 0 < length <= 16384:
+            raise ValueError("not a TLS handshake")
+        said += data[at + 5 : at + 5 + length]
+        at += 5 + length
+        if len(said) >= 4:
+            if said[0] != CLIENT_HELLO:
+                raise ValueError("not a client hello")
+            whole = 4 + int.from_bytes(said[1:4], "big")
+            if whole > LONGEST:
+                raise ValueError("a hello that does not end")
+            if len(said) >= whole:
+                return _hello(bytes(said[4:whole]))
+    if (data and data[0] != HANDSHAKE) or len(data) > LONGEST:
+        raise ValueError("not a TLS handshake")
+    return None
+
+
+class _Reader:
+    """Takes fields from the front of bytes; one that is not there raises."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> bytes:
+        if self.at + count > len(self.data):
+            raise ValueError("a truncated client hello")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")
+
+    def block(self, width: int) -> bytes:
+        """A field that says in *width* bytes how long it is."""
+        return self.take(self.number(width))
+
+    @property
+    def more(self) -> bool:
+        return self.at < len(self.data)
+
+
+def _hello(body: bytes) -> TlsClientHello:
+    reader = _Reader(body)
+    reader.take(2 + 32)
+    reader.block(1)
+    reader.block(2)
+    reader.block(1)
+    extensions = _Reader(reader.block(2) if reader.more else b"")
+    if reader.more:
+        raise ValueError("a client hello with trailing data")
+    said: dict[int, bytes] = {}
+    while extensions.more:
+        kind = extensions.number(2)
+        if kind in said:
+            raise ValueError("a client hello with a duplicate extension")
+        said[kind] = extensions.block(2)
+    name = _server_name(said[SERVER_NAME]) if SERVER_NAME in said else ""
+    return TlsClientHello(name, ENCRYPTED in said)
+
+
+def _server_name(field: bytes) -> str:
+    """The one host name in the list that *field* is."""
+    outer = _Reader(field)
+    names = _Reader(outer.block(2))
+    kind, name = names.number(1), names.block(2)
+    if outer.more or names.more or kind != 0:
+        raise ValueError("a hello with more than one name")
+    return name.decode("ascii").lower().removesuffix(".")

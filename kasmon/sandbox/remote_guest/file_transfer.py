@@ -1,0 +1,172 @@
+"""Files that come out of a sandbox, or go into one, where no folder is seen by both sides; `guest/files.py` is there.
+
+What comes is the sandbox's word: it is written beneath one folder through handles, no link is followed, and nothing
+leads out of it.
+"""
+
+import base64
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, parents_first
+from kasmon.sandbox.checkpoint.scan import ScanBounds, beneath, opened, opened_file, scan, target
+from kasmon.sandbox.shared.safe_tree import raze
+
+BOUNDS: Final = ScanBounds(files=50_000, bytes=256 * 1024 * 1024, seconds=30.0)
+"""What is put into a sandbox at most."""
+MODE: Final = 0o777
+BESIDE: Final = ".inside"
+"""What comes out of a sandbox is called so, beside what was changed here meanwhile."""
+
+
+class BundledFile(msgspec.Struct, frozen=True):
+    """One path of a gift."""
+
+    kind: Literal["f", "d", "l"]
+    mode: int
+    content: str = ""
+    """Of a file: base64. Of a link: where it leads."""
+
+
+class FileBundle(msgspec.Struct, frozen=True):
+    """What changed in a folder."""
+
+    whole: bool = True
+    """It is all that is there: what else the other side has, is to go."""
+    gone: tuple[str, ...] = ()
+    fresh: dict[str, BundledFile] = {}
+    left: dict[str, str] = {}
+    """What is not given: path -> why."""
+
+
+def packed(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool = True) -> bytes:
+    """*files* of *folder*, as a gift.
+
+    Raises:
+        SandboxError: if it cannot be looked at, or a name in it is not text.
+    """
+    fresh: dict[str, BundledFile] = {}
+    with opened(folder) as top:
+        for path, each in parents_first(files):
+            with contextlib.suppress(OSError):  # it changed meanwhile
+                content = ""
+                if each.kind == LINK:
+                    content = os.fsdecode(target(top, path))
+                elif each.kind == FILE:
+                    with opened_file(top, path) as handle, os.fdopen(os.dup(handle), "rb") as file:
+                        content = base64.b64encode(file.read()).decode("ascii")
+                kind: Literal["f", "d", "l"] = "f" if each.kind == FILE else "d" if each.kind == FOLDER else "l"
+                fresh[path] = BundledFile(kind, each.mode & MODE, content)
+    try:
+        return msgspec.json.encode(FileBundle(whole=whole, gone=tuple(gone), fresh=fresh))
+    except UnicodeEncodeError as error:
+        raise SandboxError(
+            f"the folder {folder!r} cannot be copied into the sandbox", "a name in it is not text"
+        ) from error
+
+
+def received(said: str | bytes) -> FileBundle:
+    """What a sandbox *said*.
+
+    Raises:
+        SandboxError: if it is no gift.
+    """
+    try:
+        return msgspec.json.decode(said, type=FileBundle)
+    except msgspec.MsgspecError as error:
+        raise SandboxError("the content of the sandbox's workspace is unknown", str(error)) from error
+
+
+def taken(gift: FileBundle, folder: str, ours: Container[str] = frozenset()) -> tuple[str, ...]:
+    """Write what a sandbox says is its workspace into *folder*; what of it is not here, each as one sentence.
+
+    *ours*: paths that were changed here meanwhile. They stay; what comes lies beside them.
+
+    Raises:
+        SandboxError: if *folder* is not there.
+    """
+    missed = [f"{path!r} was not fetched: {why}." for path, why in gift.left.items()]
+    with opened(folder) as top:
+        gone = set(gift.gone)
+        if gift.whole:
+            gone |= set(scan(top, ScanBounds()).files) - set(gift.fresh)
+        for path in sorted(gone, reverse=True):
+            if path in ours:
+                missed.append(f"{path!r} was changed here and removed in the sandbox: it is kept, and copied in again.")
+            elif _is_proper(path):
+                with contextlib.suppress(OSError):
+                    _removed(top, path)
+        for path, each in sorted(gift.fresh.items()):
+            try:
+                if not _is_proper(path):
+                    raise OSError("it is not a path in the folder")
+                if path in ours and each.kind != "d":
+                    missed.append(
+                        f"{path!r} was changed here and in the sandbox: the sandbox's version is here as"
+                        f" {path + BESIDE!r}."
+                    )
+                    _written(top, path + BESIDE, each)
+                else:
+                    _written(top, path, each)
+            except (OSError, ValueError) as error:
+                missed.append(f"{path!r} was not fetched: {getattr(error, 'strerror', '') or error}.")
+    return tuple(missed)
+
+
+def _is_proper(path: str) -> bool:
+    return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
+
+
+def _written(top: int, path: str, each: BundledFile) -> None:
+    above, _, name = path.rpartition("/")
+    with beneath(top, above) as handle:
+        mode = _mode(handle, name)
+        if each.kind == FOLDER:
+            if mode is None or not stat.S_ISDIR(mode):
+                _out_of_the_way(handle, name)
+                os.mkdir(name, mode=0o700, dir_fd=handle)
+            return
+        if mode is not None and stat.S_ISDIR(mode):
+            _out_of_the_way(handle, name)
+        fresh = f".kasmon-{secrets.token_hex(6)}"
+        if each.kind == LINK:
+            os.symlink(each.content, fresh, dir_fd=handle)
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(fresh, flags, 0o600, dir_fd=handle), "wb") as file:
+                file.write(base64.b64decode(each.content, validate=True))
+                os.fchmod(file.fileno(), each.mode & MODE)
+        os.rename(fresh, name, src_dir_fd=handle, dst_dir_fd=handle)
+
+
+def _removed(top: int, path: str) -> None:
+    above, _, name = path.rpartition("/")
+    with beneath(top, above) as handle:
+        _out_of_the_way(handle, name)
+
+
+def _out_of_the_way(handle: int, name: str) -> None:
+    mode = _mode(handle, name)
+    if mode is None:
+        return
+    if not stat.S_ISDIR(mode):
+        os.unlink(name, dir_fd=handle)
+        return
+    with beneath(handle, name) as lower:
+        here = Path(f"/proc/self/fd/{lower}").resolve()
+    raze(here)
+
+
+def _mode(handle: int, name: str) -> int | None:
+    try:
+        return os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None

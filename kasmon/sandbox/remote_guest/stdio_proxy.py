@@ -1,0 +1,304 @@
+"""What stands in front of an agent in a sandbox that is reached over a line: its stdin, stdout and terminal, carried.
+
+    python -P -m kasmon.sandbox.remote_guest.stdio_proxy FILE        FILE holds `RemoteLaunchSpec`, and is removed
+
+It makes the sandbox, or goes on with the one that is there or sleeps on disk, and starts the agent in it. It lives as
+long as the agent does: where the line breaks since the sandbox is put to disk, it waits and goes on where it was. What
+is typed meanwhile goes in then. It ends as the agent ends, and leaves nothing of the sandbox then.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import KasmonError, SandboxUnreachableError
+from kasmon.paths import places
+from kasmon.sandbox.remote_guest import launch_spec
+from kasmon.sandbox.remote_guest.attach import GuestAttachment, arrived
+from kasmon.sandbox.remote_guest.launch_spec import RemoteAgentStatus, RemoteLaunchSpec
+from kasmon.sandbox.remote_guest.note_relay import NoteRelay
+from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessStream
+
+CANNOT: Final = 125
+LOST: Final = 1
+LOOK_S: Final = 0.1
+"""So often it is looked whether there is a line again."""
+CURRENT_S: Final = 1.0
+"""So often it is looked whether those inside are to see another context."""
+GONE_S: Final = 5.0
+"""A sandbox that is not asleep and has not been reached for so long is gone."""
+NUDGE_S: Final = 1.0
+LEAVE_S: Final = 3.0
+"""How long the agent may take to end once its terminal is gone."""
+BLOCK_BYTES: Final = 1 << 16
+CLEAR: Final = b"\x1b[H\x1b[2J"
+CARRIED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class StdioProxy:
+    """Carries between our own stdin, stdout and terminal and the agent of *told*, where that is by *arrival*."""
+
+    def __init__(self, told: RemoteLaunchSpec, arrival: GuestAttachment) -> None:
+        self._told, self._arrival = told, arrival
+        self._ground = Path(told.ground)
+        self._is_terminal = os.isatty(0)
+        self._noting = NoteRelay(told, arrival.marks)
+        self._tether = ProcessStream(arrival.run, self._said)
+        self._is_open = True
+        self._lost_at = 0.0
+        self._leave_at: float | None = None
+        self._is_to_draw = arrival.is_found
+        self._resize_at: float | None = None
+        self._context: bytes = arrival.context
+        self._looked_at = time.monotonic()
+        self._woken, wake = os.pipe()
+        for end in (self._woken, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._signals: list[int] = []
+        for each in (*CARRIED, signal.SIGWINCH):
+            signal.signal(each, self._signalled)
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        self._signals.append(number)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent has ended, or is to: nobody sees it any more."""
+        return self._tether.code is not None or (self._leave_at is not None and self._tether.is_joined)
+
+    def run(self) -> int:
+        """Carry until the agent has ended; how it did."""
+        self._join()
+        while self._tether.code is None:
+            if self._leave_at is not None and time.monotonic() > self._leave_at:
+                return 128 + signal.SIGHUP
+            if (over := self._heed()) is not None:
+                return over
+            if not self._tether.is_joined and self._tether.fileno() < 0:
+                if not self._find():
+                    return LOST
+            else:
+                self._keep_current()
+            if self._tether.is_joined:
+                self._lost_at = 0.0
+            self._nudge()
+            self._wait()
+        return self._tether.code
+
+    def _wait(self) -> None:
+        """Carry what there is to be carried, and return soon."""
+        watched = select.poll()
+        watched.register(self._woken, select.POLLIN)
+        line = self._tether.fileno()
+        if line >= 0:
+            watched.register(line, select.POLLIN)
+        if self._is_open and self._tether.has_room:
+            watched.register(0, select.POLLIN)
+        is_soon = line < 0 or self._resize_at is not None
+        for file, _ in watched.poll((LOOK_S if is_soon else CURRENT_S) * 1000):
+            if file == self._woken:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+            elif file == line:
+                self._tether.hear()
+            elif file == 0:
+                self._hear()
+
+    def _hear(self) -> None:
+        """Take what comes on our stdin."""
+        try:
+            data = os.read(0, BLOCK_BYTES)
+        except OSError:
+            data = b""
+        if data:
+            self._tether.tell(data)
+            return
+        self._is_open = False
+        if self._is_terminal:
+            self._hung_up()
+        else:
+            self._tether.close()
+
+    def _hung_up(self) -> None:
+        """Nobody sees the agent any more: it ends, unless it sleeps."""
+        self._is_open = False
+        if self._leave_at is None:
+            self._leave_at = time.monotonic() + (LEAVE_S if self._tether.is_joined else 0.0)
+            self._tether.ask("process_signal", number=int(signal.SIGHUP))
+
+    def _heed(self) -> int | None:
+        """Pass on the signals that came; how to end, where one is for ourselves."""
+        while self._signals:
+            number = self._signals.pop(0)
+            if number == signal.SIGWINCH:
+                self._resize()
+            elif number == signal.SIGHUP:
+                self._hung_up()
+            elif self._tether.is_joined:
+                self._tether.ask("process_signal", number=number)
+            else:
+                return -number
+        if (
+            not self._is_open
+            and not self._is_terminal
+            and not self._tether.is_joined
+            and launch_spec.waits(self._ground)
+        ):
+            return LOST  # its host is gone; the next one finds what sleeps
+        return None
+
+    def _said(self, stream: str, data: bytes) -> None:
+        if stream == "notes":
+            self._noting.take(data)
+            return
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(2 if stream == "err" else 1, left) :]
+        except OSError:  # nobody reads it any more
+            self._hung_up()
+
+    # The line.
+
+    def _join(self) -> None:
+        self._tether.connect(self._arrival.runtime.socket)
+        self._lost_at = time.monotonic()
+
+    def _find(self) -> bool:
+        """Look for the line that is gone; false once its sandbox is gone with it."""
+        now = time.monotonic()
+        self._lost_at = self._lost_at or now
+        if launch_spec.waits(self._ground):
+            self._lost_at = now
+        elif now - self._lost_at > GONE_S:
+            self._lost_at = now
+            if not self._is_there():
+                _say("kasmon: the sandbox and its processes have ended.")
+                return False
+        if self._tether.connect(self._arrival.runtime.socket) and not self._is_to_draw:
+            self._resize()
+        return True
+
+    def _is_there(self) -> bool:
+        """Whether the sandbox lives, reached anew, or nobody can tell now."""
+        try:
+            there = self._arrival.tier.adopt(self._told.policy)
+            if there is not None and (known := launch_spec.stay(self._ground)) is not None:
+                launch_spec.note(self._ground, msgspec.structs.replace(known, runtime=there))
+        except SandboxUnreachableError:
+            return True
+        except (KasmonError, OSError):
+            return False
+        return there is not None
+
+    def _nudge(self) -> None:
+        """Have all of the screen drawn that was drawn on another terminal: by one that is smaller for a moment."""
+        now = time.monotonic()
+        if self._is_to_draw and self._tether.is_joined:
+            self._is_to_draw, self._resize_at = False, now + NUDGE_S
+            self._resize(less=1)
+        elif self._resize_at is not None and now > self._resize_at:
+            self._resize_at = None
+            self._resize()
+
+    def _resize(self, *, less: int = 0) -> None:
+        """Tell the size of our terminal, *less* so many rows."""
+        if not self._is_terminal:
+            return
+        with contextlib.suppress(OSError):
+            columns, rows = os.get_terminal_size(0)
+            self._tether.ask("process_resize", columns=columns, rows=max(1, rows - less))
+
+    def _keep_current(self) -> None:
+        now = time.monotonic()
+        if self._told.context and self._tether.is_joined and now - self._looked_at >= CURRENT_S:
+            self._looked_at = now
+            with contextlib.suppress(OSError):
+                content = Path(self._told.context).read_bytes()
+                if content != self._context:
+                    self._context = content
+                    self._tether.ask("write_volatile", **launch_spec.volatile(launch_spec.CONTEXT, content, 0o644))
+
+
+def main(path: str) -> int:
+    """Be the front that the file at *path* tells of; how it ended, where a signal is negative."""
+    try:
+        told = msgspec.json.decode(Path(path).read_bytes(), type=RemoteLaunchSpec)
+        Path(path).unlink()
+    except (OSError, msgspec.MsgspecError) as error:
+        _say(f"kasmon: the sandbox cannot be entered: {error}. Nothing was started.")
+        return CANNOT
+    os.environ.update(told.environment)
+    ground, is_terminal = Path(told.ground), os.isatty(0)
+    if is_terminal:
+        _say(f"kasmon: creating a sandbox ({told.policy.tier}).")
+    try:
+        tier = launch_spec.lodging(places(), told.policy)
+        arrival = arrived(tier, told, os.get_terminal_size(0) if is_terminal else None)
+    except (KasmonError, OSError) as error:
+        _say(f"kasmon: {' '.join((getattr(error, 'message', str(error)), getattr(error, 'hint', ''))).strip()}")
+        return getattr(error, "status", CANNOT)
+    with _raw(is_terminal):
+        front = StdioProxy(told, arrival)
+        stay = RemoteAgentStatus(
+            run=arrival.run,
+            front=os.getpid(),
+            runtime=arrival.runtime,
+            notices=arrival.notices,
+            marks=arrival.marks,
+            lost=arrival.lost,
+        )
+        launch_spec.note(ground, stay)
+        try:
+            how = front.run()
+        except NoSuchRunError:
+            _say("kasmon: the sandbox has no process of this session any more.")
+            how = LOST
+    if front.is_over:
+        with contextlib.suppress(KasmonError, OSError):
+            tier.destroy(told.policy, arrival.runtime)
+    return how
+
+
+@contextlib.contextmanager
+def _raw(is_terminal: bool):  # type: ignore[no-untyped-def]
+    """The terminal passes on every byte as it is meanwhile; it is as before then."""
+    if not is_terminal:
+        yield
+        return
+    was = termios.tcgetattr(0)
+    tty.setraw(0, termios.TCSANOW)
+    os.write(1, CLEAR)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSANOW, was)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\r\n".encode())
+
+
+def leave(how: int) -> None:
+    """End as *how* says; a signal is negative."""
+    if how < 0:
+        signal.signal(-how, signal.SIG_DFL)
+        os.kill(os.getpid(), -how)
+    sys.exit(how)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1]))

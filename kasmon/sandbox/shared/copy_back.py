@@ -1,0 +1,118 @@
+"""What was made in a sandbox's copy of a folder is fetched into that folder: what neither side changed stays as it is.
+
+Where only root may write to a folder, a sandbox works on a copy (`shared/host_folders`), which a person can look into.
+A plan's tasks go on from one another, so what each made comes back. Three sides are compared: how the folder was as the
+copy was made, the copy, and the folder now. Nothing of git's own comes: what a sandbox wrote must not tell git what to
+run.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import SandboxError
+from kasmon.paths import write_private
+from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry, is_in_history
+from kasmon.sandbox.checkpoint.scan import opened, opened_file, scan, target
+from kasmon.sandbox.remote_guest import file_transfer
+
+Seen = dict[str, tuple[str, bool, str]]
+"""Path -> its kind, whether it can be run, and its content's digest."""
+DIR: Final = (FOLDER, False, "")
+BLOCK_BYTES: Final = 1 << 20
+RUNS: Final = 0o111
+
+
+def noted(folder: Path, note: Path) -> None:
+    """Note in the file *note* how *folder* is, of which a copy is made now.
+
+    Raises:
+        SandboxError: if it cannot be looked at, or is too much.
+        OSError: if that cannot be noted.
+    """
+    write_private(note, msgspec.json.encode(_seen(folder)[0]))
+
+
+def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
+    """Bring into *folder* what was changed in its *copy* since *note* was made, or since it was fetched last.
+
+    What of it is not in *folder* as it is in the copy, in sentences: what was changed on both sides keeps its name in
+    *folder*, and what comes lies beside it. Nothing where the folder has no copy.
+
+    Raises:
+        SandboxError: if one of the two cannot be looked at, or is too much.
+        OSError: if that cannot be noted.
+    """
+    if not copy.is_dir() or not note.is_file():
+        return ()
+    try:
+        known = msgspec.json.decode(note.read_bytes(), type=Seen)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SandboxError("changes in the sandbox were not fetched", str(error)) from error
+    theirs, entries = _seen(copy)
+    fresh = {path for path, each in theirs.items() if known.get(path) != each}
+    gone = {path for path in known if path not in theirs}
+    if not fresh | gone:
+        return ()
+    ours, have = _seen(folder, fresh | gone)
+    both = {path for path in fresh | gone if ours.get(path) not in (known.get(path), theirs.get(path))}
+    strange = both | {path for path in have if path not in known}  # a folder that holds one of these has to stay
+    both |= {above for path in strange for above in _above(path) if above in fresh | gone and theirs.get(above) != DIR}
+    come = {path: _as_there(entries[path], have.get(path)) for path in fresh if ours.get(path) != theirs[path]}
+    left = tuple(path for path in gone if path in ours)
+    missed = file_transfer.taken(
+        file_transfer.received(file_transfer.packed(str(copy), come, left, whole=False)), str(folder), both
+    )
+    write_private(note, msgspec.json.encode(theirs))
+    return missed
+
+
+def _seen(folder: Path, of: set[str] | None = None) -> tuple[Seen, dict[str, ManifestEntry]]:
+    """What lies in *folder*, of which only those paths *of* it are read; no names that are no text, nor git's own."""
+    seen: Seen = {}
+    with opened(str(folder)) as top:
+        found = scan(top, file_transfer.BOUNDS).files
+        entries = {path: each for path, each in found.items() if is_in_history(path) and _is_text(path)}
+        for path, each in entries.items():
+            if each.kind == FOLDER:
+                seen[path] = DIR
+            elif of is None or path in of:
+                seen[path] = (each.kind, each.kind == FILE and bool(each.mode & RUNS), _digest(top, path, each))
+    return seen, entries
+
+
+def _digest(top: int, path: str, each: ManifestEntry) -> str:
+    digest = hashlib.sha256()
+    try:
+        if each.kind == LINK:
+            digest.update(target(top, path))
+        elif each.kind == FILE:
+            with opened_file(top, path) as handle:
+                while block := os.read(handle, BLOCK_BYTES):
+                    digest.update(block)
+    except OSError as error:
+        raise SandboxError(f"{path!r} cannot be read", error.strerror or str(error)) from error
+    return digest.hexdigest()
+
+
+def _above(path: str) -> list[str]:
+    """The folders that *path* lies in."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _as_there(fresh: ManifestEntry, known: ManifestEntry | None) -> ManifestEntry:
+    """*fresh* with the permissions that it has outside: a copy's are its owner's alone."""
+    mode = known.mode if known is not None and known.kind == FILE else 0o644
+    return fresh._replace(mode=mode | RUNS if fresh.mode & RUNS else mode & ~RUNS)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

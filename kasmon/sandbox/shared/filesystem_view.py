@@ -1,0 +1,138 @@
+"""What a jail of a policy looks like from inside: which folders of this machine it sees, and with which variables."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import RefusedError
+from kasmon.model.sandbox.policy import SIZES, SandboxPolicy
+from kasmon.paths import Paths
+from kasmon.sandbox.jail.bwrap_arguments import (
+    HOME,
+    INSIDE,
+    PATH,
+    PROJECT,
+    TOP_MOUNTS,
+    WORKSPACE,
+    BindMount,
+    FilesystemView,
+)
+from kasmon.sandbox.shared.host_folders import HostFolders
+
+BASE: Final[Mapping[str, str]] = {
+    "PATH": PATH,
+    "HOME": HOME,
+    "USER": "sandbox",
+    "LOGNAME": "sandbox",
+    "SHELL": "/bin/bash",
+    "LANG": "C.UTF-8",
+    "TMPDIR": "/tmp",
+}
+"""Variables that everybody inside has."""
+OURS: Final = frozenset({*BASE, "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "GNUPGHOME", "SSH_AGENT_PID", "SSH_AUTH_SOCK"})
+"""Variables of this machine that mean nothing inside, or must not."""
+OURS_BEGIN: Final = ("XDG_", "TMUX", "WAYLAND_", "XAUTHORITY", "LD_", "KASMON_LISTEN", "KASMON_READY")
+PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+TOO_MUCH: Final = tuple(map(Path, ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/var")))
+"""Folders that no sandbox sees as a whole."""
+OWN_PLACES: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
+
+
+def scene(
+    ground: HostFolders,
+    policy: SandboxPolicy,
+    workdir: str,
+    *,
+    doors: Mapping[str, str],
+    variables: Mapping[str, str],
+    programs: Sequence[Path] = (),
+) -> tuple[FilesystemView, tuple[str, ...]]:
+    """What a jail of *policy* looks like, and what a person should know of it. Its ground is made.
+
+    Args:
+        ground: what it stands on.
+        policy: what it is.
+        workdir: `/workspace`, which is the policy's; or a folder of this machine, which has the same path inside.
+        doors: place inside -> socket, or folder of sockets, of this machine.
+        variables: what those inside have beside `BASE`.
+        programs: what is seen inside, read-only, where it is outside.
+
+    Raises:
+        RefusedError: if a folder is not there, cannot be used, or must not be seen.
+        OSError, UnsafeFolderError: if the ground cannot be made.
+    """
+    folder = ground.make(policy.session)
+    notices: list[str] = []
+    binds: list[BindMount] = []
+
+    def see(source: str, target: str, name: str, *, writable: bool) -> None:
+        fit(ground, source, target)
+        settled = ground.settle(policy, Path(source), name, writable=writable)
+        binds.append(BindMount(source=str(settled.path), target=target, writable=writable))
+        if settled.notice:
+            notices.append(settled.notice)
+
+    if workdir != WORKSPACE:
+        see(workdir, workdir, "workspace", writable=True)
+    elif policy.workspace:
+        see(policy.workspace, WORKSPACE, "workspace", writable=True)
+    else:
+        binds.append(BindMount(source=str(ground.own_workspace(policy.session)), target=WORKSPACE, writable=True))
+    if policy.project:
+        see(policy.project, PROJECT, "project", writable=policy.project_writable)
+    for number, mount in enumerate(policy.mounts):
+        see(mount.source, mount.target or mount.source, f"mount-{number}", writable=mount.writable)
+    for program in programs:
+        if not program.is_relative_to(workdir):
+            see(str(program), str(program), f"program-{program.name}", writable=False)
+    binds += [BindMount(source=source, target=target) for target, source in doors.items()]
+    made = FilesystemView(
+        things=str(ground.things()),
+        home=str(ground.home(policy.session)),
+        lock=str(folder / "lock"),
+        binds=binds,
+        workdir=workdir,
+        variables={**BASE, **variables},
+        size=SIZES[policy.size],
+        seccomp="{seccomp}",
+    )
+    return made, tuple(notices)
+
+
+def fit(ground: HostFolders, source: str, target: str) -> None:
+    """
+    Raises:
+        RefusedError: if a jail must not see *source*, or not at *target*.
+    """
+    if not target.startswith("/") or os.path.normpath(target) != target or "\0" in source + target:
+        raise RefusedError(
+            f"nothing can be mounted at {target!r} in a sandbox.", hint="Give an absolute path, without `..`."
+        )
+    if target in TOP_MOUNTS or target.startswith(OWN_PLACES):
+        raise RefusedError(f"a sandbox has its own {target!r}: nothing can be mounted there.")
+    real = Path(source).resolve()
+    if real in (*TOO_MUCH, Path.home().resolve()) or Path("/proc") in real.parents or Path("/sys") in real.parents:
+        raise RefusedError(f"{source!r} contains more than a sandbox should see.", hint="Give one of its folders.")
+    if _is_kasmons(real, ground.places, ground.base):
+        raise RefusedError(f"{source!r} contains kasmon's own files, or is one of them: no sandbox may see those.")
+
+
+def _is_kasmons(real: Path, places: Paths, base: Path) -> bool:
+    """Whether *real* holds one of kasmon's folders, or lies in one; the worktrees of its plans are none of these."""
+    ours = [folder.resolve() for folder in (places.state, places.config, places.runtime, base)]
+    if any(folder.is_relative_to(real) for folder in ours):
+        return True
+    state = places.state.resolve()
+    if real.is_relative_to(state / "plans") and len(real.relative_to(state / "plans").parts) > 2:
+        return False
+    return any(real.is_relative_to(folder) for folder in ours)
+
+
+def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of *variables* that mean something inside."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name not in OURS and not name.startswith(OURS_BEGIN) and name.lower() not in PROXIES
+    }

@@ -1,0 +1,339 @@
+"""What a jail needs of this machine: a folder of its own, a user to run as, and folders that this user may use.
+
+Where we are no root, the jail runs as we do, and its ground lies in our own state folder. Root gives its jails a user
+that nobody else is, and a ground that this user can reach: in the state folder if it may pass there, else below
+`/var/lib/kasmon`. What only root may read is copied there, or refused.
+"""
+
+import contextlib
+import fcntl
+import functools
+import grp
+import hashlib
+import os
+import pwd
+import stat
+import subprocess
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.errors import RefusedError, SandboxError, UnsafeFolderError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import MIB, SandboxPolicy
+from kasmon.paths import SOCKET_PATH_BYTES, Paths, private_folder, write_private
+from kasmon.sandbox.shared.safe_tree import copy, give, is_same, raze
+
+USERS: Final = range(0x7000_0000, 0x7FFF_FFFF)
+"""The numbers that root's jails have their users from: no system gives them to anybody."""
+FEW_USERS: Final = range(61_003, 61_184)
+"""Likewise where those are not mapped; earlier versions took the first of these for all."""
+"""Of these, which no system gives to anybody, root's jails get the first that is nobody's here."""
+INSIDE: Final = Path(__file__).parent.with_name("guest")
+OF_ROOT: Final = Path("/var/lib/kasmon")
+OF: Final = ".of"
+"""In a base below `OF_ROOT`: the state folder of the kasmon that it belongs to."""
+PYTHON: Final = "/usr/bin/python3"
+"""The Python that a sandbox has, as this machine has it."""
+COPY_BYTES: Final = 256 * MIB
+COPY_ENTRIES: Final = 50_000
+ETC: Final = {
+    "passwd": "root:x:0:0::/:/usr/sbin/nologin\nsandbox:x:1000:1000::/home/sandbox:/bin/bash\n",
+    "group": "root:x:0:\nsandbox:x:1000:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "hostname": "sandbox\n",
+}
+"""Files of a jail's /etc."""
+
+
+class ResolvedFolder(NamedTuple):
+    """Where a folder that a jail was given really lies, and what a person should know of that."""
+
+    path: Path
+    notice: str = ""
+
+
+@functools.cache
+def jail_owner(state: Path) -> tuple[int, int]:
+    """User and group of the processes of all jails and machines of one kasmon, as this machine sees them. Never root.
+
+    Where kasmon runs as root each state folder has a number of its own, by its path: what the sandboxes of one kasmon
+    leave, and what gets out of one, belongs to no other's.
+
+    Raises:
+        SandboxError: if root finds no number that is nobody's.
+    """
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    numbers = USERS if _is_mapped(USERS) else FEW_USERS
+    start = int.from_bytes(hashlib.sha256(os.fsencode(state)).digest()[:8], "big")
+    for step in range(len(FEW_USERS)):
+        number = numbers[(start + step) % len(numbers)]
+        if _is_nobodys(number):
+            return number, number
+    raise SandboxError("cannot create a jail", f"the user ids {numbers.start} to {numbers.stop - 1} are all in use")
+
+
+def _is_nobodys(number: int) -> bool:
+    for known in (pwd.getpwuid, grp.getgrgid):
+        with contextlib.suppress(KeyError):
+            known(number)
+            return False
+    return True
+
+
+def _is_mapped(numbers: range) -> bool:
+    """Whether there are users and groups of all these *numbers*: a container may have few."""
+    try:
+        return all(covers(Path(f"/proc/self/{kind}").read_text("ascii"), numbers) for kind in ("uid_map", "gid_map"))
+    except OSError:
+        return False
+
+
+def covers(mapped: str, numbers: range) -> bool:
+    """Whether *mapped*, a user namespace's map as the kernel writes it, has all of *numbers* in one line. Pure."""
+    lines = [[int(word) for word in line.split()] for line in mapped.splitlines()]
+    return any(first <= numbers.start and numbers.stop <= first + count for first, _, count in lines)
+
+
+class HostFolders:
+    """What all jails of one kasmon stand on. Making a `HostFolders` touches nothing."""
+
+    def __init__(self, places: Paths, inside: Path | None = None) -> None:
+        """*inside*: the folder of what runs in a sandbox, by default kasmon's own."""
+        self.places = places
+        self.inside = inside or INSIDE
+        self._things: Path | None = None
+        self.owner = jail_owner(places.state)
+
+    @functools.cached_property
+    def base(self) -> Path:
+        """The folder of all grounds."""
+        own, state = self.places.state / "jails", self.places.state
+        if os.geteuid() != 0 or (state.is_dir() and may_pass(own, self.owner)):  # made by us, it lets nobody pass
+            return own
+        return OF_ROOT / hashlib.sha256(os.fsencode(self.places.state)).hexdigest()[:16]
+
+    def of(self, session: SessionId) -> Path:
+        """The ground of one jail."""
+        return self.base / session
+
+    def home(self, session: SessionId) -> Path:
+        """What is the home folder inside; it outlives each jail."""
+        return self.of(session) / "home"
+
+    def workspace(self, policy: SandboxPolicy) -> Path:
+        """What is `/workspace` inside, if a jail is there: the policy's folder, our copy of it, or one of our own."""
+        own = self.of(policy.session) / "workspace"
+        return own if not policy.workspace or own.is_dir() else Path(policy.workspace)
+
+    def socket(self, session: SessionId, kind: str = "box") -> Path:
+        """Where a jail's agent is reached from outside; nobody inside sees that path.
+
+        Raises:
+            SandboxError: if the path is too long for a socket.
+        """
+        path = self.places.runtime / f"{session}.{kind}"
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            raise SandboxError(
+                "cannot create a jail",
+                f"the path of its socket, {str(path)!r}, has more than {SOCKET_PATH_BYTES} bytes",
+                "Set XDG_RUNTIME_DIR to a folder with a shorter name.",
+            )
+        return path
+
+    def make(self, session: SessionId) -> Path:
+        """Make the ground of *session*, with its home and its lock file.
+
+        Raises:
+            OSError, UnsafeFolderError: if that cannot be.
+        """
+        self.places.make()
+        with self.locked():
+            folder = _passable(self.of(session))
+            self._take_over(folder)
+            self._own(folder / "home")
+            lock = folder / "lock"
+            if not lock.exists():
+                write_private(lock, b"")
+                os.chown(lock, *self.owner)
+        return folder
+
+    def own_workspace(self, session: SessionId) -> Path:
+        """The folder that is `/workspace` of a sandbox that was given none; it goes with the session."""
+        return self._own(self.of(session) / "workspace")
+
+    def things(self) -> Path:
+        """The folder of what runs inside, and of `etc`, where the jail's user can read it; the same for all jails."""
+        if self._things is not None and self._things.is_dir():
+            return self._things
+        contents = {f"opt/{path.name}": path.read_bytes() for path in _files(self.inside)}
+        contents |= {f"etc/{name}": text.encode() for name, text in ETC.items()}
+        digest = hashlib.sha256()
+        for name in sorted(contents):
+            digest.update(b"%d %s %d\n" % (len(name), name.encode(), len(contents[name])) + contents[name])
+        folder = self.base / f"things-{digest.hexdigest()[:16]}"
+        with contextlib.nullcontext() if folder.is_dir() else self.locked():
+            if not folder.is_dir():
+                fresh = self.base / f".things-{os.getpid()}"
+                raze(fresh)
+                for part in (fresh, fresh / "opt", fresh / "etc"):
+                    part.mkdir(mode=0o700)
+                for name, content in contents.items():
+                    write_private(fresh / name, content)
+                _compiled(fresh / "opt")
+                if os.geteuid() == 0:
+                    _readable(fresh)
+                fresh.rename(folder)
+        self._things = folder
+        return folder
+
+    def settle(self, policy: SandboxPolicy, source: Path, name: str, *, writable: bool) -> ResolvedFolder:
+        """*source* where the jail's user can use it: itself, or a copy called *name* in the ground.
+
+        A copy that is there already is taken as it is. What lies in it is not brought back.
+
+        Raises:
+            RefusedError: if it can neither be used nor copied.
+        """
+        if not os.path.lexists(source):
+            raise RefusedError(f"{str(source)!r} does not exist.", hint="Create it before you start the sandbox.")
+        if may_use(source, self.owner, writable=writable):
+            return ResolvedFolder(source.resolve())
+        if os.geteuid() != 0:
+            raise RefusedError(f"{str(source)!r} is not accessible{' for writing' if writable else ''}.")
+        whose = "may write to" if writable else "may read"
+        notice = f"{str(source)!r} is a folder that only root {whose}: the sandbox gets a copy, {{}}"
+        target = self.of(policy.session) / name
+        if not source.is_dir():
+            raise RefusedError(
+                f"{str(source)!r} is a file that only root {whose}, and a sandbox never runs as root.",
+                hint="Make it readable for others, or give a folder: folders are copied.",
+            )
+        if not target.is_dir():
+            try:
+                copy(source, target, self.owner, limit_bytes=COPY_BYTES, limit_entries=COPY_ENTRIES)
+            except (OSError, RefusedError) as error:
+                raise RefusedError(
+                    f"{str(source)!r} is a folder that only root {whose}, and a sandbox never runs as root:"
+                    f" it cannot be copied ({error}).",
+                    hint=f"Up to {COPY_BYTES // MIB} MiB in {COPY_ENTRIES} files are copied."
+                    f" Or use a folder that another user owns (`chown -R {self.owner[0]}` changes its owner).",
+                ) from error
+        return ResolvedFolder(target, notice.format(repr(str(target))))
+
+    def kept_copy(self, session: SessionId, source: str) -> Path | None:
+        """The copy of the workspace *source* in which something is otherwise than there; None where there is none."""
+        own = self.of(session) / "workspace"
+        return own if source and own.is_dir() and not is_same(own, Path(source)) else None
+
+    def clear(self, session: SessionId, but: Collection[str] = ("home", "workspace")) -> None:
+        """Remove what a jail that ended has left, *but* folders of these names in which something lies. Idempotent.
+
+        Raises:
+            OSError: if something cannot be removed.
+        """
+        folder = self.of(session)
+        if not self.base.is_dir():
+            return
+        with self.locked():
+            for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if each.name in but and any(each.iterdir()):
+                    continue
+                if each.is_dir() and not each.is_symlink():
+                    raze(each)
+                else:
+                    each.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            others = (path for path in self.base.iterdir() if not path.name.startswith(("things-", ".")))
+            if "home" not in but and not any(others):
+                raze(self.base)
+        if self.base.parent == OF_ROOT:
+            with contextlib.suppress(OSError):
+                OF_ROOT.rmdir()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else makes or clears a ground meanwhile."""
+        while True:
+            for folder in (OF_ROOT, self.base) if self.base.parent == OF_ROOT else (self.base,):
+                _passable(folder)
+            with contextlib.suppress(FileNotFoundError):
+                handle = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                break
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            with contextlib.suppress(UnsafeFolderError):
+                _passable(self.base)  # whoever had it may have cleared it away
+            if self.base.parent == OF_ROOT and not (self.base / OF).exists():
+                write_private(self.base / OF, os.fsencode(self.places.state))
+            yield
+        finally:
+            os.close(handle)
+
+    def _take_over(self, folder: Path) -> None:
+        """Have what an earlier version left in *folder* under the number that was every kasmon's."""
+        for each in folder.iterdir() if os.geteuid() == 0 else ():
+            if (user := each.lstat().st_uid) in FEW_USERS and user != self.owner[0]:
+                give(each, self.owner)
+
+    def _own(self, folder: Path) -> Path:
+        """*folder*, for the jail's user alone."""
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700)
+            os.chown(folder, *self.owner)
+        return folder
+
+
+def may_pass(folder: Path, owner: tuple[int, int]) -> bool:
+    """Whether *owner* may come to *folder*, as far as it and the folders above it are there."""
+    return all(_may(each, owner, 1) for each in folder.parents if each.exists())
+
+
+def may_use(path: Path, owner: tuple[int, int], *, writable: bool) -> bool:
+    """Whether *owner* may come to *path* and read it, or also write to it; of a folder: what lies directly in it."""
+    real = Path(os.path.realpath(path))
+    wanted = 4 | (2 if writable else 0) | (1 if real.is_dir() else 0)
+    return may_pass(real, owner) and _may(real, owner, wanted)
+
+
+def _may(path: Path, owner: tuple[int, int], wanted: int) -> bool:
+    """Whether *path*'s mode lets *owner* do *wanted*: 4 read, 2 write, 1 pass."""
+    if owner[0] == os.geteuid():
+        return os.access(path, wanted)
+    try:
+        facts = path.stat()
+    except OSError:
+        return False
+    shift = 6 if facts.st_uid == owner[0] else 3 if facts.st_gid == owner[1] else 0
+    return (stat.S_IMODE(facts.st_mode) >> shift) & wanted == wanted
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc")
+
+
+def _compiled(folder: Path) -> None:
+    """Compile what lies in *folder*, which cannot be written to from inside, for the Python that runs it there.
+
+    Without it each start takes some milliseconds longer; nothing else.
+    """
+    into = ["-d", "/opt/kasmon", "--invalidation-mode", "unchecked-hash", os.fspath(folder)]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run([PYTHON, "-I", "-S", "-m", "compileall", "-q", *into], env={}, timeout=10, capture_output=True)
+
+
+def _passable(folder: Path) -> Path:
+    """*folder*, made if it was not there; root lets others pass, and neither look nor write."""
+    private_folder(folder)
+    if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
+        folder.chmod(0o711)
+    return folder
+
+
+def _readable(folder: Path) -> None:
+    """Let others read *folder* and what lies in it, and nobody but root write it."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)

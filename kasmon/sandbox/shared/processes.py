@@ -1,0 +1,114 @@
+"""Processes of this machine, as /proc tells: whether one lives, all that it started, and signals that reach it."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import time
+from pathlib import Path
+from typing import Final
+
+from kasmon.boot_id import boot
+from kasmon.process_identity import SAME_S, fields, is_running
+from kasmon.process_identity import started_at as started_at
+
+PROC: Final = Path("/proc")
+TELLS_CHILDREN: Final = (PROC / "thread-self/children").exists()
+"""Whether this kernel was built to say who a process's children are; otherwise all are asked for their parent."""
+FLOCK: Final = "hhqqi4x"
+"""`struct flock` of the machines that a jail can be made on."""
+LOOK_S: Final = 0.002
+
+
+def lives(pid: int, started: float, of_boot: str) -> bool:
+    """Whether process *pid* that started at *started* in boot *of_boot* still is that one, and no zombie."""
+    return pid > 0 and of_boot == boot() and is_running(pid, started)
+
+
+def threads(pid: int) -> list[int]:
+    """The threads of process *pid* now; none where it is gone."""
+    try:
+        return [int(task) for task in os.listdir(PROC / f"{pid}/task")]  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def children(pid: int) -> list[int]:
+    """Those that *pid* is the parent of now; whoever is born meanwhile may be missing."""
+    if not TELLS_CHILDREN:
+        every = [(int(name), fields(int(name))) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208
+        return [each for each, told in every if told and int(told[1]) == pid]
+    found: list[int] = []
+    for task in threads(pid):
+        with contextlib.suppress(OSError):
+            found += map(int, (PROC / f"{pid}/task/{task}/children").read_bytes().split())
+    return found
+
+
+def tree(pid: int) -> list[int]:
+    """*pid* and all that descends from it, each parent in front of its children; zombies too."""
+    found = [pid] if fields(pid) is not None else []
+    for each in found:
+        found += children(each)
+    return found
+
+
+def is_inside(pid: int) -> bool:
+    """Whether *pid* is in a namespace of processes below ours, and not the first one there."""
+    return name_inside(pid) not in ("", "1")
+
+
+def name_inside(pid: int) -> str:
+    """The number of *pid* in a namespace of processes below ours; empty where it is in none, or gone."""
+    try:
+        status = (PROC / f"{pid}/status").read_text()
+    except OSError:
+        return ""
+    numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+    return numbers[-1] if len(numbers) > 1 else ""
+
+
+def send(pid: int, number: signal.Signals, started: float | None = None) -> bool:
+    """Send the signal to process *pid*, as far as it is the one that is there now; whether it was sent.
+
+    With *started* (as by `started_at`) no other process that has its id now can get it.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        now = started_at(pid)
+        if now is None or (started is not None and abs(now - started) >= SAME_S):
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def holder(lock: Path) -> int | None:
+    """Who holds a lock on a byte of the file *lock*, as `fcntl` locks; None if nobody does, or it is not there."""
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(handle, fcntl.F_GETLK, asked))
+    finally:
+        os.close(handle)
+    return None if kind == fcntl.F_UNLCK or pid <= 0 else pid
+
+
+def gone(pid: int, started: float, limit_s: float) -> bool:
+    """Wait for the end of process *pid* that started at *started*; whether it came within *limit_s*."""
+    until = time.monotonic() + limit_s
+    while lives(pid, started, boot()):
+        if time.monotonic() > until:
+            return False
+        time.sleep(LOOK_S)
+    return True

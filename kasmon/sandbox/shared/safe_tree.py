@@ -1,0 +1,295 @@
+"""Folders that a jail may have filled with anything: measured, copied and removed, with no link ever followed.
+
+Links, names of any bytes, folders without permissions and folders thousands deep are nothing special here. Special
+files (pipes, sockets, devices) are not copied.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.errors import RefusedError
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_ENTRIES: Final = 200_000
+MEASURE_S: Final = 0.5
+DEEPEST: Final = 128
+"""Folders in folders that are measured; each of them is held open."""
+_COPIED: Final = frozenset({stat.S_IFDIR, stat.S_IFLNK, stat.S_IFREG})
+_TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
+
+
+class TreeSize(NamedTuple):
+    """What lies in a folder."""
+
+    bytes: int
+    """As the disk has it: blocks, not lengths; a file of two names counts once."""
+    entries: int
+    whole: bool
+    """False where the time or the number of entries ran out: there is more than this."""
+
+
+def weigh(*folders: Path, limit_s: float = MEASURE_S, most_entries: int = MOST_ENTRIES) -> TreeSize:
+    """What lies in *folders* together; it takes *limit_s* at most, and what cannot be read counts nothing."""
+    total = entries = 0
+    until = time.monotonic() + limit_s
+    seen: set[tuple[int, int]] = set()
+    whole = True
+    for facts in _facts(folders):
+        if facts is None:
+            whole = False
+            continue
+        entries += 1
+        if facts.st_nlink == 1 or stat.S_ISDIR(facts.st_mode) or (facts.st_dev, facts.st_ino) not in seen:
+            total += facts.st_blocks * 512
+            if facts.st_nlink > 1:
+                seen.add((facts.st_dev, facts.st_ino))
+        if entries >= most_entries or (entries % 512 == 0 and time.monotonic() > until):
+            return TreeSize(total, entries, whole=False)
+    return TreeSize(total, entries, whole)
+
+
+def _facts(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
+    """Of everything in *folders*; None for a folder that lies too deep. Each is opened below its parent, by no path."""
+    for folder in folders:
+        path: list[tuple[int, list[str]]] = []
+        try:
+            with contextlib.suppress(OSError):
+                path.append((os.open(folder, _FOLDER), []))
+                yield from _listed(*path[-1])
+            while path:
+                here, further = path[-1]
+                if not further:
+                    os.close(path.pop()[0])
+                elif len(path) >= DEEPEST:
+                    further.clear()
+                    yield None
+                else:
+                    name = further.pop()
+                    with contextlib.suppress(OSError):
+                        path.append((os.open(name, _FOLDER, dir_fd=here), []))
+                        yield from _listed(*path[-1])
+        finally:
+            for handle, _ in path:
+                os.close(handle)
+
+
+def _listed(handle: int, folders: list[str]) -> Iterator[os.stat_result]:
+    """Of what lies in the folder *handle*; the names of those that are folders are added to *folders*."""
+    with os.scandir(handle) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                facts = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(facts.st_mode):
+                    folders.append(entry.name)
+                yield facts
+
+
+def copy(
+    source: Path, target: Path, owner: tuple[int, int], *, limit_bytes: int, limit_entries: int, is_exact: bool = False
+) -> None:
+    """Copy the folder *source* to *target*, which is not there yet, for *owner* alone; no link is followed.
+
+    Where it *is_exact*, what lies in it keeps its mode and its time.
+
+    Raises:
+        RefusedError: if there is more than the limits say; nothing is left of it then.
+        OSError: if it cannot be read or written; likewise.
+    """
+    left = [limit_bytes, limit_entries]
+    target.mkdir(mode=0o700)
+    try:
+        with _opened(source) as here, _opened(target) as there:
+            _copy_folder(here, there, owner, left, source, is_exact=is_exact)
+        os.chown(target, *owner, follow_symlinks=False)
+    except BaseException:
+        raze(target)
+        raise
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, below: int | None = None) -> Iterator[int]:
+    handle = os.open(path, _FOLDER, dir_fd=below)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _copy_folder(
+    here: int, there: int, owner: tuple[int, int], left: list[int], source: Path, *, is_exact: bool
+) -> None:
+    for name in os.listdir(here):
+        facts = os.stat(name, dir_fd=here, follow_symlinks=False)
+        left[0] -= facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+        left[1] -= 1
+        if min(left) < 0:
+            raise RefusedError(f"{str(source)!r} is too large to be copied.")
+        if stat.S_ISDIR(facts.st_mode):
+            os.mkdir(name, mode=0o700, dir_fd=there)
+            with _opened(name, here) as from_, _opened(name, there) as to:
+                _copy_folder(from_, to, owner, left, source, is_exact=is_exact)
+        elif stat.S_ISLNK(facts.st_mode):
+            os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
+        elif stat.S_ISREG(facts.st_mode):
+            _copy_file(name, here, there, facts.st_mode)
+        else:
+            continue
+        os.chown(name, *owner, dir_fd=there, follow_symlinks=False)
+        if is_exact:
+            if not stat.S_ISLNK(facts.st_mode):
+                os.chmod(name, stat.S_IMODE(facts.st_mode) & 0o777, dir_fd=there)
+            os.utime(name, ns=(facts.st_atime_ns, facts.st_mtime_ns), dir_fd=there, follow_symlinks=False)
+
+
+def _copy_file(name: str, here: int, there: int, mode: int) -> None:
+    from_ = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+    with os.fdopen(from_, "rb") as source:
+        if not stat.S_ISREG(os.fstat(from_).st_mode):
+            return
+        to = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 | (mode & 0o100), dir_fd=there)
+        with os.fdopen(to, "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+
+
+def give(top: Path, owner: tuple[int, int]) -> None:
+    """Make *top* and all that lies in it *owner*'s; no link is followed, and the kernel takes setuid from files.
+
+    Nobody may be at work in it.
+
+    Raises:
+        OSError: if that cannot be; part of it may be *owner*'s then.
+    """
+    if stat.S_ISDIR(top.lstat().st_mode):
+        with _opened(top) as here:
+            _give_folder(here, owner)
+    os.chown(top, *owner, follow_symlinks=False)
+
+
+def _give_folder(here: int, owner: tuple[int, int]) -> None:
+    for name, facts in _entries(here):
+        if stat.S_ISDIR(facts.st_mode):
+            with _opened(name, here) as below:
+                _give_folder(below, owner)
+        os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
+
+
+def is_same(copied: Path, source: Path) -> bool:
+    """Whether the folder *copied* holds what `copy` would make of *source* now; false where that cannot be said."""
+    try:
+        with _opened(source) as here, _opened(copied) as there:
+            return _same_folder(here, there)
+    except (OSError, RecursionError):
+        return False
+
+
+def _same_folder(here: int, there: int) -> bool:
+    wanted = {name: facts for name, facts in _entries(here) if _kind(facts) in _COPIED}
+    found = dict(_entries(there))
+    if wanted.keys() != found.keys():
+        return False
+    for name, facts in wanted.items():
+        if _kind(facts) != _kind(found[name]):
+            return False
+        if stat.S_ISDIR(facts.st_mode):
+            with _opened(name, here) as from_, _opened(name, there) as to:
+                if not _same_folder(from_, to):
+                    return False
+        elif stat.S_ISLNK(facts.st_mode):
+            if os.readlink(name, dir_fd=here) != os.readlink(name, dir_fd=there):
+                return False
+        elif facts.st_size != found[name].st_size or not _same_file(name, here, there):
+            return False
+    return True
+
+
+def _same_file(name: str, here: int, there: int) -> bool:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        os.fdopen(os.open(name, flags, dir_fd=here), "rb") as source,
+        os.fdopen(os.open(name, flags, dir_fd=there), "rb") as copied,
+    ):
+        while piece := source.read(1 << 20):
+            if piece != copied.read(1 << 20):
+                return False
+        return not copied.read(1)
+
+
+def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+    for name in os.listdir(folder):
+        yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+
+def _kind(facts: os.stat_result) -> int:
+    return stat.S_IFMT(facts.st_mode)
+
+
+def raze(top: Path) -> None:
+    """Remove the folder *top* with all that lies in it; idempotent. Nobody may be at work in it any more.
+
+    Folders in folders are moved up to *top* before they are emptied: so no depth is too deep.
+
+    Raises:
+        OSError: if something cannot be removed.
+    """
+    try:
+        here = _made_open(os.fspath(top), None)
+    except FileNotFoundError:
+        return
+    try:
+        count = 0
+        while names := os.listdir(here):  # noqa: PTH208 (of a handle)
+            for name in names:
+                if not stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
+                    os.unlink(name, dir_fd=here)
+                    continue
+                count = _empty(name, here, count)
+                os.rmdir(name, dir_fd=here)
+    finally:
+        os.close(here)
+    top.rmdir()
+
+
+def _empty(name: str, top: int, count: int) -> int:
+    """Empty the folder *name* in *top*; folders in it are moved to *top*, under names that count on from *count*."""
+    here = _made_open(name, top)
+    try:
+        for each in os.listdir(here):  # noqa: PTH208 (of a handle)
+            if stat.S_ISDIR(os.stat(each, dir_fd=here, follow_symlinks=False).st_mode):
+                os.close(_made_open(each, here))  # one that we may not write to cannot be moved
+                count = _moved_up(each, here, top, count)
+            else:
+                os.unlink(each, dir_fd=here)
+    finally:
+        os.close(here)
+    return count
+
+
+def _moved_up(name: str, here: int, top: int, count: int) -> int:
+    while True:
+        count += 1
+        try:
+            os.rename(name, f".{count}", src_dir_fd=here, dst_dir_fd=top)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+        else:
+            return count
+
+
+def _made_open(name: str, below: int | None) -> int:
+    """The folder *name*, opened, and open to us if it is ours."""
+    try:
+        handle = os.open(name, _FOLDER, dir_fd=below)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=below)
+        handle = os.open(name, _FOLDER, dir_fd=below)
+    if os.fstat(handle).st_uid == os.geteuid():
+        os.fchmod(handle, 0o700)
+    return handle

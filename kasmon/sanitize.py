@@ -1,0 +1,274 @@
+r"""Foreign text in, `Clean` text out: the only place that strips, shows or hides.
+
+Everything that this user did not type into this process is foreign: output, names, titles, paths, errors. `clean_line`
+and `clean_block` make it harmless to look at; `visible` shows it to somebody who decides on it, so that two different
+texts never look equal; `redact` is `visible` with secrets left out. The other way, a person's own words to a program,
+goes `outgoing`. All of them take time linear in the text.
+
+| in the text | line | block | visible | outgoing |
+|---|---|---|---|---|
+| escape sequence with its payload | removed | removed | each character shown | a whole one is removed |
+| other control characters | removed | removed | `⟨U+0007⟩`, carriage return `␍` | removed |
+| line break | space | `\n` | `\n`; at either end `␤` | `\n` |
+| tab | space | `\t` | `␉` | `\t` |
+| bidi control, zero-width, filler | U+FFFD | U+FFFD | `⟨U+202E⟩` | kept |
+| ZWNJ, ZWJ, LRM, RLM where its script writes it; soft hyphen between letters | kept | kept | `⟨U+200C⟩` | kept |
+| surrogate | U+FFFD | U+FFFD | `⟨U+D800⟩` | U+FFFD |
+| ZWJ between emoji, VS15 and VS16 behind one | kept | kept | `⟨U+200D⟩` | kept |
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NewType
+
+Clean = NewType("Clean", str)
+"""Text that may go to a terminal or a widget: no control character but newline and tab, nothing invisible but what the
+script of its letters writes."""
+
+KNOWN_LENGTH: Final = 6
+"""A known value shorter than this, in characters, is no secret worth hiding: it would turn up everywhere."""
+HIDDEN: Final = "⟨hidden: "
+"""What stands in the place of a secret begins with this."""
+HIDDEN_MARK: Final = f"{HIDDEN}[0-9]{{1,9}} characters⟩"
+"""What stands there whole, as a pattern."""
+
+# Patterns are compiled by `re` when they are first needed; plain ASCII, as most of `kasmon ls`, needs none.
+_EMOJI: Final = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
+    "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+_IGNORABLE: Final = (
+    "\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0"
+    "\ufff0-\ufffb\ufffe\uffff\U000110bd\U000110cd\U00013430-\U0001343f\U00016fe4\U0001bca0-\U0001bca3"
+    "\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+) + "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000))
+"""Format controls (the twelve Bidi_Control among them), default-ignorables, separators, fillers, tags, surrogates and
+noncharacters, as the inside of a character class; ZWJ, VS15 and VS16 are judged by what stands beside them."""
+
+_JOINERS: Final = (
+    f"(?<![{_EMOJI}])(?<![{_EMOJI}]\ufe0f)\u200d|\u200d(?![{_EMOJI}])"
+    f"|(?<![{_EMOJI}])(?<![0-9#*](?=\ufe0f\u20e3))[\ufe0e\ufe0f]"
+)
+_HIDING: Final = f"[{_IGNORABLE}]|{_JOINERS}"
+_JOINING_SCRIPTS: Final = (
+    "\u0600-\u109f\u1700-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00010d00-\U00010d3f"
+    "\U00010e80-\U00010fff\U00011000-\U00011fff"
+)
+"""Scripts whose letters ZWNJ and ZWJ part or join: Arabic, Syriac, those of India and South-East Asia, Mongolian."""
+_RIGHT_TO_LEFT: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
+_SHOWN: Final = f"[^{_IGNORABLE}\u200d]"
+_WRITTEN: Final = "|".join(
+    (
+        f"(?<=[{_JOINING_SCRIPTS}])(?<={_SHOWN})[\u200c\u200d]",
+        *(f"(?<=[{_RIGHT_TO_LEFT}]{_SHOWN * between})(?<={_SHOWN})[\u200e\u200f]" for between in range(9)),
+        f"[\u200e\u200f](?={_SHOWN}{{0,8}}[{_RIGHT_TO_LEFT}](?<={_SHOWN}))",
+        "(?<=[^\\W\\d_])\u00ad(?=[^\\W\\d_])",
+    )
+)
+"""Invisible characters that people write: joiners behind a letter of a script that has them, marks of direction near a
+letter that is read from right to left, a soft hyphen between letters (Unicode Standard Annexes 9 and 31)."""
+_CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_BREAK: Final = r"\r\n|[\n\v\f\r\x85\u2028\u2029]"
+_BLANK: Final = "\u2800"
+"""The braille pattern without dots: a space that does not look like one in code, a space in a drawn graph."""
+_HIDDEN: Final = f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f{_BLANK}]|\\r(?!\\n)|{_HIDING}"
+
+_SEQUENCE: Final = (
+    r"(?:\x1b\]|\x9d)[^\n\r\x07\x18\x1a\x1b\x9c]*+(?:\x1b\\|[\x07\x18\x1a\x9c])?"  # OSC
+    r"|(?:\x1b[PX^_k]|[\x90\x98\x9e\x9f])[^\n\r\x18\x1a\x1b\x9c]*+(?:\x1b\\|[\x18\x1a\x9c])?"  # DCS SOS PM APC, title
+    r"|(?:\x1b\[|\x9b)[\x00-\x09\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f0-?]*+[ -/]*+[@-~]?"  # CSI
+    r"|\x1b[ -/]*+[0-~]?"  # everything else that ESC begins
+)
+"""One escape sequence; one that does not end reaches to the end of its line."""
+
+_WHOLE_SEQUENCE: Final = (
+    r"\x1b\][^\n\r\x07\x18\x1a\x1b]*+(?:\x1b\\|\x07)"  # OSC
+    r"|\x1b[PX^_k][^\n\r\x18\x1a\x1b]*+\x1b\\"  # DCS SOS PM APC, title
+    r"|\x1b\[[0-?]*+[ -/]*+[@-~]"  # CSI
+    r"|\x1b[ -/]++[0-~]"  # character sets
+)
+"""An escape sequence of which nothing is missing, as it comes along when somebody copies a coloured screen."""
+_SPOKEN_BREAK: Final = r"\r\n|[\v\f\r\x85]"
+
+_NOTABLE: Final = r"[^\x20-\x7e]| (?![^\r\n])"
+_OUR_MARKS: Final = frozenset("⟨␤␍␉␠")
+
+_TOKEN: Final = (
+    r"\b[Bb]earer[ \t]{1,8}(?P<bearer>[A-Za-z0-9._~+/=-]{16,})"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<pem>(?:(?:\\r|\\n|\s){1,4}[A-Za-z0-9+/=]{40,80}(?![A-Za-z0-9+/=]))+)"
+    r"|\bsk-[A-Za-z0-9_-]{16,}"
+    r"|\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[A-Za-z0-9_-]{35}"
+    r"|\bxox[abeprs]-[A-Za-z0-9-]{10,}|\bnpm_[A-Za-z0-9]{36}|\bpypi-[A-Za-z0-9_-]{16,}|\bhf_[A-Za-z0-9]{20,}"
+    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"
+)
+"""Tokens by their shape. None holds a blank, a quote or a shell operator, so that no command hides in one; of a private
+key the full lines are hidden, not a short last one."""
+_TOKEN_SIGNS: Final = (
+    "earer", "PRIVATE KEY", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "AKIA", "ASIA",
+    "AIza", "xox", "npm_", "pypi-", "hf_", "eyJ",
+)  # fmt: skip
+"""One of these is in every text that holds a token."""
+
+
+def clean_line(text: str) -> Clean:
+    """*text* as one line: no line breaks or tabs, no control characters, nothing invisible that no script writes."""
+    if text.isascii() and text.isprintable():
+        return Clean(text)
+    return Clean(_stripped(text, " ").replace("\t", " "))
+
+
+def clean_block(text: str) -> Clean:
+    """*text* with its lines and tabs, without other control characters or anything invisible that no script writes.
+
+    Every kind of line break becomes a newline; a lone carriage return is one too, so that nothing is overwritten.
+    """
+    if text.isascii() and text.isprintable():
+        return Clean(text)
+    return Clean(_stripped(text, "\n"))
+
+
+def outgoing(text: str) -> str:
+    """*text*, a person's own words, on its way to a program: unchanged but for what acts on a terminal.
+
+    Every script arrives as it was written, with its joiners and marks of direction; no control character but newline
+    and tab does, so nothing can end a paste early. Of an escape sequence that does not end only the escape is taken.
+    """
+    if "\x1b" in text:
+        text = re.sub(_WHOLE_SEQUENCE, "", text)
+    text = re.sub(_CONTROL, "", re.sub(_SPOKEN_BREAK, "\n", text))
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def visible(text: str) -> Clean:
+    """*text* for somebody who decides on it: two different texts never come out equal.
+
+    Shown as `⟨U+202E⟩`: everything that is invisible, that looks like a space and is none, combining marks on ASCII or
+    outside their normal form, private characters, and our own marks. A space at the end of a line is `␠`.
+
+    A whole `⟨hidden: 40 characters⟩` stands as it is: a host wrote it (`host/journal/redaction.py`), and lets no agent
+    pretend it.
+    """
+    return Clean(_shown(text))
+
+
+def has_hidden(text: str) -> bool:
+    """Whether *text* holds control, bidi or invisible characters; newlines, tabs and whole emoji do not count."""
+    if text.isascii() and text.isprintable():
+        return False
+    return re.search(_HIDDEN, text) is not None
+
+
+def redact(text: str, known: Iterable[str] = ()) -> tuple[Clean, int]:
+    """*text* as `visible` shows it, each secret in it as `⟨hidden: 40 characters⟩`, and how many those are.
+
+    Those that were hidden before, when it was written down, count too.
+
+    Args:
+        text: as it came; already shown text would be shown twice.
+        known: secret values; those shorter than `KNOWN_LENGTH` are ignored. Tokens are found by their shape.
+    """
+    secrets = _secrets(text, known)
+    return Clean(_shown(text, secrets)), len(secrets) + len(_marks(text, secrets))
+
+
+def tokens(text: str) -> Iterator[tuple[int, int]]:
+    """Where secrets stand in *text* that are known by their shape, in order."""
+    if any(sign in text for sign in _TOKEN_SIGNS):
+        for match in re.finditer(_TOKEN, text):
+            yield match.span(match.lastgroup or 0)
+
+
+def hidden_mark(characters: int) -> str:
+    """What stands in the place of a secret of so many *characters*."""
+    return f"{HIDDEN}{characters} characters⟩"
+
+
+def _stripped(text: str, line_break: str) -> str:
+    if "\x1b" in text or re.search(_CONTROL, text):
+        text = re.sub(_SEQUENCE, "", text)
+    text = re.sub(_CONTROL, "", re.sub(_BREAK, line_break, text))
+    if text.isascii():
+        return text
+    written = re.compile(_WRITTEN)
+
+    def shown(match: re.Match[str]) -> str:
+        return match[0] if written.match(match.string, match.start()) else "\ufffd"
+
+    return re.sub(_HIDING, shown, text.replace(_BLANK, " "))
+
+
+def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
+    if not secrets and text.isascii() and text.isprintable() and not text.endswith(" "):
+        return text
+    first, last = len(text) - len(text.lstrip("\n")), len(text.rstrip("\n"))
+    notable = re.compile(_NOTABLE)
+    pieces: list[str] = []
+    at = 0
+    whole = {start: (end, hidden_mark(end - start)) for start, end in secrets}
+    whole |= {start: (end, text[start:end]) for start, end in _marks(text, secrets)}
+    for start, (end, shown) in (*sorted(whole.items()), (len(text), (len(text), ""))):
+        for match in notable.finditer(text, at, start):
+            here = match.start()
+            at_end = not first <= here < last
+            pieces += (text[at:here], _mark(match[0], text[here - 1 : here], text[here + 1 : here + 2], at_end))
+            at = match.end()
+        pieces += (text[at:start], shown)
+        at = end
+    return "".join(pieces)
+
+
+def _marks(text: str, secrets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where marks of hidden secrets stand in *text*, beside its *secrets*."""
+    if HIDDEN not in text:
+        return []
+    spans = [match.span() for match in re.finditer(HIDDEN_MARK, text)]
+    return [(start, end) for start, end in spans if not any(begin < end and start < stop for begin, stop in secrets)]
+
+
+def _mark(character: str, before: str, behind: str, at_end: bool) -> str:
+    """What is shown for a notable *character* between *before* and *behind*."""
+    match character:
+        case "\n":
+            return "␤" if at_end else character
+        case "\r":
+            return "␍"
+        case "\t":
+            return "␉"
+        case " ":
+            return "␠" if behind in ("", "\n", "\r") else character
+        case _ if _shows_itself(character, before):
+            return character
+        case _:
+            return f"⟨U+{ord(character):04X}⟩"
+
+
+def _shows_itself(character: str, before: str) -> bool:
+    """Whether a non-ASCII *character* behind *before* looks like what it is."""
+    from unicodedata import category, normalize
+
+    if character in _OUR_MARKS or character == _BLANK or not character.isprintable():
+        return False
+    if re.match(_HIDING, character) or normalize("NFC", character) != character:
+        return False
+    if category(character)[0] == "M":
+        return not before.isascii() and normalize("NFC", before + character) == before + character
+    return True
+
+
+def _secrets(text: str, known: Iterable[str]) -> list[tuple[int, int]]:
+    """Where secrets stand in *text*, in order; those that overlap come as one."""
+    spans = list(tokens(text))
+    for value in {value for value in known if len(value) >= KNOWN_LENGTH}:
+        at = text.find(value)
+        while at >= 0:
+            spans.append((at, at + len(value)))
+            at = text.find(value, at + len(value))
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

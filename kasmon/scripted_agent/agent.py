@@ -1,0 +1,225 @@
+"""The scripted agent itself, sans-IO: wishes go in, facts, spoken words and pauses come out.
+
+Whoever drives it asks for the `next` move, shows or records it, and waits where it says so. It holds no clock, opens
+no file and runs no command, so the structured backend and the terminal program are the same agent.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from random import Random
+from typing import Final, Literal
+
+from kasmon.errors import SessionBusyError, SessionEndedError
+from kasmon.model.commands import Answer, Launch, Prompt, Sender
+from kasmon.model.events import Event, SessionEnded, TurnEnded, TurnStarted
+from kasmon.model.permission import Request, RequestId
+from kasmon.scripted_agent.player import Move, Moves, Player, ScriptPause, TurnEnding
+from kasmon.scripted_agent.script import is_script, parse
+from kasmon.scripted_agent.steps import AnyStep, BadStep, SayStep, Script, ShownStep, ToolStep
+
+THOUGHTS = (
+    "They want {topic}. I should look at what is there before I say anything.",
+    "{topic}: where would that be? Let me search for it first.",
+    "First see how it is done today, then answer {topic}.",
+)
+LOOKS: tuple[tuple[ToolStep, ...], ...] = (
+    (ToolStep(name="Read", input={"file_path": "README.md"}, output="# Example\n\nA small project.\n"),),
+    (ToolStep(name="Grep", input={"pattern": "TODO"}, output="src/app.py:12: # see the issue\n1 match"),),
+    (ToolStep(name="Bash", input={"command": "git status --short"}, output=" M src/app.py\n?? notes.md"),),
+    (ToolStep(name="Bash", input={"command": "pytest -q"}, output="....................\n20 passed in 0.41s"),),
+)
+ANSWERS = (
+    "I looked around for {topic}. I am a **scripted** agent, so nothing was run or changed; a line such as "
+    "`ask git push` would make me ask you something.",
+    "About {topic}: I only play a part here. Give me lines that begin with a verb, e.g. `say hello` or "
+    "`question Which one?|A|B`, and I do exactly that.",
+    "Here is what I found on {topic}:\n\n- it is a small project\n- nothing is broken\n\n"
+    "I am scripted: what you saw was words only.",
+)
+TOPIC_CHARACTERS = 60
+
+
+def small_turn(prompt: str, random: Random) -> Script:
+    """A thought, a look at something and an answer that names the prompt's first line; the same for the same draw."""
+    first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    short = first if len(first) <= TOPIC_CHARACTERS else f"{first[:TOPIC_CHARACTERS].rstrip()}…"
+    topic = f"“{short}”" if short else "an empty prompt"
+    steps: tuple[AnyStep, ...] = (
+        SayStep(text=random.choice(THOUGHTS).replace("{topic}", topic), thinking=True),
+        *random.choice(LOOKS),
+        SayStep(text=random.choice(ANSWERS).replace("{topic}", topic)),
+    )
+    return steps
+
+
+STEP_S: Final = (0.05, 0.25)
+"""The pause before a step, in seconds at speed 1."""
+LOOP_S: Final = (1.5, 4.0)
+"""The pause between the turns of a loop, likewise."""
+
+
+class _Frame:
+    """A script that is being played, and how far it came; a resting one waits at its beginning to be played again."""
+
+    def __init__(self, script: Script, prompt: str) -> None:
+        first = script[0] if script else None
+        self.script, self.at, self.resting = script, 0, False
+        self.shown = first.text if isinstance(first, ShownStep) else prompt
+
+
+class Actor:
+    """One scripted agent. Times (`now`) are seconds since the epoch and given by the caller."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.busy = False
+        """Whether it is in a turn."""
+        self.ended = False
+        self._launch = launch
+        self._random = Random(launch.seed)
+        self._player = Player(launch, self._random)
+        self._queue: deque[Prompt] = deque()
+        self._frames: list[_Frame] = []
+        self._turn: Moves | None = None
+        self._pause = (0.0, 0.0)
+        self._left: deque[Event] = deque()
+
+    @property
+    def open(self) -> Mapping[RequestId, Request]:
+        """What it waits for, oldest first."""
+        return self._player.open
+
+    @property
+    def queued(self) -> int:
+        """How many prompts wait."""
+        return len(self._queue)
+
+    def next(self, now: float) -> Move | None:
+        """What happens next; None: nothing until a wish comes in.
+
+        A `ScriptPause` comes again, shorter, where it is asked for before it is over.
+        """
+        self._player.now = now
+        while not self._left and self._may_go_on():
+            if (seconds := self._pause_left(now)) > 0:
+                return ScriptPause(seconds=seconds)
+            assert self._turn is not None
+            try:
+                move = next(self._turn)
+            except StopIteration:
+                self._turn = None
+                continue
+            if not isinstance(move, ScriptPause):
+                if isinstance(move, SessionEnded):
+                    self._over()
+                return move
+            if self._launch.speed > 0:
+                seconds = move.seconds / self._launch.speed
+                self._pause = (now + seconds, seconds)
+        return self._left.popleft() if self._left else None
+
+    def prompt(self, prompt: Prompt, now: float) -> None:
+        """Take *prompt*; it waits behind those that came before it, unless it interrupts.
+
+        Raises:
+            SessionBusyError: if it would rather be refused than wait.
+            SessionEndedError: if the agent has ended.
+        """
+        self._refuse_if_ended()
+        if prompt.when == "refuse" and (self.busy or self._queue):
+            raise SessionBusyError(self._launch.session, "working")
+        if prompt.when == "interrupt":
+            self.interrupt(now)
+            self._queue.appendleft(prompt)
+        else:
+            self._queue.append(prompt)
+        if not self.busy:
+            self._turn, self._pause = None, (0.0, 0.0)
+
+    def answer(self, answer: Answer) -> None:
+        """Take *answer* to exactly the request that it names.
+
+        Raises:
+            RequestClosedError: if that is not open.
+            StaleRequestError: if it is, with another text.
+            UnableError: if it does not take such an answer.
+            SessionEndedError: if the agent has ended.
+        """
+        self._refuse_if_ended()
+        self._player.answer(answer)
+
+    def interrupt(self, now: float) -> None:
+        """End the turn, if there is one, and with it all that is left of its script; queued prompts stay."""
+        if self.busy:
+            self._player.now = now
+            self._left.extend(self._player.broken_off())
+            self._left.extend(self._player.withdrawn("interrupted"))
+            self._left.append(TurnEnded(at=now, reason="interrupted"))
+            self._frames.clear()
+            self._turn, self._pause, self.busy = None, (0.0, 0.0), False
+
+    def end(self, now: float, why: str) -> None:
+        """End the agent with exit code 0; idempotent."""
+        if not self.ended:
+            self.interrupt(now)
+            self._left.append(SessionEnded(at=now, exit_code=0, why=why))
+            self._over()
+
+    def _refuse_if_ended(self) -> None:
+        if self.ended:
+            raise SessionEndedError(self._launch.session)
+
+    def _over(self) -> None:
+        self.ended, self.busy, self._turn = True, False, None
+        self._player.open.clear()
+
+    def _may_go_on(self) -> bool:
+        if self.ended:
+            return False
+        if self._turn is None and self._queue:
+            self._turn = self._prompted(self._queue.popleft())
+        elif self._turn is None and self._frames and self._frames[-1].resting:
+            self._turn = self._again(self._frames[-1])
+        return self._turn is not None
+
+    def _pause_left(self, now: float) -> float:
+        """In seconds; never more than the whole pause, however the clock is set."""
+        until, whole = self._pause
+        return max(0.0, min(until - now, whole))
+
+    def _prompted(self, prompt: Prompt) -> Moves:
+        script = parse(prompt.text) if is_script(prompt.text) else ()
+        waiting = bool(self._frames) and not self._frames[-1].resting
+        if not waiting and all(isinstance(step, BadStep) for step in script):
+            script = (*script, *small_turn(prompt.text, self._random))
+        self._frames.append(_Frame(script, prompt.text))
+        yield from self._play(prompt.by)
+        return None
+
+    def _again(self, frame: _Frame) -> Moves:
+        yield self._player.between(LOOP_S)
+        frame.resting = False
+        yield from self._play("agent")
+        return None
+
+    def _play(self, by: Sender | Literal["agent"]) -> Moves:
+        """One turn: steps, from the newest script down to one that rests, until one of them ends it."""
+        self.busy = True
+        yield TurnStarted(at=self._player.now, prompt=self._frames[-1].shown, by=by)
+        ending: TurnEnding | None = None
+        while ending is None and self._frames and not self._frames[-1].resting:
+            frame = self._frames[-1]
+            if frame.at == len(frame.script):
+                self._frames.pop()
+                continue
+            frame.at += 1
+            yield self._player.between(STEP_S)
+            ending = yield from self._player.play(frame.script[frame.at - 1])
+            if ending is not None and ending.again:
+                frame.at, frame.resting = 0, True
+        while self._frames and self._frames[-1].at == len(self._frames[-1].script):
+            self._frames.pop()
+        ending = ending or TurnEnding()
+        yield from self._player.finish(ending)
+        self.busy = False
+        yield TurnEnded(at=self._player.now, reason=ending.reason, error=ending.error)
+        return None

@@ -1,0 +1,277 @@
+"""How a scripted agent plays one step: the facts, words and pauses that it is made of. Sans-IO.
+
+The player remembers what outlives a step: open requests, rules from "always", counted calls and tokens.
+"""
+
+import re
+from collections import deque
+from collections.abc import Generator
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from kasmon.errors import RequestClosedError
+from kasmon.model.commands import Answer, Launch
+from kasmon.model.events import (
+    Event,
+    LimitLifted,
+    LimitReached,
+    MessageWritten,
+    NoticeRaised,
+    PlanUpdated,
+    RequestOpened,
+    RequestWithdrawn,
+    SessionEnded,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    UsageReported,
+)
+from kasmon.model.permission import Decision, Request, RequestId
+from kasmon.scripted_agent.requests import Asking, check, covering, outcome, request_for, rule_for
+from kasmon.scripted_agent.steps import (
+    AnyStep,
+    ApproveStep,
+    AskStep,
+    BadStep,
+    BootStep,
+    CrashStep,
+    FailStep,
+    LimitStep,
+    LoginStep,
+    NoticeStep,
+    QuestionStep,
+    SayStep,
+    ShownStep,
+    SlowStep,
+    TodoStep,
+    ToolStep,
+    UsageStep,
+    VerbStep,
+)
+
+WORD_S: Final = (0.02, 0.09)
+"""How long it takes to say a word, in seconds at speed 1."""
+TOOL_S: Final = (0.3, 1.2)
+"""How long it takes to use a tool, likewise."""
+WINDOW: Final = 200_000
+"""The context window's size in tokens, where no script names another."""
+WORDS: Final = re.compile(r"\S+\s*|\s+")
+
+
+class SpokenText(msgspec.Struct, frozen=True, kw_only=True):
+    """A word, as it is being said; the whole comes as a fact."""
+
+    text: str
+    thinking: bool = False
+
+
+class ScriptPause(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing happens for so long, unless a wish comes in."""
+
+    seconds: float
+
+
+class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that ends its turn."""
+
+    reason: Literal["done", "limit", "error"] = "done"
+    error: str = ""
+    again: bool = False
+    """The script begins again."""
+
+
+Move: TypeAlias = Event | SpokenText | ScriptPause
+Moves: TypeAlias = Generator[Move | None, None, TurnEnding | None]
+"""None among them: nothing happens until a wish comes in."""
+
+
+class Player:
+    """Plays the steps of one agent; `now`, in seconds since the epoch, is set by whoever drives it."""
+
+    def __init__(self, launch: Launch, random: Random) -> None:
+        self.now = 0.0
+        self.open: dict[RequestId, Request] = {}
+        self._launch, self._random = launch, random
+        self._asked: dict[RequestId, Asking] = {}
+        self._answers: deque[tuple[Asking, Answer]] = deque()
+        self._rules: list[str] = []
+        self._requests = self._calls = 0
+        self._usage, self._usage_told = UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
+        self._unfinished: SayStep | ToolStarted | LimitReached | None = None
+        self._said = ""
+
+    def play(self, step: AnyStep) -> Moves:
+        """Play *step*; returns how it ended the turn, None where the turn goes on."""
+        match step:
+            case SayStep():
+                yield from self._say(step)
+            case ToolStep():
+                yield from self._use(step)
+            case AskStep() | QuestionStep() | ApproveStep() | LoginStep():
+                yield from self._ask(step)
+            case TodoStep():
+                yield PlanUpdated(at=self.now, items=step.items)
+            case NoticeStep():
+                yield NoticeRaised(at=self.now, text=step.text)
+            case BadStep():
+                yield NoticeRaised(at=self.now, text=f"script, line {step.line}: {step.why}", level="warning")
+            case UsageStep():
+                self._usage, self._usage_told = step, True
+                yield self._usage_now()
+            case SlowStep():
+                yield ScriptPause(seconds=step.seconds)
+            case LimitStep(seconds=None):
+                yield LimitReached(at=self.now, text="usage limit reached")
+                return TurnEnding(reason="limit")
+            case LimitStep(seconds=seconds):
+                yield from self._limited(seconds or 0.0)
+            case FailStep():
+                return TurnEnding(reason="error", error=step.text)
+            case CrashStep():
+                yield SessionEnded(at=self.now, exit_code=step.code, signal=step.signal)
+            case VerbStep(verb="hang"):
+                while True:
+                    yield from self._answered()
+                    yield None
+            case VerbStep():
+                return TurnEnding(again=step.verb == "loop")
+            case ShownStep() | BootStep():
+                pass
+        return None
+
+    def finish(self, ending: TurnEnding) -> Moves:
+        """What stands between the last step of a turn and its end: open requests, then the tokens it took."""
+        if ending.reason == "done":
+            yield from self._all_answered()
+        else:
+            yield from self.withdrawn("the turn ended")
+        if not self._usage_told:
+            self._usage = self._grown()
+            yield self._usage_now()
+        self._usage_told = False
+        return None
+
+    def answer(self, answer: Answer) -> None:
+        """Take *answer*; what follows from it is played in its turn.
+
+        Raises:
+            RequestClosedError, StaleRequestError, UnableError: if no open request takes it.
+        """
+        request = self.open.get(answer.request)
+        if request is None:
+            raise RequestClosedError(answer.request, "the agent does not wait for it")
+        if answer.decision is not Decision.LATER:
+            check(answer, request)
+            del self.open[answer.request]
+            self._answers.append((self._asked.pop(answer.request), answer))
+
+    def broken_off(self) -> tuple[Event, ...]:
+        """The facts that finish whatever is under way, now that the turn is interrupted."""
+        unfinished, said = self._unfinished, self._said
+        self._unfinished, self._said, self._usage_told = None, "", False
+        self._answers.clear()
+        match unfinished:
+            case SayStep(thinking=thinking) if said:
+                return ((ThoughtWritten if thinking else MessageWritten)(at=self.now, text=said),)
+            case ToolStarted(call=call):
+                return (ToolFinished(at=self.now, call=call, ok=False, output="interrupted"),)
+            case LimitReached():
+                return (LimitLifted(at=self.now),)
+        return ()
+
+    def withdrawn(self, why: str) -> tuple[Event, ...]:
+        """The facts that withdraw every open request."""
+        requests = tuple(self.open)
+        self.open.clear()
+        self._asked.clear()
+        return tuple(RequestWithdrawn(at=self.now, request=request, why=why) for request in requests)
+
+    def between(self, span: tuple[float, float]) -> ScriptPause:
+        """A pause of a length drawn from *span*, in seconds at speed 1."""
+        return ScriptPause(seconds=self._random.uniform(*span))
+
+    def _say(self, step: SayStep) -> Moves:
+        self._unfinished, self._said = step, ""
+        for word in WORDS.findall(step.text):
+            self._said += word
+            yield SpokenText(text=word, thinking=step.thinking)
+            yield self.between(WORD_S)
+        self._unfinished, self._said = None, ""
+        yield (ThoughtWritten if step.thinking else MessageWritten)(at=self.now, text=step.text)
+        return None
+
+    def _use(self, tool: ToolStep) -> Moves:
+        self._calls += 1
+        call = f"c{self._launch.generation}-{self._calls}"
+        as_json = msgspec.json.encode(tool.input).decode()
+        self._unfinished = ToolStarted(at=self.now, call=call, tool=tool.name, title=tool.title, input=as_json)
+        yield self._unfinished
+        yield self.between(TOOL_S)
+        self._unfinished = None
+        yield ToolFinished(at=self.now, call=call, ok=tool.ok, output=tool.output, diff=tool.diff)
+        return None
+
+    def _ask(self, step: Asking) -> Moves:
+        rule = covering(self._rules, step.tool) if isinstance(step, AskStep) else ""
+        if rule and isinstance(step, AskStep):
+            yield NoticeRaised(at=self.now, text=f"allowed by {rule}")
+            yield from self._use(step.tool)
+            return None
+        self._requests += 1
+        request = RequestId(f"q{self._launch.generation}-{self._requests}")
+        self.open[request] = request_for(step, request, self._launch.session, self.now)
+        self._asked[request] = step
+        yield RequestOpened(at=self.now, request=self.open[request])
+        if not (isinstance(step, AskStep) and step.joined):
+            yield from self._all_answered()
+        return None
+
+    def _all_answered(self) -> Moves:
+        while self.open or self._answers:
+            yield from self._answered()
+            if self.open:
+                yield None
+        return None
+
+    def _answered(self) -> Moves:
+        while self._answers:
+            step, answer = self._answers.popleft()
+            if answer.decision is Decision.ALWAYS and isinstance(step, AskStep):
+                self._rules.append(rule_for(step.tool))
+            for following in outcome(step, answer):
+                yield from self.play(following)
+        return None
+
+    def _limited(self, seconds: float) -> Moves:
+        pause = seconds / self._launch.speed if self._launch.speed > 0 else 0.0
+        self._unfinished = LimitReached(at=self.now, until=self.now + pause, text="rate limit reached")
+        yield self._unfinished
+        yield ScriptPause(seconds=seconds)
+        self._unfinished = None
+        yield LimitLifted(at=self.now)
+        return None
+
+    def _grown(self) -> UsageStep:
+        """The totals after one more turn, drawn from the seed."""
+        old, read, written = self._usage, self._random.randint(900, 5200), self._random.randint(120, 1400)
+        limit = old.limit or WINDOW
+        return UsageStep(
+            input=old.input + read,
+            output=old.output + written,
+            context=min(limit, old.context + read // 2 + written),
+            limit=limit,
+            cost_usd=round((old.cost_usd or 0.0) + read * 3e-6 + written * 15e-6, 4),
+        )
+
+    def _usage_now(self) -> UsageReported:
+        told = self._usage
+        return UsageReported(
+            at=self.now,
+            input=told.input,
+            output=told.output,
+            context=told.context,
+            limit=told.limit,
+            cost_usd=told.cost_usd,
+        )

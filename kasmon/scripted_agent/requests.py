@@ -1,0 +1,149 @@
+"""What a scripted agent asks a person, which rule "always" adds, and what it does with the answer."""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from kasmon.errors import UnableError
+from kasmon.model.answer import must_fit
+from kasmon.model.commands import Answer
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.rule import PLAIN, SUBCOMMAND
+from kasmon.scripted_agent.steps import (
+    ApproveStep,
+    AskStep,
+    LoginStep,
+    NoticeStep,
+    QuestionStep,
+    SayStep,
+    Script,
+    ToolStep,
+)
+
+Asking: TypeAlias = AskStep | QuestionStep | ApproveStep | LoginStep
+"""The steps that wait for a person."""
+SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then say that you have signed in."
+
+
+def request_for(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
+    """The sealed request that *step* makes."""
+    match step:
+        case AskStep(tool=tool):
+            rule = rule_for(tool)
+            always = (Decision.ALWAYS,) if rule else ()
+            opened = Request(
+                id=request,
+                session=session,
+                tool=tool.name,
+                title=tool.title,
+                input=tool.input,
+                shown=tool.diff or tool.title,
+                is_diff=bool(tool.diff),
+                choices=(Decision.ALLOW, *always, Decision.DENY, Decision.EDIT),
+                rule=rule,
+                asked_at=now,
+            )
+        case QuestionStep():
+            opened = Request(
+                id=request,
+                session=session,
+                kind=RequestKind.QUESTION,
+                title=step.text,
+                shown=step.text,
+                choices=(Decision.CHOOSE, Decision.DENY),
+                options=step.options,
+                many=step.many,
+                asked_at=now,
+            )
+        case ApproveStep():
+            opened = _yes_or_no(request, session, RequestKind.PLAN, "Approve the plan", step.text, now)
+        case LoginStep():
+            opened = _yes_or_no(request, session, RequestKind.AUTH, "Sign in", SIGN_IN, now)
+    return sealed(opened)
+
+
+def check(answer: Answer, request: Request) -> None:
+    """Refuse an *answer* that *request* does not take.
+
+    Raises:
+        StaleRequestError: if it means another text.
+        UnableError: if its decision, input or labels do not fit.
+    """
+    must_fit(request, answer)
+    if answer.decision is Decision.EDIT:
+        lacking = [key for key in request.input if not isinstance((answer.input or {}).get(key), str)]
+        if lacking:
+            raise UnableError(f"the edited input of {request.id!r} has no text for {lacking[0]!r}.")
+    if answer.decision is Decision.CHOOSE:
+        wrong = [label for label in answer.labels if label not in request.options]
+        if wrong or not answer.labels or (len(answer.labels) > 1 and not request.many):
+            number = "one or more" if request.many else "exactly one"
+            raise UnableError(f"request {request.id!r} wants {number} of {', '.join(request.options)}.")
+
+
+def outcome(step: Asking, answer: Answer) -> Script:
+    """What the agent does once *step* was answered; the answer has passed `check`."""
+    denied = f": {answer.reason}" if answer.reason else "."
+    match step, answer.decision:
+        case AskStep(tool=tool), Decision.ALLOW:
+            return (tool,)
+        case AskStep(tool=tool), Decision.ALWAYS:
+            return (NoticeStep(text=f"from now on allowed in this session: {rule_for(tool)}"), tool)
+        case AskStep(tool=tool), Decision.EDIT:
+            edited = _edited(tool, answer)
+            return (SayStep(text=f"I use your version instead: `{edited.title}`."), edited)
+        case AskStep(tool=tool), _:
+            return (SayStep(text=f"I did not use {tool.name} on `{tool.title}`{denied}"),)
+        case QuestionStep(), Decision.CHOOSE:
+            return (SayStep(text=f"You chose {', '.join(answer.labels)}."),)
+        case QuestionStep(), _:
+            return (SayStep(text=f"I go on without an answer{denied}"),)
+        case ApproveStep(), Decision.ALLOW:
+            return (SayStep(text="The plan is approved; I begin."),)
+        case ApproveStep(), _:
+            return (SayStep(text=f"The plan is not approved{denied}"),)
+        case LoginStep(), Decision.ALLOW:
+            return (NoticeStep(text="signed in"),)
+        case _:
+            return (SayStep(text=f"I am not signed in{denied}"),)
+
+
+def rule_for(tool: ToolStep) -> str:
+    """What "always" allows from then on; empty where no rule says exactly that.
+
+    `Bash(git push:*)` is every plain command that begins with these words; any other rule is this one use alone.
+    """
+    if tool.diff:
+        return f"{tool.name}({tool.title})"
+    command = tool.title
+    words = command.split(" ")
+    if len(words) > 1 and PLAIN.fullmatch(command) and SUBCOMMAND.fullmatch(words[1]):
+        return f"{tool.name}({words[0]} {words[1]}:*)"
+    return "" if command.endswith(":*") else f"{tool.name}({command})"
+
+
+def covering(rules: Iterable[str], tool: ToolStep) -> str:
+    """The first of *rules* that allows *tool*; empty if none does."""
+    return next((rule for rule in rules if _covers(rule, tool)), "")
+
+
+def _covers(rule: str, tool: ToolStep) -> bool:
+    if not rule.endswith(":*)"):
+        return rule == f"{tool.name}({tool.title})"
+    prefix = rule.removesuffix(":*)")
+    used = f"{tool.name}({tool.title}"
+    return PLAIN.fullmatch(tool.title) is not None and (used == prefix or used.startswith(f"{prefix} "))
+
+
+def _edited(tool: ToolStep, answer: Answer) -> ToolStep:
+    changed = answer.input or {}
+    diff = str(changed.get("diff", "")) if tool.diff else ""
+    return msgspec.structs.replace(tool, input=changed, diff=diff)
+
+
+def _yes_or_no(
+    request: RequestId, session: SessionId, kind: RequestKind, title: str, shown: str, now: float
+) -> Request:
+    choices = (Decision.ALLOW, Decision.DENY)
+    return Request(id=request, session=session, kind=kind, title=title, shown=shown, choices=choices, asked_at=now)

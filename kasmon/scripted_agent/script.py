@@ -1,0 +1,308 @@
+"""What a scripted agent is told to do: one verb a line, read into steps. A script is data; it runs no command.
+
+| line | the agent |
+|---|---|
+| `prompt TEXT` | first line only: shows TEXT as its prompt, in the script's place |
+| `boot S` | takes S seconds to start, where it is launched with this script; means nothing in a prompt |
+| `say TEXT` / `think TEXT` | says or thinks it, word by word |
+| `tool NAME [JSON] [=> OUTPUT]` | uses a tool; `!> OUTPUT` is a tool that failed |
+| `ask COMMAND [&]` | asks to run it in Bash; with `&` it goes on without waiting for the answer |
+| `edit FILE` / `change FILE` | asks to edit the file, or edits it unasked: a diff in words |
+| `question TEXT\\|A\\|B` / `choose TEXT\\|A\\|B` | asks for one label, or for any number of them |
+| `approve TEXT` / `login` | wants its plan approved, or a person to sign in |
+| `plan` | shows its to-do list |
+| `notice TEXT` / `usage IN OUT [CONTEXT [LIMIT [COST]]]` | raises a notice; reports these totals |
+| `slow S` / `limit [S]` | does nothing for S seconds; is limited for S seconds (without S: until the next prompt) |
+| `fail TEXT` / `wait` | ends its turn, with or without an error; the next prompt goes on with the rest |
+| `hang` | never finishes the turn |
+| `crash N` | ends with exit code N; by signal -N; or by a signal's name |
+| `loop` | ends its turn and begins the script again |
+
+Indented lines belong to the verb above them: more text (`say think approve`), output (`tool ask`), diff lines
+`-old`, `+new`, ` same`, `@@ ... @@` (`edit change`), items `[x] done`, `[~] doing`, `[ ] open` (`plan`). Empty lines
+and those that begin with `#` say nothing. A line that cannot be read becomes `BadStep`, in its place.
+"""
+
+import json
+import re
+import signal
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.events import PlanItem
+from kasmon.scripted_agent.steps import (
+    AnyStep,
+    ApproveStep,
+    AskStep,
+    BadStep,
+    BootStep,
+    CrashStep,
+    FailStep,
+    LimitStep,
+    LoginStep,
+    NoticeStep,
+    QuestionStep,
+    SayStep,
+    Script,
+    ShownStep,
+    SlowStep,
+    TodoStep,
+    ToolStep,
+    UsageStep,
+    VerbStep,
+)
+
+SCRIPTED: Final = "scripted"
+"""The agent that acts a script; nobody else's words are read as one."""
+LONGEST_S: Final = 1e7
+"""The longest pause a script may ask for, in seconds."""
+LARGEST: Final = 2**53
+"""The largest count that a script may name."""
+HARMLESS: Final = frozenset({"SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"})
+"""Signals that do not end a process."""
+Row: TypeAlias = tuple[int, str]
+"""A line's number and its text."""
+
+
+class _UnreadableError(Exception):
+    """Why a line cannot be read; `line` where it is not the verb's own."""
+
+    def __init__(self, why: str, line: int | None = None) -> None:
+        self.why, self.line = why, line
+
+
+def is_script(text: str) -> bool:
+    """Whether a line of *text* begins with a verb; anything else is just talk."""
+    return any(row.split(None, 1)[0] in VERBS for _, row in _rows(text) if row[:1].strip())
+
+
+def parse(text: str) -> Script:
+    """*text* as steps, in order. Never raises: each line that cannot be read is a `BadStep` that names it."""
+    steps: list[AnyStep] = []
+    rows = deque(_rows(text))
+    while rows:
+        number, row = rows.popleft()
+        if row.strip() and not row.startswith("#"):
+            takes_lines = row.split(None, 1)[0] in BODIES and row[0] not in " \t"
+            body = _taken(rows) if takes_lines else []
+            steps.append(_step(number, row, body, is_first=not steps))
+    return tuple(steps)
+
+
+def shown(text: str) -> str:
+    """What a person sees of *text* as a prompt: what its `prompt` line says, where it is a script that has one."""
+    first = next(iter(parse(text)), None) if is_script(text) else None
+    return first.text if isinstance(first, ShownStep) else text
+
+
+def boot_s(text: str) -> float:
+    """How long an agent that is launched with *text* takes to start, in seconds."""
+    return sum(step.seconds for step in parse(text) if isinstance(step, BootStep)) if is_script(text) else 0.0
+
+
+def _rows(text: str) -> list[Row]:
+    """The numbered lines of *text*, their common indentation and what cannot be encoded taken out."""
+    whole = text.encode("utf-8", "replace").decode("utf-8")
+    lines = [line.removesuffix("\r") for line in whole.split("\n")]
+    common = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
+    return [(number, line[common:] if line.strip() else "") for number, line in enumerate(lines, 1)]
+
+
+def _taken(rows: deque[Row]) -> list[Row]:
+    """The indented rows at the head of *rows*, taken off it, without their common indentation."""
+    body: list[Row] = []
+    while rows and (not rows[0][1].strip() or rows[0][1][0] in " \t"):
+        body.append(rows.popleft())
+    while body and not body[-1][1].strip():
+        body.pop()
+    common = min((len(row) - len(row.lstrip(" \t")) for _, row in body if row.strip()), default=0)
+    return [(number, row[common:]) for number, row in body]
+
+
+def _step(number: int, row: str, body: Sequence[Row], *, is_first: bool) -> AnyStep:
+    verb, *argument = row.rstrip().split(None, 1)
+    try:
+        if row[0] in " \t":
+            raise _UnreadableError("an indented line follows no command")
+        if verb not in VERBS:
+            raise _UnreadableError(f"the command {verb!r} is unknown; use one of {', '.join(VERBS)}")
+        if verb == "prompt" and not is_first:
+            raise _UnreadableError("'prompt' is allowed only on the first line")
+        return msgspec.structs.replace(VERBS[verb]("".join(argument), body), line=number)
+    except _UnreadableError as wrong:
+        return BadStep(line=wrong.line or number, text=row, why=wrong.why)
+
+
+def _text(argument: str, body: Sequence[Row]) -> str:
+    text = _lines([argument] if argument else [], body)
+    if not text.strip():
+        raise _UnreadableError("it requires a text")
+    return text
+
+
+def _lines(first: Sequence[str], body: Sequence[Row]) -> str:
+    return "\n".join([*first, *(line for _, line in body)])
+
+
+def _tool(argument: str, body: Sequence[Row]) -> ToolStep:
+    found = re.match(r"[\w.:/-]+(?=\s|$)", argument)
+    if found is None:
+        raise _UnreadableError("it requires the tool's name first")
+    rest = argument[found.end() :].strip()
+    tool_input: dict[str, Any] = {}
+    if rest.startswith("{"):
+        try:
+            tool_input, end = json.JSONDecoder().raw_decode(rest)
+            msgspec.json.encode(tool_input)
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise _UnreadableError(f"its input is not valid JSON: {error}") from error
+        rest = rest[end:].strip()
+    mark, first = rest[:2], rest[2:].strip()
+    if rest and mark not in ("=>", "!>"):
+        raise _UnreadableError("write its input as a JSON object after its name, then `=> output` or `!> error`")
+    return ToolStep(name=found[0], input=tool_input, ok=mark != "!>", output=_lines([first] if first else [], body))
+
+
+def _ask(argument: str, body: Sequence[Row]) -> AskStep:
+    command, joined = _joined(argument)
+    if not command:
+        raise _UnreadableError("it requires a command")
+    return AskStep(tool=ToolStep(name="Bash", input={"command": command}, output=_lines([], body)), joined=joined)
+
+
+def _edit(argument: str, body: Sequence[Row]) -> AskStep:
+    file, joined = _joined(argument)
+    return AskStep(tool=_change(file, body), joined=joined)
+
+
+def _joined(argument: str) -> tuple[str, bool]:
+    """*argument* without the `&` at its end, and whether it had one."""
+    head = argument.removesuffix("&")
+    return (head.rstrip(), True) if head != argument and head[-1:] in ("", " ") else (argument, False)
+
+
+def _change(argument: str, body: Sequence[Row]) -> ToolStep:
+    if not argument:
+        raise _UnreadableError("it requires a file")
+    for number, line in body:
+        if line and line[0] not in "-+ @":
+            raise _UnreadableError("each line of a diff must start with `-`, `+`, a space or `@@`", number)
+    rows = [line or " " for _, line in body]
+    if not any(row[0] in "-+" for row in rows):
+        raise _UnreadableError("it requires indented lines that start with `-` or `+`")
+    if not rows[0].startswith("@@"):
+        old, new = (sum(row[0] in f" {side}" for row in rows) for side in "-+")
+        rows.insert(0, f"@@ -{min(old, 1)},{old} +{min(new, 1)},{new} @@")
+    diff = "\n".join([f"--- a/{argument}", f"+++ b/{argument}", *rows]) + "\n"
+    return ToolStep(name="Edit", input={"file_path": argument, "diff": diff}, diff=diff)
+
+
+def _question(argument: str, body: Sequence[Row]) -> QuestionStep:
+    text, *options = (part.strip() for part in argument.split("|"))
+    if not text or not options or not all(options) or len(set(options)) < len(options):
+        raise _UnreadableError("it requires a text and different labels: `TEXT|A|B`")
+    return QuestionStep(text=text, options=tuple(options))
+
+
+def _choose(argument: str, body: Sequence[Row]) -> QuestionStep:
+    return msgspec.structs.replace(_question(argument, body), many=True)
+
+
+def _todo(argument: str, body: Sequence[Row]) -> TodoStep:
+    _nothing(argument)
+    marks: dict[str, Literal["open", "doing", "done"]] = {" ": "open", "~": "doing", "x": "done"}
+    items = []
+    for number, line in body:
+        found = re.fullmatch(r"\s*\[([ ~x])\]\s+(\S.*)", line)
+        if found is None:
+            raise _UnreadableError("each item must be `[x] done`, `[~] doing` or `[ ] open`", number)
+        items.append(PlanItem(text=found[2].rstrip(), state=marks[found[1]]))
+    if not items:
+        raise _UnreadableError("it requires indented items: `[x] done`, `[~] doing`, `[ ] open`")
+    return TodoStep(items=tuple(items))
+
+
+def _usage(argument: str, body: Sequence[Row]) -> UsageStep:
+    counts = argument.split()
+    if not 2 <= len(counts) <= 5:
+        raise _UnreadableError("it requires IN OUT [CONTEXT [LIMIT [COST]]]")
+    numbers = [int(_number(count, LARGEST)) for count in counts[:4]]
+    cost = _number(counts[4], LARGEST) if len(counts) == 5 else None
+    return UsageStep(
+        input=numbers[0], output=numbers[1], context=sum(numbers[2:3]), limit=sum(numbers[3:4]), cost_usd=cost
+    )
+
+
+def _number(text: str, most: float) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise _UnreadableError(f"{text!r} is not a number") from None
+    if not 0 <= number <= most:
+        raise _UnreadableError(f"{text!r} is not between 0 and {most:g}")
+    return number
+
+
+def _crash(argument: str, body: Sequence[Row]) -> CrashStep:
+    if argument.startswith(("SIG", "-")):
+        try:
+            name = signal.Signals[argument] if argument[0] == "S" else signal.Signals(-int(argument))
+        except (KeyError, ValueError):
+            raise _UnreadableError(f"the signal {argument!r} is unknown") from None
+        if name.name in HARMLESS:
+            raise _UnreadableError(f"{name.name} does not end a process")
+        return CrashStep(signal=name.name)
+    code = _number(argument or "1", 255)
+    if code != int(code):
+        raise _UnreadableError(f"{argument!r} is not an exit code")
+    return CrashStep(code=int(code))
+
+
+def _nothing(argument: str) -> None:
+    if argument:
+        raise _UnreadableError("it takes no argument")
+
+
+def _word(verb: Literal["wait", "hang", "loop"]) -> "Reader":
+    def read(argument: str, body: Sequence[Row]) -> VerbStep:
+        _nothing(argument)
+        return VerbStep(verb=verb)
+
+    return read
+
+
+def _login(argument: str, body: Sequence[Row]) -> LoginStep:
+    _nothing(argument)
+    return LoginStep()
+
+
+Reader: TypeAlias = Callable[[str, Sequence[Row]], AnyStep]
+VERBS: Final[dict[str, Reader]] = {
+    "prompt": lambda argument, body: ShownStep(text=_text(argument, body)),
+    "boot": lambda argument, body: BootStep(seconds=_number(argument, LONGEST_S)),
+    "say": lambda argument, body: SayStep(text=_text(argument, body)),
+    "think": lambda argument, body: SayStep(text=_text(argument, body), thinking=True),
+    "tool": _tool,
+    "ask": _ask,
+    "edit": _edit,
+    "change": _change,
+    "question": _question,
+    "choose": _choose,
+    "approve": lambda argument, body: ApproveStep(text=_text(argument, body)),
+    "login": _login,
+    "plan": _todo,
+    "notice": lambda argument, body: NoticeStep(text=_text(argument, body)),
+    "usage": _usage,
+    "slow": lambda argument, body: SlowStep(seconds=_number(argument, LONGEST_S)),
+    "limit": lambda argument, body: LimitStep(seconds=_number(argument, LONGEST_S) if argument else None),
+    "fail": lambda argument, body: FailStep(text=_text(argument, body)),
+    "crash": _crash,
+    "hang": _word("hang"),
+    "wait": _word("wait"),
+    "loop": _word("loop"),
+}
+BODIES: Final = frozenset({"prompt", "say", "think", "tool", "ask", "edit", "change", "approve", "plan"})
+"""The verbs that take indented lines."""

@@ -1,0 +1,72 @@
+"""What `python -m kasmon.scripted` was called with; by hand, since argparse takes as long to import as the rest."""
+
+import math
+from typing import NamedTuple
+
+USAGE = """\
+Usage: python -m kasmon.scripted [--seed N] [--speed X] [FILE | -c TEXT]
+
+A scripted agent with a screen of its own. It plays FILE or TEXT, then whatever is typed: lines that begin with a verb
+(say, think, tool, ask, edit, question, plan, slow, crash, ...) are done, anything else is answered with small talk.
+
+  --seed N    what its pauses and its small talk are drawn from (0)
+  --speed X   its pauses are divided by this; 0 means none (1)
+"""
+
+
+class UnusableArguments(Exception):  # noqa: N818 - it is a sentence for a person, no error of the program
+    """What was asked for makes no sense as written."""
+
+
+class Arguments(NamedTuple):
+    """How it was asked to act."""
+
+    script: str = ""
+    seed: int = 0
+    speed: float = 1.0
+
+
+def read(argv: list[str]) -> Arguments | None:
+    """What *argv* asks for; None where it asks for help.
+
+    Raises:
+        Unusable: with the sentence for the person.
+    """
+    wanted = Arguments()
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            return None
+        if word in ("--seed", "--speed", "-c"):
+            if not rest:
+                raise UnusableArguments(f"{word!r} needs a value behind it.")
+            wanted = _with(wanted, word, rest.pop(0))
+        elif word.startswith("-"):
+            raise UnusableArguments(f"there is no option {word!r}. See --help.")
+        else:
+            wanted = wanted._replace(script=_file(word))
+    return wanted
+
+
+def _with(wanted: Arguments, option: str, value: str) -> Arguments:
+    if option == "-c":
+        return wanted._replace(script=value)
+    try:
+        if option == "--seed":
+            return wanted._replace(seed=int(value))
+        speed = float(value)
+    except ValueError:
+        raise UnusableArguments(f"{option} {value!r} is not a number.") from None
+    if not math.isfinite(speed) or speed < 0:
+        raise UnusableArguments(f"--speed {value!r} is not 0 or more.")
+    return wanted._replace(speed=speed)
+
+
+def _file(path: str) -> str:
+    from pathlib import Path
+
+    try:
+        return Path(path).read_text("utf-8", "replace")
+    except OSError as error:
+        raise UnusableArguments(f"cannot read {path!r}: {error.strerror}.") from error

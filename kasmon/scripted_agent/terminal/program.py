@@ -1,0 +1,256 @@
+"""The scripted agent at its screen: keys in, moves of the actor out, and what both add up to drawn."""
+
+import time
+from typing import Final, NamedTuple
+
+from kasmon.errors import KasmonError
+from kasmon.model.commands import Answer, Launch, Mode, Prompt
+from kasmon.model.events import (
+    Event,
+    MessageWritten,
+    NoticeRaised,
+    RequestAnswered,
+    SessionEnded,
+    TurnEnded,
+    TurnStarted,
+)
+from kasmon.model.permission import RequestKind, SessionId
+from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.text import BLANK, TextLine, Token
+from kasmon.scripted_agent.agent import Actor
+from kasmon.scripted_agent.player import ScriptPause, SpokenText
+from kasmon.scripted_agent.script import boot_s
+from kasmon.scripted_agent.terminal.arguments import Arguments
+from kasmon.scripted_agent.terminal.keyboard import Key, Keyboard
+from kasmon.scripted_agent.terminal.menu import ScriptedMenu
+from kasmon.scripted_agent.terminal.painter import BAR, Painter, styled, wants_colours
+from kasmon.scripted_agent.terminal.prompt_box import ScriptedPromptBox
+from kasmon.scripted_agent.terminal.state_report import CLEAR, ProgramState, state_report, title_report
+from kasmon.scripted_agent.terminal.tty import RawTerminal, die_by
+
+ESCAPE_S: Final = 0.03
+"""How long an ESC waits for more before it is the Escape key."""
+MOVES: Final = 200
+"""How many moves are made before keys are looked at and the screen is drawn."""
+BOX_ROWS: Final = 6
+AFTER: Final[dict[str, ProgramState]] = {"done": "done", "interrupted": "idle", "limit": "error", "error": "error"}
+"""What the terminal is told behind a turn that ended so."""
+WAITING: Final = {
+    RequestKind.PERMISSION: "asks",
+    RequestKind.QUESTION: "asks",
+    RequestKind.PLAN: "plan",
+    RequestKind.AUTH: "sign in",
+}
+HINT: Final = "Enter sends · Alt+Enter new line · Esc interrupts · Ctrl+C twice ends"
+SURE: Final = "Ctrl+C again ends the agent"
+
+
+class TerminalState(NamedTuple):
+    """What the terminal was told last."""
+
+    state: ProgramState
+    asking: RequestKind | None = None
+    message: str = ""
+
+
+class Program:
+    """One run, from the first prompt to the exit code."""
+
+    def __init__(self, terminal: RawTerminal, wanted: Arguments) -> None:
+        self._terminal, self._wanted = terminal, wanted
+        launch = Launch(
+            session=SessionId("scripted"),
+            name="scripted",
+            agent="scripted",
+            mode=Mode.TMUX,
+            backend="scripted",
+            seed=wanted.seed,
+            speed=wanted.speed,
+        )
+        self._actor = Actor(launch)
+        self._transcript = Transcript()
+        self._keyboard, self._box, self._painter = Keyboard(), ScriptedPromptBox(), Painter()
+        self._menu: ScriptedMenu | None = None
+        self._partial = ""
+        self._last: TerminalState = TerminalState("idle")
+        self._told: TerminalState | None = None
+        self._sure = False
+        self._above = 0
+        self._exit: int | None = None
+        self._colours = wants_colours()
+
+    def run(self) -> int:
+        """Play until it ends; the exit code.
+
+        Raises:
+            Hangup: if the terminal goes away.
+        """
+        self._terminal.write(title_report(""))
+        self._boot()
+        if self._wanted.script.strip():
+            self._actor.prompt(Prompt(text=self._wanted.script), time.time())
+        while self._exit is None:
+            limit_s = self._move()
+            if self._exit is None:
+                self._show()
+                self._listen(limit_s)
+        return self._exit
+
+    def _boot(self) -> None:
+        """Take as long to start as the script says; what is typed waits."""
+        speed = self._wanted.speed
+        until = time.monotonic() + (boot_s(self._wanted.script) / speed if speed > 0 else 0.0)
+        while self._exit is None and (left := until - time.monotonic()) > 0:
+            self._draw("starting")
+            self._listen(left)
+
+    def _move(self) -> float | None:
+        """Let the actor act; how long to wait for keys then."""
+        for _ in range(MOVES):
+            match self._actor.next(time.time()):
+                case None:
+                    return None
+                case ScriptPause(seconds=seconds):
+                    return seconds
+                case SpokenText(text=text, thinking=thinking):
+                    self._partial += text
+                    self._transcript.write(self._partial, thinking)
+                case event:
+                    self._heard(event)
+                    if self._exit is not None:
+                        return None
+        return 0.0
+
+    def _heard(self, event: Event) -> None:
+        self._transcript.add(event)
+        self._partial = ""
+        if isinstance(event, TurnStarted):
+            self._last = TerminalState("working")
+            self._terminal.write(title_report(event.prompt))
+        elif isinstance(event, MessageWritten):
+            self._last = self._last._replace(message=event.text.split("\n", 1)[0])
+        elif isinstance(event, TurnEnded):
+            self._last = TerminalState(AFTER[event.reason], message=event.error or self._last.message)
+        elif isinstance(event, SessionEnded):
+            self._leave(event)
+
+    def _leave(self, ended: SessionEnded) -> None:
+        how = f"by {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
+        self._show()
+        self._end(ended.exit_code or 0, f"The scripted agent ended {how}.")
+        if ended.signal is not None:
+            import signal
+
+            self._terminal.give_back()
+            die_by(signal.Signals[ended.signal])
+
+    def _end(self, code: int, words: str) -> None:
+        self._terminal.write(CLEAR)
+        self._terminal.last_words = words
+        self._exit = code
+
+    def _listen(self, limit_s: float | None) -> None:
+        """Wait for keys, but no longer than that, and act on them."""
+        waits = self._keyboard.waits
+        typed = self._terminal.read(min(ESCAPE_S, limit_s or ESCAPE_S) if waits else limit_s)
+        keys = self._keyboard.feed(typed) if typed or not waits else self._keyboard.give_up_waiting()
+        for key in keys:
+            if self._exit is None:
+                self._press(key)
+
+    def _press(self, key: Key) -> None:
+        sure, self._sure = self._sure, False
+        now = time.time()
+        menu = self._open_menu()
+        match key.name:
+            case "ctrl-c" if sure:
+                self._end(0, "The scripted agent ended.")
+            case "ctrl-c":
+                self._sure = True
+                if not self._box.take():
+                    self._actor.interrupt(now)
+            case "ctrl-d" if not self._box.text:
+                self._end(0, "The scripted agent ended.")
+            case "escape":
+                self._actor.interrupt(now)
+            case "page-up" | "page-down":
+                self._scroll(up=key.name == "page-up")
+            case "paste":
+                self._box.press(key)
+            case _ if menu is not None:
+                self._answer(menu.press(key))
+            case "enter":
+                self._send(now)
+            case _:
+                self._box.press(key)
+
+    def _send(self, now: float) -> None:
+        text = self._box.take()
+        if text.strip():
+            self._above = 0
+            self._actor.prompt(Prompt(text=text), now)
+
+    def _answer(self, answer: Answer | None) -> None:
+        if answer is None:
+            return
+        now = time.time()
+        try:
+            self._actor.answer(answer)
+        except KasmonError as error:
+            self._transcript.add(NoticeRaised(at=now, text=str(error), level="warning"))
+        else:
+            fact = RequestAnswered(at=now, request=answer.request, decision=answer.decision, labels=answer.labels)
+            self._transcript.add(fact)
+
+    def _open_menu(self) -> ScriptedMenu | None:
+        """The menu of the oldest open request."""
+        request = next(iter(self._actor.open.values()), None)
+        if request is None:
+            self._menu = None
+        elif self._menu is None or self._menu.request.id != request.id:
+            self._menu = ScriptedMenu(request)
+        return self._menu
+
+    def _scroll(self, *, up: bool) -> None:
+        columns, rows = self._terminal.size()
+        page = max(1, rows // 2)
+        there = len(self._transcript.tail(columns, page, self._above + page)) if up else 0
+        self._above = self._above + there if up else max(0, self._above - page)
+
+    def _show(self) -> None:
+        """Draw, then tell the terminal what changed: who hears of a state can already see it."""
+        menu = self._open_menu()
+        now = self._last
+        if menu is not None:
+            now = TerminalState("blocked", menu.request.kind, f"{menu.request.tool} {menu.request.title}".strip())
+        elif self._actor.busy:
+            now = now._replace(state="working")
+        self._draw(WAITING[now.asking] if now.asking is not None else now.state)
+        if now != self._told:
+            self._told = now
+            self._terminal.write(state_report(now.state, now.asking, now.message))
+
+    def _draw(self, state: str) -> None:
+        """The bar, as much of the transcript as fits, and the box or the menu below; what is too much falls away."""
+        columns, height = self._terminal.size()
+        cursor: tuple[int, int] | None = None
+        if self._menu is not None:
+            below = self._menu.rows(columns, len(self._actor.open))[-height:]
+        else:
+            below, cursor = self._box.rows(columns, max(1, min(BOX_ROWS, height - 3)))
+        if height > len(below) + 3:
+            below = [*below, _line(SURE if self._sure else HINT, Token.FAINT, columns)]
+        room = height - len(below)
+        queued = f" · {self._actor.queued} waiting" if self._actor.queued else ""
+        bar = [BAR + f" scripted agent · {state}{queued} "[:columns]] if room > 1 else []
+        rule = [_line("─" * columns, Token.BOUNDARY, columns)] if room > 2 else []
+        body = room - len(bar) - len(rule)
+        said = self._transcript.tail(columns, body, self._above) if body > 0 else []
+        lines = [*said, *[BLANK] * (body - len(said)), *rule, *below]
+        rows = [*bar, *(styled(line, self._colours) for line in lines)]
+        place = (height - len(below) + cursor[0], cursor[1]) if cursor is not None else None
+        self._terminal.write(self._painter.changes(rows, (columns, height), place))
+
+
+def _line(text: str, token: Token, columns: int) -> TextLine:
+    return TextLine(((text[:columns], token),))

@@ -1,0 +1,111 @@
+"""The log of one plan's run, and what it adds up to so far. Any process of ours may append; nobody asks another."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kasmon.errors import LogMissingError, PlanNotFoundError, UnavailableError
+from kasmon.model.plan.events import Deed, PlanFact, PlanSteered, decode
+from kasmon.model.plan.parser import is_plan
+from kasmon.model.plan.plan import Task
+from kasmon.model.plan.progress import PlanRun, apply
+from kasmon.paths import Paths
+from kasmon.store.event_log import START, EventLog
+
+
+class PlanLog:
+    """One plan's facts, folded as far as they were read."""
+
+    def __init__(self, places: Paths, plan: str) -> None:
+        self.plan = plan
+        self.folder = places.plan(plan)
+        self.run = PlanRun(plan=plan)
+        self._log = EventLog(self.folder / "events.jsonl")
+        self._cursor = START
+        self._busy = threading.Lock()
+
+    @property
+    def lock(self) -> Path:
+        """Held by its runner for life."""
+        return self.folder / "host.lock"
+
+    @property
+    def runner_log(self) -> Path:
+        """What its runner says of itself."""
+        return self.folder / "host.log"
+
+    @property
+    def notes(self) -> Path:
+        """What its tasks write down for each other."""
+        return self.folder / "notes.md"
+
+    def result(self, task: Task) -> Path:
+        """What *task* left for those that need it, once it was claimed."""
+        return self.folder / "results" / f"task-{task.number}.md"
+
+    @property
+    def agreed(self) -> Path:
+        """The text that a person agreed to, under its own name.
+
+        Raises:
+            PlanNotFoundError: if there is none.
+        """
+        try:
+            return next(path for path in (self.folder / "agreed").iterdir() if is_plan(path.name))
+        except (OSError, StopIteration) as error:
+            raise PlanNotFoundError(self.plan) from error
+
+    def size(self) -> int:
+        """How long its log is, in bytes."""
+        return self._log.size()
+
+    def more(self) -> bool:
+        """Fold what was added; whether anything was.
+
+        Raises:
+            OSError: if the log is there and cannot be read.
+        """
+        with self._busy:
+            return self._more()
+
+    def _more(self) -> bool:
+        before = self._cursor
+        try:
+            for line, cursor in self._log.lines(self._cursor):
+                if line[:1] == b"{" and line[-1:] == b"}":
+                    self.run = apply(self.run, decode(line))
+                self._cursor = cursor
+        except LogMissingError:
+            return False
+        return self._cursor != before
+
+    def add(self, fact: PlanFact, check: Callable[[], None] | None = None) -> None:
+        """Write *fact* down, for good.
+
+        Raises:
+            UnavailableError: if it cannot be written.
+            KasmonError: what *check* says, when nobody else can append; nothing was written then.
+        """
+        try:
+            self._log.append(fact, durable=True, check=check)
+        except OSError as error:
+            raise UnavailableError(f"cannot write {str(self._log.path)!r}: {error.strerror or error}.") from error
+
+    def note(self, fact: PlanFact) -> None:
+        """Write *fact* down as `add` does, and fold it, with all that others wrote before it."""
+        self.add(fact)
+        self.more()
+
+    def steer(self, deed: Deed, task: str = "", agent: str = "") -> None:
+        """Note what a person decided."""
+        self.add(PlanSteered(at=time.time(), deed=deed, task=task, agent=agent))
+
+
+def plans(places: Paths) -> list[str]:
+    """The ids of all plans that were run, the newest last."""
+    try:
+        folders = [path for path in places.plans.iterdir() if path.is_dir()]
+    except OSError:
+        return []
+    return [path.name for path in sorted(folders, key=lambda path: path.stat().st_mtime)]

@@ -1,0 +1,244 @@
+"""The files of a session that can be searched: its log, texts too long for that, and what its terminal printed.
+
+They are looked through as bytes first, so that only what may hold the words is decoded.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from kasmon.errors import LogMissingError
+from kasmon.model.events import decode
+from kasmon.model.permission import SessionId
+from kasmon.model.transcript.search_pattern import SearchPattern
+from kasmon.model.transcript.search_text import SearchHit, What, around, found, texts
+from kasmon.paths import Paths, open_regular
+from kasmon.sanitize import clean_block
+from kasmon.store import terminal_record
+from kasmon.store.event_log import EventLog
+from kasmon.store.fleet_index import INODE_MASK
+
+BLOCK_BYTES: Final = 1 << 20
+"""So much is read at once, and more where a line is longer."""
+ESCAPED: Final = rb"\u00"
+"""A control character as logs have it: a text may hold words that are no words before it is cleaned."""
+DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+Kind: TypeAlias = Literal["log", "blob", "record"]
+Each = TypeVar("Each")
+
+
+class SearchSource(NamedTuple):
+    """One file, as it was when somebody looked."""
+
+    session: SessionId
+    kind: Kind
+    path: Path
+    inode: int
+    size: int
+    changed_at: float
+
+    @property
+    def name(self) -> str:
+        """Its file's name, by which it is known in its session."""
+        return self.path.name
+
+
+class SourceLines(NamedTuple):
+    """Some lines of a file."""
+
+    start: int
+    """Where they begin in it, in bytes."""
+    content: bytes
+
+
+class SearchQuery(NamedTuple):
+    """What is searched for, and how much of it is told."""
+
+    pattern: SearchPattern
+    context: int = 0
+    """So many lines above and below each hit are told too."""
+    most: int | None = None
+    """The newest so many hits are enough; None: all are told."""
+
+    def newest(self, there: Sequence[Each]) -> Sequence[Each]:
+        """Those of *there*, oldest first, that are enough, and one more where there is one: it says so."""
+        return there[-(self.most + 1) :] if self.most is not None else there
+
+    def is_enough(self, count: int) -> bool:
+        """Whether so many hits are, and one that says that there are more."""
+        return self.most is not None and count > self.most
+
+
+def sources(places: Paths, session: SessionId) -> list[SearchSource]:
+    """The files of *session*, those that are added to last first."""
+    paths: list[tuple[Kind, Path]] = [("log", places.log(session))]
+    paths += (("record", part) for part in reversed(terminal_record.parts(places.record(session))))
+    paths += (("blob", path) for path in _blobs(places.blobs(session)))
+    there: list[SearchSource] = []
+    for kind, path in paths:
+        try:
+            facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - of thousands: a Path costs as much as the call
+        except OSError:
+            continue
+        inode = facts.st_ino & INODE_MASK
+        there.append(SearchSource(session, kind, path, inode, facts.st_size, facts.st_mtime))
+    return there
+
+
+def blocks(source: SearchSource, start: int, end: int, size: int = BLOCK_BYTES) -> Iterator[SourceLines]:
+    """Yield the whole lines from *start* to before *end*, about *size* bytes at a time; a line that is not done is not.
+
+    A text's last line is whole also without its end.
+
+    Raises:
+        OSError: if the file cannot be read.
+    """
+    try:
+        handle = open_regular(source.path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        rest = b""
+        while start + len(rest) < end:
+            more = os.pread(handle, min(size, end - start - len(rest)), start + len(rest))
+            content = rest + more
+            is_last = not more or start + len(content) >= end
+            cut = len(content) if is_last and source.kind == "blob" else content.rfind(b"\n") + 1
+            if cut:
+                yield SourceLines(start, content[:cut])
+            start, rest = start + cut, content[cut:]
+            if not more:
+                return
+    finally:
+        os.close(handle)
+
+
+def text_of(source: SearchSource, block: SourceLines, in_terminal: bool) -> str:
+    """All that can be found in *block*."""
+    if source.kind == "blob":
+        return clean_block(block.content.decode("utf-8", "replace"))
+    if source.kind == "record":
+        return "\n".join(text for _, _, text in _printed(block.content))
+    return "\n".join(
+        text for line in block.content.split(b"\n") if line for _, text in texts(decode(line), in_terminal)
+    )
+
+
+def hits(source: SearchSource, block: SourceLines, query: SearchQuery, *, in_terminal: bool) -> list[SearchHit]:
+    """Where *block* holds what is searched for, in order; a blob does not know its time and place, which are 0.
+
+    Only the last so many as are enough, and one that says that there are more.
+    """
+    pattern = query.pattern
+    content = block.content.lower() if pattern.ignores_case else block.content
+    if pattern.needle not in content and (source.kind != "log" or ESCAPED not in content):
+        return []
+    if source.kind == "record":
+        return _hits_printed(source, block, query)
+    if source.kind == "blob":
+        text = clean_block(block.content.decode("utf-8", "replace"))
+        return _hits_in(text.split("\n"), _Spot(source.session, "output"), query)
+    there: list[list[SearchHit]] = []
+    for start, line in reversed([*_lines_with((pattern.needle, ESCAPED), content, block.content)]):
+        event = decode(line)
+        said: list[SearchHit] = []
+        for what, text in texts(event, in_terminal):
+            spot = _Spot(source.session, what, block.start + start, event.at)
+            said += _hits_in(text.split("\n"), spot, query)
+        there.append(said)
+        if query.is_enough(sum(map(len, there))):
+            break
+    return [hit for said in reversed(there) for hit in said]
+
+
+def whose_blob(log: Path, digest: str) -> tuple[int, float]:
+    """Where in *log* the fact begins whose text is blob *digest*, and when it was; zeros where there is none."""
+    with contextlib.suppress(LogMissingError, OSError):
+        start = 0
+        for line, cursor in EventLog(log).lines():
+            if digest.encode() in line:
+                return start, decode(line).at
+            start = cursor
+    return 0, 0.0
+
+
+class _Spot(NamedTuple):
+    """Where a line stands, and what it is: all of a hit that its line does not say."""
+
+    session: SessionId
+    what: What
+    place: int = 0
+    at: float = 0.0
+
+
+def _hits_in(lines: Sequence[str], spot: _Spot, query: SearchQuery) -> list[SearchHit]:
+    """What of the *lines* of one text, all of which stand at *spot*, holds what is searched for."""
+    return [_hit(spot, lines, span, query.context) for span in found(lines, query.pattern)]
+
+
+def _hits_printed(source: SearchSource, block: SourceLines, query: SearchQuery) -> list[SearchHit]:
+    printed = [*_printed(block.content)]
+    lines = [text for _, _, text in printed]
+    return [
+        _hit(_Spot(source.session, "printed", *printed[span[0]][:2]), lines, span, query.context)
+        for span in query.newest([*found(lines, query.pattern)])
+    ]
+
+
+def hits_on_screen(places: Paths, session: SessionId, query: SearchQuery) -> list[SearchHit]:
+    """Where the screen of *session*, as it was last seen, holds what is searched for."""
+    shown = terminal_record.screen(places.record(session))
+    if shown is None:
+        return []
+    return [
+        _hit(_Spot(session, "printed", shown.first + span[0], shown.at), shown.lines, span, query.context)
+        for span in found(shown.lines, query.pattern)
+    ]
+
+
+def _hit(spot: _Spot, lines: Sequence[str], span: tuple[int, int, int], context: int) -> SearchHit:
+    number, start, end = span
+    before, after = around(lines, number, context)
+    return SearchHit(
+        session=spot.session,
+        at=spot.at,
+        where="terminal" if spot.what == "printed" else "transcript",
+        place=spot.place,
+        what=spot.what,
+        line=lines[number],
+        start=start,
+        end=end,
+        before=before,
+        after=after,
+    )
+
+
+def _printed(content: bytes) -> Iterator[tuple[int, float, str]]:
+    """The lines of a record in *content*, with their numbers and times."""
+    decoded = (terminal_record.decode(line) for line in content.split(b"\n") if line)
+    return terminal_record.numbered(each for each in decoded if each is not None)
+
+
+def _lines_with(wanted: Sequence[bytes], content: bytes, original: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of *original* that hold some of *wanted* in *content*, each with where it begins, in order."""
+    starts: set[int] = set()
+    for each in wanted:
+        at = content.find(each)
+        while at >= 0:
+            starts.add(content.rfind(b"\n", 0, at) + 1)
+            end = content.find(b"\n", at)
+            at = content.find(each, end + 1) if 0 <= end < len(content) - 1 else -1
+    for start in sorted(starts):
+        end = original.find(b"\n", start)
+        yield start, original[start : end if end >= 0 else len(original)]
+
+
+def _blobs(folder: Path) -> list[Path]:
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - of thousands of sessions: a Path for each costs more than the call
+    except OSError:
+        return []
+    return [folder / name for name in sorted(names) if DIGEST.fullmatch(name)]

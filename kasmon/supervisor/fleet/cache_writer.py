@@ -1,0 +1,73 @@
+"""Who writes the index, and when: the one watch that holds `fleet.lock`, every few seconds, what changed since."""
+
+import contextlib
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from kasmon.errors import UnavailableError
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
+from kasmon.store.fleet_cache import FleetCache
+from kasmon.store.fleet_index import FleetIndex
+
+WRITE_S: Final = 5.0
+"""How often the index is brought up to date, and how often a watch without the lock tries to get it, in seconds."""
+
+
+class FleetCacheWriter:
+    """Brings the index up to date while this process holds `fleet.lock`; does nothing while another one does."""
+
+    def __init__(self, places: Paths, *, every_s: float = WRITE_S) -> None:
+        self.problem = ""
+        """Why the last write failed; empty where it did not."""
+        self._lock = HostLock(places.fleet_lock)
+        self._index = FleetCache(places.index)
+        self._holds = False
+        self._every_s = every_s
+        self._due_at = time.monotonic() + every_s
+        self._changed: set[SessionId] = set()
+        self._gone: set[SessionId] = set()
+
+    @property
+    def holds(self) -> bool:
+        """Whether this process holds `fleet.lock` by it."""
+        return self._holds
+
+    def note(self, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> None:
+        """Remember what the next write is about."""
+        self._changed.update(changed)
+        self._gone.update(gone)
+
+    def keep(self, fold: FleetIndex) -> None:
+        """Write what was noted, if that is due and ours to do."""
+        if time.monotonic() < self._due_at:
+            return
+        self._due_at = time.monotonic() + self._every_s
+        if not self._holds:
+            with contextlib.suppress(OSError):  # a folder that takes no file: then no index either
+                self._holds = self._lock.take()
+            if not self._holds:
+                return
+            self._changed.update(fold.sessions)
+        self._write(fold)
+
+    def close(self, fold: FleetIndex) -> None:
+        """Write a last time and let another watch have it; idempotent."""
+        if self._holds:
+            self._write(fold)
+        self._index.close()
+        self._lock.let_go()
+        self._holds = False
+
+    def _write(self, fold: FleetIndex) -> None:
+        if not (self._changed or self._gone):
+            return
+        try:
+            if self._index.write(fold, self._changed, self._gone):
+                self._changed.clear()
+                self._gone.clear()
+            self.problem = ""
+        except UnavailableError as error:
+            self.problem = error.message

@@ -1,0 +1,141 @@
+"""From what the facts say and who was seen alive to what is shown: where lost and unsure come from. Pure.
+
+| facts | host | agent's process | shown |
+|---|---|---|---|
+| its log cannot be read | any | any | unsure |
+| ended, or lost by its host's own word | any | any | as the facts say |
+| never started | there, or 15 s not over | - | starting |
+| never started, or its folder is gone | gone | - | lost |
+| runs | there | any | as the facts say, judged at this moment |
+| runs, and the log is not writable | there | any | unsure, unless it asks |
+| runs, structured | gone | runs | unsure: its last words may still be acted on |
+| runs, structured | gone | gone | lost |
+| sleeps on disk, in a sandbox | gone | any | as the facts say |
+| runs or sleeps, in a sandbox | gone | its sandbox is gone | lost |
+| runs or sleeps, in a sandbox | gone | its sandbox lives | unsure: whoever wants something of it finds it again |
+| runs, in tmux | gone | gone | lost |
+| runs, in tmux | gone | runs, or never known | unsure |
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kasmon.model.commands import Mode
+from kasmon.model.reducers.evidence import judged
+from kasmon.model.session import HostSeen, Session
+from kasmon.model.session_state import SessionState
+
+START_S: Final = 15.0
+"""How long a session may take from its creation to its host's lock, in seconds."""
+NEVER_STARTED: Final = "it was never started"
+FOLDER_GONE: Final = "its folder is gone"
+SANDBOX_ALIVE: Final = "host gone, sandbox alive"
+SANDBOX_GONE: Final = "its host is gone, and its sandbox with it"
+AGENT_LEFT: Final = "its host is gone, its agent still runs"
+HOST_GONE: Final = "its host is gone, and its agent with it"
+AGENT_ALIVE: Final = "host gone, agent alive"
+AGENT_UNKNOWN: Final = "host gone, agent unknown"
+UNWRITTEN: Final = "the log is not writable"
+UNREADABLE: Final = "its log cannot be read"
+LINE_GONE: Final = "its process is gone"
+
+
+class Liveness(NamedTuple):
+    """Who of a session was alive at one look."""
+
+    host: int | None = None
+    """The pid of its host, 0 if the host did not say; None if nobody holds its lock."""
+    agent_runs: bool = False
+    """Whether the agent's logged process still runs; only looked at where the host is gone."""
+    heard_at: float = 0.0
+    """When its log was last written to; likewise."""
+    no_room: str = ""
+    """Why its host cannot write facts down; empty where it can."""
+    folder_gone: bool = False
+    """Whether it has no folder any more; only looked at where it seems that it never started."""
+    unreadable: str = ""
+    """Why its log cannot be read; empty where it can."""
+
+
+def derive(session: Session, seen: Liveness, now: float) -> Session:
+    """*session*, folded from its facts, as it is to be shown at *now* by who was *seen*."""
+    if seen.unreadable:
+        why = f"{UNREADABLE}: {seen.unreadable}"
+        return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="log")
+    if session.state is SessionState.ENDED:
+        return session
+    host = HostSeen(pid=seen.host or None, alive=seen.host is not None)
+    if session.state is SessionState.LOST:
+        return _lost(session, host, session.end_why or LINE_GONE, session.since)
+    if host.alive:
+        if session.recheck_at is not None and session.recheck_at <= now:
+            session = judged(session, now, since=session.recheck_at)
+        return _unwritten(session, host, seen.no_room) if seen.no_room else msgspec.structs.replace(session, host=host)
+    if session.generation == 0:
+        if seen.folder_gone:
+            return _lost(session, host, FOLDER_GONE, session.created_at)
+        if -START_S < now - session.created_at < START_S:
+            return msgspec.structs.replace(session, host=host)
+        return _lost(session, host, NEVER_STARTED, session.created_at)
+    since = max(session.since, seen.heard_at)
+    if session.mode is Mode.INTERPRETER:
+        return _unhoused(session, seen, host, since)
+    if session.mode is Mode.SDK and seen.agent_runs:
+        return msgspec.structs.replace(
+            session,
+            state=SessionState.UNSURE,
+            unsure_why=f"{AGENT_LEFT} (pid {session.pid})",
+            asking=None,
+            asks=(),
+            source="host",
+            since=since,
+            host=host,
+        )
+    if session.mode is not Mode.TMUX or (session.pid is not None and not seen.agent_runs):
+        return _lost(session, host, HOST_GONE, since)
+    return msgspec.structs.replace(
+        session,
+        state=SessionState.UNSURE,
+        unsure_why=AGENT_ALIVE if seen.agent_runs else AGENT_UNKNOWN,
+        asking=None,
+        source="host",
+        since=since,
+        host=host,
+    )
+
+
+def _unhoused(session: Session, seen: Liveness, host: HostSeen, since: float) -> Session:
+    """A session of interpreters whose host is gone."""
+    housing = session.housing
+    if housing is not None and housing.is_asleep and not housing.held:
+        return msgspec.structs.replace(session, host=host)
+    if not seen.agent_runs:
+        return _lost(session, host, SANDBOX_GONE, since)
+    return msgspec.structs.replace(
+        session, state=SessionState.UNSURE, unsure_why=SANDBOX_ALIVE, source="host", since=since, host=host
+    )
+
+
+def _unwritten(session: Session, host: HostSeen, why: str) -> Session:
+    """What it does since its last fact is not known; what it asked it still asks, and can be answered."""
+    if session.state in (SessionState.ASKING, SessionState.UNSURE):
+        return msgspec.structs.replace(session, host=host)
+    why = f"{UNWRITTEN}: {why}"
+    return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="host", host=host)
+
+
+def _lost(session: Session, host: HostSeen, why: str, since: float) -> Session:
+    """A lost session waits for no answer: nobody is there to take it."""
+    return msgspec.structs.replace(
+        session,
+        state=SessionState.LOST,
+        unsure_why=None,
+        asking=None,
+        asks=(),
+        limited_until=None,
+        end_why=why,
+        source="host",
+        since=since,
+        host=host,
+    )

@@ -1,0 +1,106 @@
+"""Sandboxes that outlived their host: each gets another host from whoever looks; one that was not finished is ended."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from kasmon.errors import KasmonError, SandboxError
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+
+log = logging.getLogger(__name__)
+
+
+def orphans(sessions: Iterable[Session]) -> list[Session]:
+    """Those whose sandbox lives and whose host does not."""
+    return [each for each in sessions if each.mode is Mode.INTERPRETER and each.state is SessionState.UNSURE]
+
+
+def unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
+    """Those whose host was killed while their sandbox was made, or ended, and of which a process still runs. Blocks."""
+    from kasmon.sandbox.shared.host_folders import HostFolders  # only where there is a sandbox
+    from kasmon.sandbox.shared.processes import holder
+
+    found = [each for each in sessions if each.mode is Mode.INTERPRETER and _may_be_unfinished(each)]
+    ground = HostFolders(places) if found else None
+    return [
+        each
+        for each in found
+        if ground is not None
+        and holder(ground.of(each.id) / "lock") is not None
+        and lock_holder(places.host_lock(each.id)) is None
+    ]
+
+
+def end_unfinished(places: Paths, session: Session) -> None:
+    """End the processes of the *unfinished* sandbox of *session*; its files stay. Blocks.
+
+    Nothing is done where a host has the session meanwhile.
+
+    Raises:
+        KasmonError: if something of it is left.
+    """
+    from kasmon.sandbox import tiers
+    from kasmon.supervisor.sandboxes.create import policy_of_session  # brings all tiers; the dashboard starts without
+
+    lock = HostLock(places.host_lock(session.id))
+    try:
+        if not lock.take():
+            return
+        policy = policy_of_session(places, session.id)
+        tiers.load(policy.tier, places).destroy(policy, None)
+    except OSError as error:
+        raise SandboxError(f"the sandbox of {session.name!r} was not ended", error.strerror or str(error)) from error
+    finally:
+        lock.let_go()
+
+
+def _may_be_unfinished(session: Session) -> bool:
+    """Whether nobody goes on with what runs of its sandbox: it never ran, is to be made again, or has ended."""
+    housing = session.housing
+    return session.state is SessionState.ENDED or housing is None or housing.phase is SandboxPhase.CREATING
+
+
+class SandboxAdopter:
+    """Takes up each orphan once; one that could not be taken up is left to `kasmon recover`, and the log says why."""
+
+    def __init__(self, places: Paths) -> None:
+        self._places = places
+        self._seen: set[tuple[SessionId, float]] = set()
+        self._looked_at: set[tuple[SessionId, float]] = set()
+        """Sessions of which it was looked whether they left something unfinished."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def look(self, sessions: Iterable[Session]) -> None:
+        """Begin to take up those that nobody took up yet. Needs a running loop."""
+        for session in orphans(sessions):
+            if (key := (session.id, session.since)) not in self._seen:
+                self._seen.add(key)
+                self._tasks.add(task := asyncio.create_task(self._take_up(session)))
+                task.add_done_callback(self._tasks.discard)
+        silent = [each for each in sessions if each.host is not None and not each.host.alive]
+        begun = {(each.id, each.since): each for each in silent if _may_be_unfinished(each)}
+        if new := begun.keys() - self._looked_at:
+            self._looked_at |= new
+            self._tasks.add(task := asyncio.create_task(self._end_unfinished([begun[key] for key in new])))
+            task.add_done_callback(self._tasks.discard)
+
+    async def _end_unfinished(self, sessions: list[Session]) -> None:
+        for session in await asyncio.to_thread(unfinished, self._places, sessions):
+            try:
+                await asyncio.to_thread(end_unfinished, self._places, session)
+            except KasmonError as error:
+                log.warning("the unfinished sandbox of %s was not removed: %s", session.id, error)
+
+    async def _take_up(self, session: Session) -> None:
+        from kasmon.supervisor.sandboxes.operations import take_up  # seldom wanted
+
+        try:
+            await take_up(self._places, session)
+        except KasmonError as error:
+            log.warning("the sandbox of %s could not be taken up: %s", session.id, error)

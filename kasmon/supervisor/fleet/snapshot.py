@@ -1,0 +1,135 @@
+"""One look at the whole fleet, for those who ask once: the index, what was added since, and who is alive.
+
+This is on the way of `kasmon ls`: nothing here may import asyncio, psutil or watchfiles.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import UnavailableError
+from kasmon.host.journal.fleet_index import MUCH_BYTES, save_index
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.process_identity import is_running
+from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_index import FleetIndex
+from kasmon.supervisor.fleet.liveness import Liveness, derive
+
+ROOM_BYTES: Final = 1 << 20
+"""With less free than this, logs are about to tear: the disk counts as full."""
+
+
+class LivenessProbe:
+    """Sees who is alive. `check` it before each look."""
+
+    def __init__(self, places: Paths) -> None:
+        self.no_room = ""
+        """Why facts cannot be written down, as `check` found it; empty where they can."""
+        self._places = places
+        self._locks: dict[SessionId, Path] = {}
+
+    def check(self) -> None:
+        """Make sure that we can see: a lock that cannot be opened would look like one that nobody holds.
+
+        Raises:
+            OSError: where the system does not let us: an unreadable folder, no file handles left.
+        """
+        self.no_room = no_room(self._places)
+        with contextlib.suppress(FileNotFoundError):
+            os.close(os.open(self._places.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def read(self, fold: FleetIndex, session: SessionId) -> Liveness:
+        """Bring *session* up to date in *fold*, and see who of it is alive then.
+
+        A host's last facts are in the log before its lock is free: where nobody holds it, the log is read once more.
+
+        Raises:
+            OSError: if the log is there and cannot be read.
+        """
+        fold.read_session(session)
+        folded = fold.sessions[session].session
+        if folded.state is SessionState.ENDED:
+            return Liveness()
+        seen = self._of(folded)
+        if seen.host is None and fold.read_session(session):
+            seen = self._of(fold.sessions[session].session)
+        return seen
+
+    def _of(self, session: Session) -> Liveness:
+        lock = self._locks.get(session.id) or self._lock(session.id)
+        host = lock_holder(lock)
+        if host is not None:
+            return Liveness(host, no_room=self.no_room)
+        if session.generation == 0:
+            return Liveness(folder_gone=not lock.parent.is_dir())
+        agent_runs = is_running(session.pid, session.pid_started, session.pid_boot)
+        return Liveness(None, agent_runs, self._heard_at(session))
+
+    def _lock(self, session: SessionId) -> Path:
+        """The host's lock, kept: to put a path together takes longer than to look at it."""
+        return self._locks.setdefault(session, self._places.host_lock(session))
+
+    def _heard_at(self, session: Session) -> float:
+        try:
+            return self._places.log(session.id).stat().st_mtime
+        except FileNotFoundError:
+            return session.since
+
+
+def look_once(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
+    """The fleet now; needs no running process.
+
+    It writes nothing but the index, and that only where it had to read much of the logs and no dashboard keeps it.
+
+    Raises:
+        UnavailableError: if the logs are there and cannot be read.
+    """
+    fold, sight, now = FleetIndex(places), LivenessProbe(places), clock()
+    remember(places.index, fold)
+    try:
+        fold.read_fleet()
+        sight.check()
+        shown: list[Session] = []
+        for session in list(fold.sessions):
+            try:
+                seen = sight.read(fold, session)
+            except OSError as error:
+                seen = Liveness(unreadable=error.strerror or str(error))
+            shown.append(derive(fold.sessions[session].session, seen, now))
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot read {str(error.filename or places.state)!r}: {error.strerror}.",
+            hint="Run `kasmon doctor` for a diagnosis.",
+        ) from error
+    if fold.folded_bytes >= MUCH_BYTES:
+        save_index(places, fold)
+    return Fleet(sessions=tuple(shown), at=now, read_only=sight.no_room)
+
+
+def no_room(places: Paths) -> str:
+    """Why facts cannot be written at the moment, as far as the file system says; empty where they can."""
+    try:
+        room = _room_of(places.state)
+    except OSError as error:
+        return f"cannot see {str(places.state)!r}: {error.strerror}"
+    if room.f_flag & os.ST_RDONLY:
+        return os.strerror(errno.EROFS)
+    free_blocks = room.f_bfree if os.geteuid() == 0 else room.f_bavail
+    return os.strerror(errno.ENOSPC) if room.f_blocks and free_blocks * room.f_frsize < ROOM_BYTES else ""
+
+
+def _room_of(folder: Path) -> os.statvfs_result:
+    """The file system that *folder* is on, or will be on once it is made."""
+    for place in (folder, *folder.parents):
+        with contextlib.suppress(FileNotFoundError):
+            return os.statvfs(place)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))

@@ -1,0 +1,94 @@
+"""Wait until sessions are in a state that somebody waits for."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from typing import cast
+
+from kasmon.errors import RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.follower import GAP_S
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.watch import FleetWatch
+
+
+@contextlib.asynccontextmanager
+async def fleets(places: Paths, gap_s: float = GAP_S) -> AsyncIterator[AsyncIterator[Fleet]]:
+    """The fleet now and after each change, see `FleetWatch.changes`, as long as the context lasts. Writes nothing."""
+    watch = FleetWatch(places, writes=False)
+    try:
+        async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes(gap_s))) as changes:
+            yield changes
+    finally:
+        watch.close()
+
+
+async def wait_for(
+    places: Paths,
+    sessions: Sequence[SessionId],
+    states: Collection[SessionState],
+    *,
+    any: bool = False,  # noqa: A002  # the word of the command line
+    timeout_s: float | None = None,
+) -> tuple[Session, ...]:
+    """The *sessions* that are in one of *states*, as soon as all of them are, or with *any* one of them.
+
+    A session whose prompt is on its way, or has its turn, counts as idle only after that turn. They are looked at once
+    however short *timeout_s* is.
+
+    Raises:
+        SessionNotFoundError: if one is not there, or is forgotten meanwhile.
+        SessionEndedError, RefusedError: if it cannot come true any more, since an agent that would have to do it does
+            not run.
+        TimedOutError: if it did not come true within *timeout_s* seconds.
+    """
+    fleet = await asyncio.to_thread(look_once, places)
+    if there := _there(fleet, sessions, states, any):
+        return there
+    try:
+        async with asyncio.timeout(timeout_s), fleets(places) as changes:
+            async for fleet in changes:
+                if there := _there(fleet, sessions, states, any):
+                    return there
+    except TimeoutError as error:
+        names = ", ".join(repr(session.name) for session in map(fleet.get, sessions) if session is not None)
+        raise TimedOutError(
+            f"waited {timeout_s:g} s for {names} to be {' or '.join(sorted(states))}.",
+            hint="See `kasmon ls`.",
+        ) from error
+    raise AssertionError("the changes of a fleet never end")
+
+
+def is_between(session: Session) -> bool:
+    """Whether *session* is idle only until the prompt that it was sent begins its turn."""
+    return session.state is SessionState.IDLE and session.awaits_turn
+
+
+def _there(
+    fleet: Fleet, wanted: Sequence[SessionId], states: Collection[SessionState], one_will_do: bool
+) -> tuple[Session, ...]:
+    sessions = [fleet.get(session) for session in wanted]
+    for session, name in zip(sessions, wanted, strict=True):
+        if session is None:
+            raise SessionNotFoundError(name)
+    known = [session for session in sessions if session is not None]
+    there = tuple(session for session in known if session.state in states and not is_between(session))
+    if len(there) == len(known) or (one_will_do and there):
+        return there
+    gone = [session for session in known if session.state not in ALIVE and session.state not in states]
+    if len(gone) == len(known) or (gone and not one_will_do):
+        raise _too_late(gone[0], states)
+    return ()
+
+
+def _too_late(session: Session, states: Collection[SessionState]) -> RefusedError:
+    if session.state is SessionState.ENDED:
+        return SessionEndedError(session.name)
+    return RefusedError(
+        f"session {session.name!r} is {session.state}, so it will not be {' or '.join(sorted(states))}.",
+        hint=f"`kasmon restart {session.id}` starts it again.",
+    )

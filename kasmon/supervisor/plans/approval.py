@@ -1,0 +1,114 @@
+"""What a person agrees to before a plan runs, line by line, and which of their decisions make sense when it does."""
+
+import shlex
+from pathlib import Path
+
+from kasmon.config import Config, ResolvedProfile, resolve
+from kasmon.errors import KasmonError
+from kasmon.model.plan.events import Deed
+from kasmon.model.plan.plan import NEEDS, Plan, host_of
+from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
+from kasmon.model.plan.shared_terminal import root_of
+from kasmon.supervisor.plans.sandboxes import sandboxes
+from kasmon.supervisor.plans.task_folder import branch_of
+from kasmon.supervisor.worktrees.git import head, repository
+from kasmon.supervisor.worktrees.worktree import check_branches, commit_of, no_commit, no_repository, remarks
+
+SHELL = "shell"
+
+
+def shown(plan: Plan, config: Config, folder: Path) -> list[str]:
+    """Every command that *plan* would run in *folder*, and which agents it starts; for people."""
+    lines = [f"Plan {plan.name!r}: {len(plan.tasks)} tasks in {plan.waves} waves, in {folder}"]
+    agents: dict[str, list[str]] = {}
+    for task in plan.tasks:
+        agent = task.agent or (SHELL if task.run else plan.agent or config.default_agent)
+        agent = plan.agent + agent if agent.startswith("@") else agent
+        agents.setdefault(agent, []).append(task.id)
+    for agent, tasks in agents.items():
+        lines.append(f"  starts {_command(config, agent)} for {_named(tasks)}")
+    lines += [f"  confines {_named(tasks)} by a sandbox {tier!r}" for tier, tasks in sandboxes(config, plan).items()]
+    lines += [f"  passes on {', '.join(plan.env)}"] if plan.env else []
+    lines += [f"  runs in the shell of task {task.id}: {task.run}" for task in plan.tasks if task.run]
+    lines += [f"  checks task {task.id} by: {task.check}" for task in plan.tasks if task.check]
+    return lines
+
+
+def _named(tasks: list[str]) -> str:
+    return f"{'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)}"
+
+
+def _command(config: Config, agent: str) -> str:
+    try:
+        resolved = resolve(config, agent)
+    except KasmonError as error:
+        return f"{agent!r} (which cannot be started now: {error.message})"
+    skips = ", which skips permissions," if resolved.bypassing else ""
+    return f"{agent!r}{skips} ({_program(resolved)})"
+
+
+def _program(resolved: ResolvedProfile) -> str:
+    if resolved.machine:
+        return f"{shlex.join(resolved.argv) or 'a login shell'} on {resolved.machine}"
+    return shlex.join(resolved.argv) or "the scripted agent"
+
+
+def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) -> list[str]:
+    """What a person should know of the git repository that *folder* is in before *plan* runs there. Blocks.
+
+    Args:
+        plan, folder: what is to run, and where.
+        plan_id: the id that it has or gets: its branches are called by it.
+        run: how far it is, where it runs already.
+
+    Raises:
+        UsageError: if a task wants a worktree, and there is no repository; or if a `base` names no commit.
+        RefusedError: if git has a branch already that leaves no room for one of the plan's.
+        GitError: if there is one of which no worktree can be made.
+    """
+    wanted = {task.worktree or plan.worktree: task.id for task in plan.tasks if not task.inherits}
+    if wanted.keys() <= {"folder"}:
+        return []
+    repo = repository(folder)
+    if repo is None:
+        for kind in ("own", "shared"):
+            if kind in wanted:
+                raise no_repository(wanted[kind], folder)
+        return []
+    if not head(repo):
+        raise no_commit(repo)
+    here = [task for task in plan.tasks if (root_of(plan, task).worktree or plan.worktree) != "folder"]
+    branches = {branch_of(plan_id, plan, task): task.id for task in here if not host_of(plan, task)}
+    made = set() if run is None else {at.branch for at in run.tasks.values()}
+    check_branches(repo, [branch for branch in branches if branch not in made])
+    for base in dict.fromkeys((plan.base, *(task.base for task in here))):
+        if base not in ("", NEEDS) and base not in branches:
+            commit_of(repo, base)
+    return list(remarks(repo))
+
+
+def refusal(plan: Plan, run: PlanRun, deed: Deed, task: str) -> str:
+    """Why *deed* makes no sense as things are; empty where it does."""
+    state = run.of(task).state if task else None
+    match deed:
+        case "pause" if run.state == "paused":
+            return "it is already paused"
+        case "accept" if state is not TaskState.CLAIMED:
+            return f"task {task!r} is {state}, not claimed"
+        case "skip" if state in SETTLED:
+            return f"task {task!r} is already {state}"
+        case "replace" if plan.task(task).run:
+            return f"task {task!r} is a shell command and has no agent"
+        case "retry" | "replace" if state is TaskState.WAITING:
+            return f"task {task!r} has not started"
+        case "advance" if run.gate >= plan.waves:
+            return f"wave {plan.waves} is the last one"
+        case "advance" if not _is_clean(plan, run):
+            return f"wave {run.gate} is not done"
+        case _:
+            return ""
+
+
+def _is_clean(plan: Plan, run: PlanRun) -> bool:
+    """Whether all is done up to the wave that a person let begin."""
+    return all(run.of(task.id).state in SETTLED for task in plan.tasks if task.wave <= run.gate)

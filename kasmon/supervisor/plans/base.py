@@ -1,0 +1,138 @@
+"""The commit that a task's own worktree begins from: what `base` says, else the work of the tasks that it needs.
+
+Several branches are merged in that worktree, on the task's branch; no other branch and no other checkout is changed. A
+conflict is left there for a person. Calls block; use a thread.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.errors import GitError, KasmonError, MergeConflictError, RefusedError
+from kasmon.model.plan.plan import NEEDS, Plan, Task, continues
+from kasmon.model.plan.progress import PlanRun, TaskState
+from kasmon.model.plan.shared_terminal import root_of
+from kasmon.supervisor.worktrees.git import git, head, knows
+from kasmon.supervisor.worktrees.unsaved_files import not_committed
+from kasmon.supervisor.worktrees.worktree import TaskWorktree, commit_of, make
+
+MERGE: Final = (
+    *("merge", "--quiet", "--no-edit", "--no-ff", "--no-squash", "--commit", "--no-stat", "--no-log"),
+    *("--no-gpg-sign", "--no-verify-signatures", "--no-autostash", "--no-rerere-autoupdate"),
+)
+"""A merge that runs nothing which a repository's config names, and ends as one commit or as a conflict."""
+WHO: Final = {"user.name": "kasmon", "user.email": "kasmon@localhost"}
+"""Who commits a merge where git's config names nobody."""
+
+
+def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
+    """The own worktree of *task* at *path* on *branch*, with the work that it begins from; as it is once that began.
+
+    Raises:
+        MergeConflictError: if the branches that it needs conflict.
+        RefusedError: if one of them is gone, or an earlier merge is not finished.
+        UsageError: if its `base` names no commit.
+        KasmonError: as `make` does, or why git does not merge.
+    """
+    wanted = task.base or plan.base
+    if wanted and wanted != NEEDS:
+        return make(repo, path, branch, wanted)
+    base = _base_of(plan, task, run)
+    if base and knows(repo, f"refs/heads/{branch}"):  # that work is not mixed with what others did since
+        return msgspec.structs.replace(make(repo, path, branch), base=base)
+    branches = branches_of(plan, task, run)
+    commits = _independent(repo, {name: _head_of(repo, name, needed) for name, needed in branches.items()})
+    tree = make(repo, path, branch, next(iter(commits.values()), "HEAD"))
+    _check_finished(path, list(commits))
+    for name, commit in commits.items():
+        if not _has(path, commit):
+            _merge(path, list(commits), name)
+    return msgspec.structs.replace(tree, base=head(path))
+
+
+def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
+    """The branches whose work *task* needs -> the task that each is of. Pure.
+
+    What was skipped, or worked on no branch, stands for what it needs itself. A task that names nothing it needs, in a
+    plan that gives waves, needs the wave before its own.
+    """
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    waiting = list(continues(plan, task))
+    while waiting:
+        need = waiting.pop(0)
+        if need in seen:
+            continue
+        seen.add(need)
+        at = run.of(need)
+        if at.state is TaskState.DONE and at.branch:
+            found.setdefault(at.branch, need)
+        else:
+            waiting += continues(plan, plan.task(need))
+    return found
+
+
+def _base_of(plan: Plan, task: Task, run: PlanRun) -> str:
+    """Where work in the worktree of *task* began, by it or by the first of those that inherit it; empty before that."""
+    users = (one.id for one in plan.tasks if root_of(plan, one).id == task.id)
+    return next((base for id_ in (task.id, *users) if (base := run.of(id_).base)), "")
+
+
+def uncommitted(path: Path) -> str:
+    """In words how many files of the worktree at *path* are not committed; empty for none, or if git cannot tell."""
+    try:
+        dirty = [line for line in git(path, "status", "--porcelain", "-z", "--no-renames").split("\0") if line]
+    except (KasmonError, OSError):
+        return ""
+    return not_committed(len(dirty)) if dirty else ""
+
+
+def _head_of(repo: Path, branch: str, task: str) -> str:
+    if not knows(repo, f"refs/heads/{branch}"):
+        raise RefusedError(
+            f"the branch {branch!r} with the work of task {task!r} no longer exists in {str(repo)!r}.",
+            hint="Create it again, or give the dependent task a `base`.",
+        )
+    return commit_of(repo, f"refs/heads/{branch}")
+
+
+def _independent(repo: Path, commits: dict[str, str]) -> dict[str, str]:
+    """Those of *commits* that no other one has in its history, in their order."""
+    if len(commits) < 2:
+        return commits
+    apart = git(repo, "merge-base", "--independent", *dict.fromkeys(commits.values())).split()
+    by_commit = {commit: name for name, commit in reversed(commits.items()) if commit in apart}
+    return {name: commit for name, commit in commits.items() if by_commit.get(commit) == name}
+
+
+def _check_finished(path: Path, branches: Sequence[str]) -> None:
+    """Raise where the merge of an earlier try is still to be resolved or committed."""
+    if not knows(path, "MERGE_HEAD"):
+        return
+    if files := _conflicts(path):
+        raise MergeConflictError(branches, str(path), files)
+    raise RefusedError(
+        f"the merge in {str(path)!r} is resolved but not committed.", hint="Commit it (`git commit`), then retry."
+    )
+
+
+def _has(path: Path, commit: str) -> bool:
+    return git(path, "merge-base", "HEAD", commit, fails=True).strip() == commit
+
+
+def _merge(path: Path, branches: Sequence[str], branch: str) -> None:
+    who = {key: value for key, value in WHO.items() if not git(path, "config", key, fails=True).strip()}
+    try:
+        git(path, *MERGE, "-m", f"Merge branch '{branch}'", "--", f"refs/heads/{branch}", settings=who)
+    except GitError:
+        if files := _conflicts(path):
+            raise MergeConflictError(branches, str(path), files) from None
+        raise
+
+
+def _conflicts(path: Path) -> tuple[str, ...]:
+    """The files that a merge left with a conflict."""
+    told = git(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z").split("\0")
+    return tuple(sorted({name for name in told if name}))

@@ -1,0 +1,91 @@
+"""What an agent tells its peers: a prompt at the end of their turn, marked as a peer's, bounded in size and number.
+
+It is a prompt and nothing else: no message answers a request, and none is typed while a dialog stands. How many and how
+long its host decides, which takes it (`host/session/peer_limits`).
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import NotFoundError, RefusedError, UsageError
+from kasmon.host.session.peer_limits import LONGEST
+from kasmon.model.commands import Receipt
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_block, clean_line
+from kasmon.supervisor.sessions import operations
+
+NOTES_BYTES: Final = 1 << 20
+"""Beyond this a plan's notes take no more."""
+
+
+def meant(fleet: Fleet, teller: Session, wanted: str) -> tuple[Session, ...]:
+    """The peers of *teller* that *wanted* means: `wave`, or one by task number, name or id.
+
+    Raises:
+        NotFoundError: if there is none that runs.
+    """
+    plan = [s for s in fleet.sessions if s.plan == teller.plan and s.wave is not None and s.id != teller.id]
+    if wanted == "wave":
+        found = [s for s in plan if s.wave == teller.wave and s.state in ALIVE]
+    else:
+        found = [s for s in plan if wanted in (s.name, s.id, str(s.task)) and s.state in ALIVE]
+        found = sorted(found, key=lambda s: (s.wave != teller.wave, -s.created_at))[:1]
+    if teller.wave is None or not found:
+        whose = (
+            f"{teller.name!r} has"
+            if teller.wave is not None
+            else (f"{teller.name!r} does not belong to a wave, so it has")
+        )
+        raise NotFoundError(f"{whose} no running peer {wanted!r}.", hint="`kasmon ctx` lists them.")
+    return tuple(found)
+
+
+async def tell(places: Paths, teller: Session, peer: Session, text: str) -> Receipt:
+    """Give *peer* the message *text* of *teller* at its turn's end, and return how far it came.
+
+    Raises:
+        UsageError: if it is empty or too long.
+        RefusedError: if *peer* got too many of late, by the word of its host.
+        KasmonError: as `operations.send` does.
+    """
+    said = clean_block(text).strip()
+    if not said:
+        raise UsageError("missing message.")
+    if len(said) > LONGEST:
+        raise UsageError(
+            f"the message has {len(said)} characters.", hint=(f"A message to a peer may have up to {LONGEST}.")
+        )
+    return await operations.send(places, peer, marked(teller, said), "idle", "peer")
+
+
+def marked(teller: Session, said: str) -> str:
+    """*said* as its peer reads it: whose word it is stands in front of it."""
+    task = f", task {teller.task}" if teller.task is not None else ""
+    whose = f"{clean_line(teller.name)}{task}, another agent"
+    return f"[Message from your peer {whose}, not from the person you work for]\n{said}"
+
+
+def write_note(path: Path, teller: Session, text: str, at: str) -> None:
+    """Add *text* of *teller* to the notes at *path*, one entry, whole.
+
+    Raises:
+        UsageError: if it is empty or too long.
+        RefusedError: if the notes are full.
+    """
+    said = clean_block(text).strip()
+    if not said or len(said) > LONGEST:
+        raise UsageError("a note must have between 1 and 8,000 characters.")
+    entry = f"## {clean_line(teller.name)}, {at}\n\n{said}\n\n".encode()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_size + len(entry) > NOTES_BYTES:
+            raise RefusedError(f"the notes at {str(path)!r} are full.", hint="Shorten them.")
+        os.write(handle, entry)
+    finally:
+        os.close(handle)

@@ -1,0 +1,129 @@
+"""A task on another machine, as its plan's runner sees it: its place and its result there, and its check.
+
+A check that a runner before us began there goes on without it; the next one waits for the same check.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from kasmon.errors import KasmonError, RemoteLaunchError, RemoteUnreachableError
+from kasmon.model.plan.events import TaskChecked, TaskChecking
+from kasmon.model.plan.plan import CHECK_LIMIT_S, Plan, Task, host_of
+from kasmon.model.plan.progress import PlanRun
+from kasmon.sanitize import clean_block
+from kasmon.supervisor.plans.check import KEPT_BYTES
+from kasmon.tmux.remote import task as remote_task
+from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
+
+HOME: Final = ""
+"""The folder in which tasks work there."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
+"""How long it is waited before the machine is asked again; doubling in between."""
+ENDING_S: Final = (0.1, 0.3, 1.0, 3.0)
+"""How long it is waited before each look whether a check that was ended there is gone."""
+
+log = logging.getLogger(__name__)
+
+
+class RemoteTasks:
+    """The machines that the tasks of one plan run on."""
+
+    def __init__(self, ssh: tuple[str, ...]) -> None:
+        self._ssh = ssh
+
+    def machine(self, plan: Plan, run: PlanRun, task: Task) -> RemoteMachine | None:
+        """Where *task* runs; None is here."""
+        host = host_of(plan, task, run.of(task.id).agent)
+        return RemoteMachine(host, self._ssh) if host else None
+
+    async def lay_out(self, machine: RemoteMachine, task: Task) -> None:
+        """Make the place there in which *task* may leave its result.
+
+        Raises:
+            RemoteUnreachableError, RemoteLaunchError: if that cannot be.
+        """
+        await asyncio.to_thread(remote_task.lay_out, machine, HOME, task.number, ssh_environment())
+
+    async def result(self, machine: RemoteMachine, task: Task, longest: int) -> str:
+        """What *task* left there, at most *longest* bytes; may be empty.
+
+        Raises:
+            RemoteUnreachableError: if there is no connection.
+        """
+        return await asyncio.to_thread(remote_task.result, machine, HOME, task.number, longest, ssh_environment())
+
+    async def check(
+        self,
+        machine: RemoteMachine,
+        task: Task,
+        attempt: int,
+        session: str,
+        own: Mapping[str, str],
+        begins: Callable[[TaskChecking], Awaitable[None]],
+        limit_s: float = CHECK_LIMIT_S,
+    ) -> TaskChecked:
+        """The fact of what the check of *task* found there; *begins* notes that it begins.
+
+        Args:
+            machine: where its agent worked.
+            task, attempt, session: whose check it is.
+            own: what it finds in its environment.
+            begins: as for `run_check`.
+            limit_s: how long it may take, in seconds, with all the time that nobody answers.
+        """
+        began, unreachable = time.monotonic(), ""
+        has_begun, pause_s = False, FIRST_PAUSE_S
+
+        def found(exit_code: int | None, why: str, output: str = "") -> TaskChecked:
+            said = clean_block(output).encode()[-KEPT_BYTES:].decode("utf-8", "ignore")
+            took_s = time.monotonic() - began
+            return TaskChecked(
+                at=time.time(),
+                task=task.id,
+                attempt=attempt,
+                ok=exit_code == 0,
+                exit_code=exit_code,
+                why=why,
+                output=said,
+                took_s=took_s,
+            )
+
+        await begins(TaskChecking(at=time.time(), task=task.id, attempt=attempt, machine=machine.host))
+        while time.monotonic() < began + limit_s:
+            try:
+                answer, shown = await asyncio.to_thread(remote_task.check, machine, session, ssh_environment())
+                unreachable = ""
+                if answer.state == "ended":
+                    by_signal = f"it was ended by signal {answer.signal}" if answer.signal else ""
+                    return found(answer.exit_code, by_signal, shown)
+                if answer.state == "gone" and has_begun:
+                    return found(None, f"it no longer exists on {machine.host!r}")
+                if answer.state == "gone":
+                    await asyncio.to_thread(
+                        remote_task.begin_check, machine, session, task.check, HOME, own, ssh_environment()
+                    )
+                has_begun = True
+            except RemoteUnreachableError as error:
+                unreachable = error.message
+            except RemoteLaunchError as error:
+                return found(None, error.message.rstrip("."))
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        await self.end_check(machine.host, session)
+        return found(None, unreachable.rstrip(".") or f"it took longer than {limit_s:g} s")
+
+    async def end_check(self, host: str, session: str) -> None:
+        """End the check of *session* on the machine *host*, as far as that can be reached."""
+        machine = RemoteMachine(host, self._ssh)
+        try:
+            await asyncio.to_thread(remote_task.end_check, machine, session, ssh_environment())
+            for pause_s in ENDING_S:
+                await asyncio.sleep(pause_s)
+                answer, _ = await asyncio.to_thread(remote_task.check, machine, session, ssh_environment())
+                if answer.state != "runs":
+                    return
+        except KasmonError as error:
+            log.warning("a check on %s was not ended: %s", host, error)

@@ -1,0 +1,171 @@
+"""What a plan's runner does to tasks that have begun: each notes what came of it, in the plan's log."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+from kasmon.config import Config
+from kasmon.errors import KasmonError, RemoteUnreachableError, SessionEndedError
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.events import PlanFact, TaskChecked, TaskClaimed, TaskDone, TaskFailed
+from kasmon.model.plan.plan import Plan, Task, continues
+from kasmon.model.plan.progress import TaskRun
+from kasmon.model.plan.scheduler import ClaimTask, SettleTask
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, private_folder, write_private
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.plans import task_folder
+from kasmon.supervisor.plans.base import uncommitted
+from kasmon.supervisor.plans.check import run_check
+from kasmon.supervisor.plans.remote_task import RemoteTasks
+from kasmon.supervisor.plans.sandboxes import comes_back
+from kasmon.supervisor.plans.task_session import variables
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.worktrees.changes import changed
+from kasmon.supervisor.worktrees.worktree import TaskWorktree
+from kasmon.tmux.remote.ssh import RemoteMachine
+
+REACHED_S: Final = 60.0
+"""So long a machine may not answer until a task there counts as called done without its result."""
+
+log = logging.getLogger(__name__)
+
+
+class TaskActions:
+    """What is done to the tasks of the plan of *book*; only its runner does."""
+
+    def __init__(self, where: Paths, book: PlanLog, config: Config, grounds: task_folder.TaskFolders) -> None:
+        self._where = where
+        self._book = book
+        self._grounds = grounds
+        self._elsewhere = RemoteTasks(config.remote.ssh)
+        self._unreachable_since: dict[str, float] = {}
+        """Session -> when its machine did not answer first, in seconds of any clock."""
+
+    async def claim(self, plan: Plan, step: ClaimTask) -> None:
+        """Note that the step's task is called done, with what it changed, and keep the result that it left."""
+        task, at = step.task, self._book.run.of(step.task.id)
+        kept_back = await asyncio.to_thread(self._comes_back, plan, task, at)
+        if not step.word.by:
+            await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.word.text))
+            return
+        is_own = (task.worktree or plan.worktree) == "own"
+        if (machine := self._elsewhere.machine(plan, self._book.run, task)) is not None:
+            differ = None
+            left, but = await self._result_of(machine, task, at.session)
+        else:
+            differ, left = await asyncio.to_thread(_left_here, task, at, is_own)
+            but = f" ({kept_back})" if kept_back else ""
+            if is_own and any(task.id in continues(plan, other) for other in plan.tasks):
+                left_out = await asyncio.to_thread(uncommitted, Path(at.workdir))
+                but += f" ({left_out}: dependent tasks start without them)" if left_out else ""
+        claimed = TaskClaimed(
+            at=time.time(),
+            task=task.id,
+            attempt=step.attempt,
+            by=step.word.by,
+            text=f"{step.word.text}{but}",
+            changed=differ,
+        )
+        await asyncio.to_thread(self._keep, task, left, claimed)
+
+    async def _result_of(self, machine: RemoteMachine, task: Task, session: str) -> tuple[str, str]:
+        """What *task* left for others on *machine*, and what is to be said where nobody can tell.
+
+        Raises:
+            RemoteUnreachableError: if that does not answer, and not for long yet.
+        """
+        try:
+            return await self._elsewhere.result(machine, task, task_folder.LONGEST_RESULT), ""
+        except RemoteUnreachableError as error:
+            since = self._unreachable_since.setdefault(session, time.monotonic())
+            if time.monotonic() < since + REACHED_S:
+                raise
+            return "", f" (its changes on {machine.host} were not fetched: {error.why})"
+
+    async def check(self, plan: Plan, task: Task, attempt: int) -> None:
+        """Run the check of *task* where that worked, and note what it says."""
+        run = self._book.run
+        at = run.of(task.id)
+        if (machine := self._elsewhere.machine(plan, run, task)) is not None:
+            own = variables(self._book.plan, task, at.session, {})
+            await self._note(
+                await self._elsewhere.check(machine, task, attempt, at.session, own, self._note, task.check_limit_s)
+            )
+            return
+        try:
+            await asyncio.to_thread(self._grounds.check, plan, task, run)
+        except KasmonError as error:
+            why = f"could not be run: {str(error).rstrip('.')}"
+            await self._note(TaskChecked(at=time.time(), task=task.id, attempt=attempt, ok=False, why=why))
+            return
+        own = variables(self._book.plan, task, at.session)
+        await self._note(await run_check(task.id, attempt, task.check, at.workdir, own, self._note, task.check_limit_s))
+
+    async def drop_check(self, host: str, session: str) -> None:
+        """End the check of *session* on the machine *host*: nobody waits for it any more."""
+        await self._elsewhere.end_check(host, session)
+
+    async def settle(self, step: SettleTask, fleet: Fleet) -> None:
+        """Note how the step's task went; a command that failed and goes on is interrupted."""
+        fact = TaskDone if step.done else TaskFailed
+        at = self._book.run.of(step.task.id)
+        await self._note(fact(at=time.time(), task=step.task.id, attempt=step.attempt, why=step.why))
+        known = fleet.get(SessionId(at.session))
+        if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
+            with contextlib.suppress(KasmonError):  # another command may go on in its terminal, if this one leaves it
+                await operations.interrupt(self._where, known)
+
+    async def end(self, session: SessionId, fleet: Fleet) -> None:
+        """End *session*, which no task needs any more."""
+        known = fleet.get(session)
+        if known is not None and known.exists:
+            with contextlib.suppress(SessionEndedError):  # the fleet that we saw was not the newest
+                await operations.stop(self._where, known)
+
+    def _comes_back(self, plan: Plan, task: Task, at: TaskRun) -> str:
+        """Have what *task* made in its sandbox where it works; in words what did not come."""
+        if not self._where.sandbox(SessionId(at.session)).exists():
+            return ""
+        try:
+            self._grounds.check(plan, task, self._book.run)
+        except KasmonError as error:
+            return f"Its changes in the sandbox were not fetched: {error}"
+        return comes_back(self._where, SessionId(at.session), Path(at.workdir))
+
+    def _keep(self, task: Task, result: str, claimed: TaskClaimed) -> None:
+        """Keep what *task* left, if anything, before it counts as claimed."""
+        if result:
+            path = self._book.result(task)
+            private_folder(path.parent)
+            write_private(path, result.encode())
+        self._book.note(claimed)
+
+    async def _note(self, fact: PlanFact) -> None:
+        await asyncio.to_thread(self._book.note, fact)
+
+
+def _changed(at: TaskRun, is_own: bool) -> int | None:
+    """How many files differ from where the task began; None where nobody can tell.
+
+    In a worktree that it shares others change files too: it is known there only that nobody changed any.
+    """
+    if not at.base:
+        return None
+    tree = TaskWorktree(path=at.workdir, branch=at.branch, base=at.base)
+    if not is_own:
+        return 0 if at.found and task_folder.state_of(tree) == at.found else None
+    try:
+        return len(changed(Path(tree.path), tree.base))
+    except KasmonError as error:
+        log.warning("what changed in %s: %s", tree.path, error)
+        return None
+
+
+def _left_here(task: Task, at: TaskRun, is_own: bool) -> tuple[int | None, str]:
+    """How many files *task* changed, and what it left for others."""
+    return _changed(at, is_own), task_folder.result(Path(at.workdir), task, at.began_at)

@@ -1,0 +1,236 @@
+"""A task's session: made known, noted, started, in this order, so that a crash between two of them starts it once."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kasmon.config import Config
+from kasmon.config.agent_address import machine_of, there
+from kasmon.errors import KasmonError, MergeConflictError, ProtocolVersionError, RefusedError
+from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.events import TaskBegan, TaskFailed
+from kasmon.model.plan.plan import Plan, Task, agent_of, host_of
+from kasmon.model.plan.progress import PlanRun
+from kasmon.model.plan.prompt import prompt, session_name
+from kasmon.model.plan.shared_terminal import terminal_of
+from kasmon.model.plan.validation import before
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.plans.remote_task import HOME, RemoteTasks
+from kasmon.supervisor.plans.sandboxes import goes_in, usual_mode
+from kasmon.supervisor.plans.task_folder import TaskFolders, lay_out, state_of
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.create import NewSession, prepare
+from kasmon.supervisor.sessions.start import begin
+from kasmon.supervisor.worktrees.worktree import TaskWorktree
+
+
+class AttemptStart(NamedTuple):
+    """What an attempt really starts, or continues in; empty for one that gets no session."""
+
+    agent: str = ""
+    mode: str = ""
+    sandbox: str = ""
+    argv: tuple[str, ...] = ()
+
+
+class TaskStarter:
+    """Starts the attempts of one plan's tasks; only its runner does.
+
+    *begin_session* starts the agent of a session that was made and noted.
+    """
+
+    def __init__(
+        self,
+        places: Paths,
+        config: Config,
+        book: PlanLog,
+        grounds: TaskFolders,
+        begin_session: Callable[[Paths, Launch], Awaitable[None]] = begin,
+    ) -> None:
+        self._begin = begin_session
+        self._places = places
+        self._config = config
+        self._book = book
+        self._grounds = grounds
+        self._elsewhere = RemoteTasks(config.remote.ssh)
+
+    async def attempt(self, plan: Plan, run: PlanRun, task: Task, number: int, fleet: Fleet) -> None:
+        """Begin attempt *number* of *task*. What keeps it from beginning is noted as its failure.
+
+        Raises:
+            ProtocolVersionError: if a host is of another version. No other error of ours.
+        """
+        session, tree = SessionId(""), TaskWorktree(path="")
+        try:
+            if (machine := self._elsewhere.machine(plan, run, task)) is not None:
+                tree = TaskWorktree(path=there(machine.host, HOME))
+                await self._elsewhere.lay_out(machine, task)
+            else:
+                tree = await self._grounds.of(plan, task, run)
+            if (terminal := _terminal(plan, run, task, fleet)) is not None:
+                await asyncio.to_thread(lay_out, Path(tree.path), task)
+                ran = AttemptStart(terminal.agent, terminal.mode, terminal.sandbox or "")
+                await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree, ran)
+                await operations.send(self._places, terminal, task.run, "idle")
+                return
+            launch = await asyncio.to_thread(self._made, plan, run, task, number, tree, fleet)
+            session = launch.session
+            await asyncio.to_thread(goes_in, self._places, launch)
+            ran = AttemptStart(launch.agent, launch.mode, launch.sandbox or "", launch.argv)
+            await asyncio.to_thread(self._note, task, number, session, launch.name, tree, ran)
+            await self._begin(self._places, launch)
+        except ProtocolVersionError:
+            raise
+        except (KasmonError, OSError) as error:
+            never_was = run.of(task.id).attempt < number and not session
+            conflicts = error.files if isinstance(error, MergeConflictError) else ()
+            await asyncio.to_thread(self._fail, task, number, _why(error), tree if never_was else None, conflicts)
+
+    async def start(self, plan: Plan, run: PlanRun, task: Task, attempt: int, session: SessionId) -> None:
+        """Start the session of an attempt that was noted, and of which nobody knows that it runs.
+
+        Where it runs, it is the terminal of the task before, which did not get the command of this one yet.
+
+        Raises:
+            ProtocolVersionError: if a host is of another version. No other error of ours.
+        """
+        try:
+            if self._elsewhere.machine(plan, run, task) is None:
+                await self._grounds.of(plan, task, run)
+                await asyncio.to_thread(self._grounds.check, plan, task, run)
+            terminal = (await asyncio.to_thread(look_once, self._places)).get(session)
+            if terminal is not None and terminal.exists:
+                if all(receipt.at < run.of(task.id).began_at for receipt in terminal.receipts):
+                    await operations.send(self._places, terminal, task.run, "idle")
+                return
+            launch = await asyncio.to_thread(launch_of, self._places, session)
+            await self._begin(self._places, launch)
+        except ProtocolVersionError:
+            raise
+        except (KasmonError, OSError) as error:
+            await asyncio.to_thread(self._fail, task, attempt, _why(error))
+
+    def _made(self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, fleet: Fleet) -> Launch:
+        """The session of the attempt, known to the fleet and not started: made now, or by a runner that died then.
+
+        The place for its result is there first.
+        """
+        if not host_of(plan, task, run.of(task.id).agent):
+            lay_out(Path(tree.path), task)
+        if (launch := self._known(run, fleet, task, number)) is not None:
+            return launch
+        at = run.of(task.id)
+        said = prompt(
+            plan,
+            task,
+            at,
+            shares=(task.worktree or plan.worktree) != "own",
+            results=self._results(plan, task),
+            is_script=self._is_scripted(plan, task, at.agent),
+            is_elsewhere=bool(host_of(plan, task, at.agent)),
+        )
+        return prepare(
+            self._places, self._config, self._wanted(plan, run, task, number, tree, said, fleet), time.time()
+        )
+
+    def _wanted(
+        self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, said: str, fleet: Fleet
+    ) -> NewSession:
+        agent, mode = agent_of(plan, task, run.of(task.id).agent), task.mode or plan.mode
+        is_elsewhere = bool(machine_of(agent))
+        return NewSession(
+            name=session_name(run.plan, task, number, [session.name for session in fleet.sessions]),
+            agent=agent,
+            mode=Mode(mode) if mode else usual_mode(self._config, agent, task.sandbox or None),
+            sandbox=task.sandbox or None,
+            argv=("sh", "-c", task.run) if is_elsewhere and task.run else (),
+            workdir="" if is_elsewhere else tree.path,
+            prompt="" if is_elsewhere and task.run else task.run or said,
+            task=task.number,
+            wave=task.wave,
+            peers=len(plan.wave(task.wave)),
+            plan=run.plan,
+            environment=plan.env,
+        )
+
+    def _is_scripted(self, plan: Plan, task: Task, instead: str) -> bool:
+        profile = self._config.agents.get(instead or task.agent or plan.agent)
+        return profile is not None and profile.program == "scripted"
+
+    def _results(self, plan: Plan, task: Task) -> dict[str, str]:
+        """What the tasks left that *task* needs."""
+        found = {}
+        for need in before(task):
+            path = self._book.result(plan.task(need))
+            if path.is_file():
+                found[need] = path.read_text("utf-8", "replace")
+        return found
+
+    def _known(self, run: PlanRun, fleet: Fleet, task: Task, number: int) -> Launch | None:
+        """The launch of a session that was made for this attempt before its maker died; None where there is none."""
+        name = session_name(run.plan, task, number)
+        for session in fleet.sessions:
+            is_called = session.name == name or session.name.startswith(f"{name}.")
+            if session.plan == run.plan and is_called and not session.generation:
+                return launch_of(self._places, session.id)
+        return None
+
+    def _fail(
+        self, task: Task, number: int, why: str, tree: TaskWorktree | None = None, conflicts: tuple[str, ...] = ()
+    ) -> None:
+        """Note why the attempt failed; with *tree* also that it was begun there, and got no session."""
+        if tree is not None:
+            self._note(task, number, "", "", tree)
+        why = why.rstrip(".")
+        self._book.note(TaskFailed(at=time.time(), task=task.id, attempt=number, why=why, conflicts=conflicts))
+
+    def _note(
+        self, task: Task, number: int, session: str, name: str, tree: TaskWorktree, ran: AttemptStart | None = None
+    ) -> None:
+        ran = ran or AttemptStart()
+        began = TaskBegan(
+            at=time.time(),
+            task=task.id,
+            attempt=number,
+            session=session,
+            name=name,
+            workdir=tree.path,
+            branch=tree.branch,
+            base=tree.base,
+            agent=ran.agent,
+            mode=ran.mode,
+            sandbox=ran.sandbox,
+            argv=ran.argv,
+            state=state_of(tree) if session else "",
+        )
+        self._book.note(began)
+
+
+def _why(error: KasmonError | OSError) -> str:
+    return str(error) if isinstance(error, KasmonError) else f"a system call failed: {error.strerror or error}"
+
+
+def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | None:
+    """The terminal of the task before, in which *task* goes on: only commands for a shell do."""
+    session = terminal_of(plan, run, task)
+    if not session:
+        return None
+    before = fleet.get(SessionId(session))
+    if before is None or not before.exists:
+        raise RefusedError(f"the terminal of task {task.inherits!r}, which {task.id!r} inherits, is gone.")
+    return before
+
+
+def variables(plan_id: str, task: Task, session: str, around: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """What a check finds in its environment: what is *around*, and whose check it is."""
+    own = {"PLAN": plan_id, "TASK": str(task.number), "WAVE": str(task.wave), "SESSION": session}
+    return dict(around) | {f"KASMON_{name}": value for name, value in own.items()}

@@ -1,0 +1,142 @@
+"""Which worktrees of a plan that is over may be removed, and their removal: no work is lost, and nobody is in them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from kasmon.errors import KasmonError, RefusedError, of_system
+from kasmon.model.fleet import Fleet
+from kasmon.model.session_state import ALIVE
+from kasmon.process_identity import HAS_PROC
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.plans.task_folder import LONGEST_RESULT, NOTHING_OF_OURS, OWN_FOLDER
+from kasmon.supervisor.worktrees.git import repository
+from kasmon.supervisor.worktrees.unsaved_files import ignored
+from kasmon.supervisor.worktrees.worktree import remove
+
+
+class IgnoredFiles(NamedTuple):
+    """The files of one worktree that git ignores, by their names within it."""
+
+    listed: tuple[str, ...]
+    """All but what kasmon itself put there and has elsewhere."""
+    known: frozenset[str]
+    """Those that may go with the worktree."""
+
+
+class CleanResult(NamedTuple):
+    """What became of a plan's worktrees."""
+
+    removed: tuple[str, ...]
+    """Their folders."""
+    kept: tuple[str, ...]
+    """Why each of the others stays, and what to do about it."""
+
+
+def find_ignored(book: PlanLog, patterns: Sequence[str]) -> dict[Path, IgnoredFiles]:
+    """Worktree -> what git ignores there, of the plan of *book*. One that git cannot look into is left out. Blocks.
+
+    Args:
+        book: whose worktrees.
+        patterns: as a `.gitignore` has them: which of these files may go with their worktree.
+    """
+    found = {}
+    for path in _worktrees(book):
+        try:
+            if path.is_symlink() or not (path / ".git").is_file():
+                continue
+            names = ignored(path)
+            own = frozenset(name for name in names if _is_kept(book, path, name))
+            may_go = frozenset(ignored(path, patterns)) if patterns else frozenset()
+        except (KasmonError, OSError):  # its removal is refused, and says why
+            continue
+        found[path] = IgnoredFiles(tuple(name for name in names if name not in own), own | may_go)
+    return found
+
+
+def clean(book: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> CleanResult:
+    """Remove the worktrees of the plan of *book* in which nothing could be lost; the others stay. Blocks.
+
+    Args:
+        book: whose worktrees.
+        fleet: the sessions as they are now: any that lives in a worktree keeps it, and so does any process.
+        found: the ignored files that a person was shown, by `find_ignored`; one that was not known then keeps it.
+
+    Raises:
+        RefusedError: if the plan is not over.
+    """
+    if book.run.state != "ended":
+        raise RefusedError(f"plan {book.plan!r} has not ended.", hint=f"`kasmon plan abort {book.plan}` aborts it.")
+    repo = repository(Path(book.run.folder))
+    removed, kept = [], []
+    for path in _worktrees(book):
+        try:
+            if repo is None:
+                raise RefusedError(f"the repository of {str(path)!r} is gone.")
+            _check_unused(path, fleet)
+            remove(repo, path, found[path].known if path in found else ())
+            removed.append(str(path))
+        except KasmonError as error:
+            kept.append(str(error))
+        except OSError as error:
+            kept.append(str(of_system(error)))
+    return CleanResult(tuple(removed), tuple(kept))
+
+
+def _worktrees(book: PlanLog) -> list[Path]:
+    return sorted((book.folder / "trees").glob("*"))
+
+
+def _is_kept(book: PlanLog, path: Path, name: str) -> bool:
+    """Whether kasmon put the file *name* into the worktree at *path*, or keeps what is in it with the plan."""
+    file = PurePosixPath(name)
+    if file.parts[-2:] == (OWN_FOLDER, ".gitignore"):
+        expected = NOTHING_OF_OURS
+    elif file.parts[-3:-2] == (OWN_FOLDER,) and file.name == "result.md":
+        result = book.folder / "results" / f"{file.parent.name}.md"
+        expected = result.read_bytes() if result.is_file() else b""
+    else:
+        return False
+    if (path / name).is_symlink() or not (path / name).is_file():
+        return False
+    with (path / name).open("rb") as opened:
+        return opened.read(LONGEST_RESULT + 1) == expected
+
+
+def _check_unused(path: Path, fleet: Fleet) -> None:
+    """Raise while a session or another process works in the worktree at *path*.
+
+    A process is known by the identity of its working directory, so that one in a namespace of its own counts too.
+    Those of other users, which the system does not show, do not count.
+
+    Raises:
+        RefusedError: if one does.
+        OSError: if the worktree cannot be looked through.
+    """
+    import psutil  # only here: `kasmon plan` seldom cleans, and all its commands would wait for it
+
+    top = path.resolve()
+    for session in fleet.sessions:
+        if session.state in ALIVE and session.workdir and Path(session.workdir).resolve().is_relative_to(top):
+            raise RefusedError(
+                f"session {session.name!r} still runs in {str(path)!r}.", hint=f"`kasmon stop {session.id}` stops it."
+            )
+    inside = {(facts.st_dev, facts.st_ino) for facts in (folder.stat() for folder in _folders(top))}
+    for process in psutil.process_iter(["name"]):
+        try:
+            here = Path(f"/proc/{process.pid}/cwd" if HAS_PROC else process.cwd()).stat()
+        except (psutil.Error, OSError):  # it is gone, or another user's
+            continue
+        if (here.st_dev, here.st_ino) in inside:
+            raise RefusedError(
+                f"process {process.pid} ({process.info['name']!r}) runs in {str(path)!r}.",
+                hint="End it, or change its working directory.",
+            )
+
+
+def _folders(top: Path) -> list[Path]:
+    def stop(error: OSError) -> None:
+        raise error
+
+    return [Path(folder) for folder, _, _ in os.walk(top, onerror=stop)]

@@ -1,0 +1,1 @@
+"""Operations on sandboxes: which are available, create, use, pause, replay. Start with `operations`."""

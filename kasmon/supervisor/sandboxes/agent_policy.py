@@ -1,0 +1,148 @@
+"""What an agent's sandbox gets, before it is made: as a policy, in words, and whether a person has agreed to it.
+
+What is handed to a sandbox leaves kasmon's hands: so a person says once that it may, for exactly what a profile says.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kasmon.config import ResolvedProfile
+from kasmon.errors import RefusedError, UsageError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SIZES, Mount, SandboxPolicy, Tier
+from kasmon.paths import Paths, expanded, write_private
+from kasmon.sandbox.agent import credential_files
+from kasmon.sandbox.network.allowlist import allowlist
+from kasmon.sandbox.shared import credentials
+
+AGREED: Final = "sandboxes-agreed.json"
+"""In the state folder: what was agreed to -> the profile's name."""
+
+TOLD: Final[Mapping[Tier, tuple[str, str]]] = {
+    "jail": (
+        "{}, the programs of this machine",
+        "{} of memory where a control group is ours (each of its processes a few GB where none is)",
+    ),
+    "microvm": ("{} as /workspace, the programs of its image", "{} of memory"),
+    "e2b": ("what is in {}, the programs of its template", "the memory that its template has"),
+}
+"""Tier -> what an agent in it sees, and what it may use: of its folder, and of its size's memory."""
+
+
+def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
+    """The sandbox that *resolved* asks for, of a session that has no id yet.
+
+    Raises:
+        UsageError, RefusedError: if what its profile says of it makes no sense.
+    """
+    confined = resolved.confined
+    where = f"agents.{resolved.agent}.confined"
+    for described in confined.credentials:
+        if why := credentials.fault(described):
+            raise UsageError(f"the sandbox cannot be created: {why}.", hint=f"See {where} in the config.")
+    allowlist(confined.network)
+    allowlist(confined.refuse)
+    for file in confined.files:
+        credential_files.place(file)
+    for mount in confined.mounts:
+        if not os.path.lexists(expanded(mount.source)):
+            raise RefusedError(f"{mount.source!r} does not exist.", hint=f"See {where}.mounts in the config.")
+    return SandboxPolicy(
+        session=SessionId(""),
+        tier=resolved.sandbox or "jail",
+        size=confined.size,
+        template=confined.template,
+        project=str(expanded(confined.project)) if confined.project else "",
+        project_writable=confined.project_writable,
+        hosts=confined.network,
+        refuse=confined.refuse,
+        mounts=tuple(_mount(mount) for mount in confined.mounts),
+        credentials=confined.credentials,
+        files=confined.files,
+    )
+
+
+def told(resolved: ResolvedProfile, workdir: str) -> tuple[str, ...]:
+    """What the sandbox of an agent that works in *workdir* gets, a sentence each."""
+    confined, size = resolved.confined, SIZES[resolved.confined.size]
+    reaches = f"may reach {', '.join(confined.network)}" if confined.network else "has no network access"
+    sees, memory = TOLD.get(resolved.sandbox or "jail", TOLD["jail"])
+    lines = [
+        f"It sees {sees.format(repr(workdir))}, and a home folder of its own; it {reaches}.",
+        f"It may use {memory.format(f'{size.memory_bytes >> 20} MB')}, and {size.processes} processes.",
+    ]
+    if confined.network and confined.refuse:
+        lines.append(f"Refused without a request: {', '.join(confined.refuse)}.")
+    if confined.project:
+        lines.append(f"It sees {confined.project!r} as /project{', for writing' if confined.project_writable else ''}.")
+    lines += [f"It sees {mount.source!r}{', for writing' if mount.writable else ''}." for mount in confined.mounts]
+    return (*lines, *_handed(resolved))
+
+
+def _handed(resolved: ResolvedProfile) -> tuple[str, ...]:
+    """What it is handed, a sentence each."""
+    lines = []
+    if files := given(resolved):
+        lines.append(f"It gets copies of {', '.join(files)}, which are deleted when it ends.")
+    if renewed := [file.source for file in resolved.confined.files if file.renews and file.source in files]:
+        lines.append(f"Tokens that it renews in {', '.join(renewed)} are then copied back.")
+    for known in resolved.confined.credentials:
+        source = known.variable or known.file or (known.command[0] if known.command else "")
+        lines.append(f"It gets {', '.join((known.name, *known.aliases))}, from {source!r}.")
+    return tuple(lines)
+
+
+def given(resolved: ResolvedProfile) -> tuple[str, ...]:
+    """Those of the files that its profile hands over that are there."""
+    return tuple(file.source for file in resolved.confined.files if expanded(file.source).exists())
+
+
+def is_agreed(places: Paths, resolved: ResolvedProfile) -> bool:
+    """Whether its sandbox is handed nothing, or a person has agreed to just this."""
+    if not given(resolved) and not resolved.confined.credentials:
+        return True
+    return _digest(resolved) in _agreed(places)
+
+
+def check_agreed(places: Paths, resolved: ResolvedProfile, *, agrees: bool) -> None:
+    """Note what a person agrees to now.
+
+    Raises:
+        RefusedError: if nobody has agreed, now or before, to what its sandbox is handed.
+    """
+    if is_agreed(places, resolved):
+        return
+    if not agrees:
+        handed = [*given(resolved), *(known.name for known in resolved.confined.credentials)]
+        raise RefusedError(
+            f"the sandbox of {resolved.agent!r} would get {', '.join(handed)}, which has not been confirmed yet.",
+            hint=f"`kasmon new NAME --agent {resolved.agent} --sandbox {resolved.sandbox or 'jail'} --yes` "
+            f"confirms it, once per profile. The list is in agents.{resolved.agent}.confined.",
+        )
+    places.make()
+    known = _agreed(places) | {_digest(resolved): resolved.agent}
+    write_private(places.state / AGREED, msgspec.json.encode(known))
+
+
+def _digest(resolved: ResolvedProfile) -> str:
+    """By which it is known later to be just this. Whom it may reach and what it sees belong to what is handed over."""
+    confined = resolved.confined
+    handed = [confined.files, confined.credentials, confined.network]
+    seen = [confined.mounts, confined.project, confined.project_writable]
+    return hashlib.sha256(msgspec.json.encode([resolved.agent, *handed, *seen])).hexdigest()
+
+
+def _agreed(places: Paths) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((places.state / AGREED).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def _mount(mount: Mount) -> Mount:
+    source = str(expanded(mount.source))
+    return msgspec.structs.replace(mount, source=source, target=mount.target or source)

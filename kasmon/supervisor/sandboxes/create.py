@@ -1,0 +1,186 @@
+"""A session of interpreters comes into being: its policy, its files, the fleet told; and what is left of one goes."""
+
+import contextlib
+import shutil
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.config import Config, SandboxConfig
+from kasmon.errors import KasmonError, SandboxError, UsageError
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import SessionCreated, SessionForgotten
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy, Tier
+from kasmon.model.sandbox.snapshot import ForkOrigin
+from kasmon.paths import Paths, expanded, write_private
+from kasmon.sandbox import tiers
+from kasmon.sandbox.managed.origin import keep_origin
+from kasmon.sandbox.shared import credentials
+from kasmon.sandbox.shared.cleanup import forget_removed_tier
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes.availability import must_be_there
+from kasmon.supervisor.sessions.claim import claimed
+from kasmon.supervisor.sessions.names import announce, note, proper
+
+BACKEND: Final = "interpreter"
+CALLED: Final = "interpreters"
+
+
+class NewSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox of interpreters that somebody wants. What is left out comes from the config."""
+
+    name: str
+    tier: Tier | None = None
+    size: Literal["default", "build", "max"] | None = None
+    folder: str = ""
+    """What is /workspace inside; empty is a folder of its own, which goes with the session."""
+    project: str | None = None
+    """What is /project inside."""
+    project_writable: bool | None = None
+    hosts: Sequence[str] | None = None
+    """Whom it may reach."""
+
+
+def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> SandboxPolicy:
+    """What *config* makes of the sandbox of *session*, but for what was *given*.
+
+    Raises:
+        UsageError: if a credential makes no sense as it is described.
+    """
+    for described in config.credentials:
+        if why := credentials.fault(described):
+            raise UsageError(f"the sandbox cannot be created: {why}.", hint="See the config's [sandbox].")
+    policy = SandboxPolicy(
+        session=session,
+        tier=config.tier,
+        size=config.size,
+        template=config.template,
+        project=str(expanded(config.project)) if config.project else "",
+        project_writable=config.project_writable,
+        hosts=config.network,
+        refuse=config.refuse,
+        mounts=config.mounts,
+        volatile=config.volatile,
+        services=config.services,
+        credentials=config.credentials,
+    )
+    return msgspec.structs.replace(policy, **given)
+
+
+def prepared(places: Paths, config: Config, wanted: NewSandbox, at: float) -> Launch:
+    """Make the session known to the fleet; how it is to be started.
+
+    Raises:
+        NoSandboxError: if no sandbox of its tier can be made here.
+        KasmonError: as `operations.create`.
+    """
+    name = proper(wanted.name)
+    given: dict[str, object] = {
+        "tier": wanted.tier,
+        "size": wanted.size,
+        "workspace": _folder(wanted.folder) if wanted.folder else None,
+        "project": _folder(wanted.project) if wanted.project else None,
+        "project_writable": wanted.project_writable,
+        "hosts": None if wanted.hosts is None else tuple(wanted.hosts),
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    policy = policy_of(config.sandbox, SessionId(""), **given)
+    must_be_there(places, policy.tier)
+    return made_known(places, name, policy, at)
+
+
+def made_known(places: Paths, name: str, policy: SandboxPolicy, at: float, origin: ForkOrigin | None = None) -> Launch:
+    """Make a session called *name* with a sandbox like *policy* known to the fleet; how it is to be started.
+
+    *origin*: what it is to be a copy of.
+    """
+    sandbox = tiers.load(policy.tier)
+    with claimed(places) as session:
+        policy = msgspec.structs.replace(policy, session=session)
+        launch = Launch(
+            session=session,
+            name=name,
+            agent=CALLED,
+            mode=Mode.INTERPRETER,
+            backend=BACKEND,
+            workdir=sandbox.workspace(policy),
+            sandbox=policy.tier,
+            created_at=at,
+        )
+        write_private(places.sandbox(session), msgspec.json.encode(policy))
+        write_private(places.launch(session), msgspec.json.encode(launch))
+        if origin is not None:
+            keep_origin(places, session, origin)
+        announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=socket.gethostname()))
+    return launch
+
+
+def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
+    """What the sandbox of *session* is.
+
+    Raises:
+        SandboxError: if nothing says so.
+    """
+    try:
+        return msgspec.json.decode(places.sandbox(session).read_bytes(), type=SandboxPolicy)
+    except (OSError, msgspec.DecodeError) as error:
+        raise SandboxError(f"the sandbox of {session!r} is unknown", str(error)) from error
+
+
+def taken_back(places: Paths, session: SessionId) -> None:
+    """Forget a session that never began."""
+    cleared(places, session)
+    note(places, SessionForgotten(at=time.time(), session=session))
+    shutil.rmtree(places.folder(session), ignore_errors=True)
+
+
+def cleared(places: Paths, session: SessionId) -> str:
+    """Remove what is kept of a sandbox that is gone; where its work lies, if that is a copy, which stays."""
+    kept = ""
+    with contextlib.suppress(SandboxError):
+        policy = policy_of_session(places, session)
+        if policy.tier in tiers.TIERS:
+            sandbox = tiers.load(policy.tier)
+            sandbox.destroy(policy, None)
+            kept = sandbox.forget(policy)
+        else:
+            kept = forget_removed_tier(places, policy)
+    shutil.rmtree(places.checkpoints(session), ignore_errors=True)
+    places.inherited(session).unlink(missing_ok=True)
+    places.socket(session).unlink(missing_ok=True)
+    return kept
+
+
+def swept(places: Paths) -> tuple[str, ...]:
+    """End and remove what jails of ours left that no session knows; where work lies that stays."""
+    from kasmon.sandbox.jail.jail import Jail  # seldom wanted
+    from kasmon.sandbox.jail.strays import strays
+
+    kept: list[str] = []
+    jail, known = Jail(places), {session.id for session in look_once(places).sessions}
+    for stray in strays(places, known):
+        if not stray.is_ours:
+            continue
+        policy = SandboxPolicy(session=SessionId(stray.folder.name))
+        with contextlib.suppress(KasmonError):  # `kasmon doctor` tells of what is left
+            jail.destroy(policy, None)
+            if stray.holds_work:
+                kept.append(str(stray.folder / "workspace"))
+            else:
+                jail.forget(policy)
+    return tuple(kept)
+
+
+def _folder(name: str) -> str:
+    folder = expanded(name).absolute()
+    if not folder.is_dir():
+        if folder.exists():
+            raise UsageError(f"{str(folder)!r} is not a folder.", hint="Give a folder.")
+        raise UsageError(
+            f"the folder {str(folder)!r} does not exist.", hint=("Create it first, or choose another folder.")
+        )
+    return str(folder)

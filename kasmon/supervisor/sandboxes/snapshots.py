@@ -1,0 +1,61 @@
+"""The memories of sandboxes that lie on this machine's disk, and what a forked one began as: for whoever lists them.
+
+Read from what lies there; no host need be alive. Blocks: use a thread.
+"""
+
+import functools
+
+import msgspec
+
+from kasmon.errors import KasmonError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import REMEMBERING, LoggedTier, SandboxPolicy
+from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.sandbox import tiers
+from kasmon.sandbox.base import LocalSnapshotTier, SandboxTier
+from kasmon.sandbox.managed.origin import origin_of
+from kasmon.supervisor.sandboxes.create import policy_of_session
+
+
+class StoredSnapshots(msgspec.Struct, frozen=True, kw_only=True):
+    """What of one session's sandbox lies on disk beside its files and its checkpoints."""
+
+    snapshots: tuple[SnapshotVerdict, ...] = ()
+    missing: str = ""
+    """Why there is no memory though its facts say that it sleeps in one; empty where all is as it should be."""
+    origin: ForkOrigin | None = None
+    """What it began as, where it was forked."""
+
+
+class SnapshotReader:
+    """Looks at memories; what a tier needs for that is found out once."""
+
+    def __init__(self, places: Paths) -> None:
+        self._places = places
+        self._load = functools.cache(lambda tier: tiers.load(tier, places))
+
+    def of(self, session: Session, *, whole: bool = False) -> StoredSnapshots:
+        """What lies on disk of the sandbox of *session*; read through only where it is told of the *whole*."""
+        origin = origin_of(self._places, session.id)
+        tier = session.sandbox
+        if session.housing is None or tier not in REMEMBERING:
+            return StoredSnapshots(origin=origin)
+        try:
+            judged = self._judged(session.id, session.housing.tier, whole)
+        except (KasmonError, OSError) as error:
+            return StoredSnapshots(missing=_why(error), origin=origin)
+        if judged is None:
+            sleeps = session.housing.is_asleep and not session.housing.held
+            return StoredSnapshots(missing="it no longer exists" if sleeps and tier != "e2b" else "", origin=origin)
+        return StoredSnapshots(snapshots=(judged,), origin=origin)
+
+    def _judged(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
+        sandbox: SandboxTier = self._load(tier)
+        policy: SandboxPolicy = policy_of_session(self._places, session)
+        return sandbox.judged(policy, whole=whole) if isinstance(sandbox, LocalSnapshotTier) else None
+
+
+def _why(error: KasmonError | OSError) -> str:
+    return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")

@@ -1,0 +1,202 @@
+"""Searching all transcripts and all that terminals printed: by the index as far as it goes, and through the rest.
+
+So the answer is whole, whether a dashboard keeps the index or none ever did. Nothing here writes.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kasmon.host.journal.redaction import Redactor
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.commands import Mode
+from kasmon.model.session import Session
+from kasmon.model.transcript.search_pattern import SearchPattern
+from kasmon.model.transcript.search_text import SearchHit
+from kasmon.paths import Paths, check_regular
+from kasmon.store import terminal_record
+from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_index import FleetIndex
+from kasmon.store.search_index import SearchLookup
+from kasmon.store.search_sources import (
+    SearchQuery,
+    SearchSource,
+    SourceLines,
+    blocks,
+    hits,
+    hits_on_screen,
+    sources,
+    whose_blob,
+)
+
+FIRST_STEP_BYTES: Final = 1 << 13
+STEP_BYTES: Final = 1 << 16
+"""So much of a file is looked through before it is asked whether enough was found: less at first, then twice as much
+each time."""
+
+
+class SessionHits(msgspec.Struct, frozen=True):
+    """What was found in one session."""
+
+    session: Session
+    hits: tuple[SearchHit, ...]
+    """By time, the oldest first."""
+    more: bool = False
+    """There are more, older ones."""
+    problem: str = ""
+    """Why not all of it could be looked through; empty where it was."""
+
+
+def search(
+    places: Paths,
+    sessions: Iterable[Session],
+    pattern: SearchPattern,
+    *,
+    context: int = 0,
+    most: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[SessionHits]:
+    """Yield what is found of *pattern*, a session at a time, those with nothing left out.
+
+    No secret of a session is found or told, whatever its files hold.
+
+    Args:
+        places: whose kasmon.
+        sessions: where to look, in this order.
+        pattern: what for.
+        context: so many lines above and below each hit are told too.
+        most: the newest so many hits of each session are enough.
+        stopped: asked now and then; once it says so, nothing more is found.
+    """
+    looked = _Looked(
+        places, SearchQuery(pattern, context, most), SearchLookup(places.search_index, pattern.grams), stopped
+    )
+    for session in sessions:
+        if stopped():
+            return
+        try:
+            found = _in_session(looked, session)
+        except OSError as error:
+            yield SessionHits(
+                session, (), problem=f"{str(error.filename or places.folder(session.id))!r}: {error.strerror}"
+            )
+            continue
+        if found:
+            yield SessionHits(
+                session, tuple(found[-most:] if most is not None else found), looked.query.is_enough(len(found))
+            )
+
+
+def known(places: Paths) -> tuple[Session, ...]:
+    """Every session that is not forgotten, those that something was said in last first; no log is read for that.
+
+    Raises:
+        OSError: if the fleet's log is there and cannot be read.
+    """
+    fold = FleetIndex(places)
+    remember(places.index, fold)
+    fold.read_fleet()
+    return by_use(places, [folded.session for folded in fold.sessions.values()])
+
+
+def by_use(places: Paths, sessions: Iterable[Session]) -> tuple[Session, ...]:
+    """*sessions*, those that something was said in last first."""
+    return tuple(sorted(sessions, key=lambda session: -_used_at(places, session)))
+
+
+def _used_at(places: Paths, session: Session) -> float:
+    for path in (places.record(session.id) / terminal_record.SCREEN, places.log(session.id)):
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0
+
+
+class _Looked(NamedTuple):
+    """How one search looks."""
+
+    places: Paths
+    query: SearchQuery
+    lookup: SearchLookup
+    stopped: Callable[[], bool]
+
+
+def _in_session(looked: _Looked, session: Session) -> list[SearchHit]:
+    """The hits in *session*, the oldest first; of each of its files about so many of the newest as are enough."""
+    places, query = looked.places, looked.query
+    log = places.log(session.id)
+    with contextlib.suppress(FileNotFoundError):
+        check_regular(log, log.stat())  # a FIFO has no bytes to search, so reading it would not fail
+    there = hits_on_screen(places, session.id, query)
+    in_parts = 0
+    for source in sources(places, session.id):
+        if source.kind == "record" and query.is_enough(in_parts):
+            continue
+        found = _in_source(looked, source, in_terminal=session.mode is Mode.TMUX)
+        in_parts += len(found) if source.kind == "record" else 0
+        there += _placed(places, source, found) if source.kind == "blob" else found
+    if not there:
+        return []
+    there.sort(key=lambda hit: (hit.at, hit.place))
+    return _shown(query.newest(there), query.pattern, Redactor(secrets_of(places, session.id)))
+
+
+def _in_source(looked: _Looked, source: SearchSource, *, in_terminal: bool) -> list[SearchHit]:
+    """From its end towards its beginning, until it is enough."""
+    query = looked.query
+    there: list[SearchHit] = []
+    for block in _from_the_end(source, looked.lookup.ranges(source), query.most is not None):
+        there += hits(source, block, query, in_terminal=in_terminal)
+        if looked.stopped() or query.is_enough(len(there)):
+            break
+    return there
+
+
+def _from_the_end(source: SearchSource, ranges: Sequence[tuple[int, int]], is_stepwise: bool) -> Iterator[SourceLines]:
+    """Yield the blocks of *ranges*, those at the end first where it *is_stepwise*."""
+    if not is_stepwise:
+        for start, end in ranges:
+            yield from blocks(source, start, end)
+        return
+    size = FIRST_STEP_BYTES
+    for start, end in reversed(ranges):
+        while start < end:
+            step = _line_start(source, max(start, end - size)) if end - start > size else start
+            yield from reversed([*blocks(source, step, end)])
+            end, size = step, min(2 * size, STEP_BYTES)
+
+
+def _line_start(source: SearchSource, at: int) -> int:
+    """Where the line begins that byte *at* is in."""
+    with source.path.open("rb") as file:
+        while at > 0:
+            before = max(0, at - (1 << 16))
+            file.seek(before)
+            end = file.read(at - before).rfind(b"\n")
+            if end >= 0:
+                return before + end + 1
+            at = before
+    return 0
+
+
+def _placed(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> list[SearchHit]:
+    """Hits in a blob, with the time and the place of the fact that it is of."""
+    if not found:
+        return []
+    place, at = whose_blob(places.log(source.session), source.name)
+    return [msgspec.structs.replace(hit, place=place, at=at) for hit in found] if at else []
+
+
+def _shown(there: Iterable[SearchHit], pattern: SearchPattern, hiding: Redactor) -> list[SearchHit]:
+    """Those hits that are still there when the session's secrets are hidden."""
+    shown: list[SearchHit] = []
+    for hit in there:
+        line = hiding.line(hit.line)
+        before, after = (tuple(map(hiding.line, lines)) for lines in (hit.before, hit.after))
+        if line == hit.line and before == hit.before and after == hit.after:
+            shown.append(hit)
+        elif (span := pattern.find(line)) is not None:
+            changed = {"line": line, "before": before, "after": after, "start": span[0], "end": span[1]}
+            shown.append(msgspec.structs.replace(hit, **changed))
+    return shown

@@ -1,0 +1,1 @@
+"""Operations on sessions: create, start, move, stop, export, explain. Start with `operations`."""

@@ -1,0 +1,95 @@
+"""A session of the user's own tmux is watched from now on: its panes are listed when asked, and one is adopted."""
+
+import asyncio
+import contextlib
+import os
+import socket as sockets
+import time
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import HostUnreachableError, RefusedError
+from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
+from kasmon.model.commands import AdoptedPane, Launch, Mode
+from kasmon.model.events import SessionCreated
+from kasmon.model.pane_candidate import AdoptablePane, default_socket, meant
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths, expanded, write_private
+from kasmon.supervisor.sessions.claim import claimed
+from kasmon.supervisor.sessions.names import announce, proper
+from kasmon.supervisor.sessions.start import begin
+
+
+async def foreign_panes(places: Paths, socket: str = "") -> tuple[AdoptablePane, ...]:
+    """What could be adopted of the user's own tmux at *socket*; empty is the one that this runs in, else the usual one.
+
+    Raises:
+        NotFoundError, TmuxError: if no tmux answers there.
+        RefusedError: if that is kasmon's own.
+    """
+    return (await _seen(places, socket)).panes
+
+
+async def adopt(places: Paths, target: str, name: str = "", socket: str = "") -> Launch:
+    """Watch the pane that *target* means, see `model.pane_candidate.meant`; *name* is by default its tmux session's.
+
+    Raises:
+        NotFoundError, UsageError: if that is no pane, or several.
+        RefusedError: if it is watched already, or its program has ended.
+        NameTakenError: if another session is called so.
+        KasmonError: as `begin` does.
+    """
+    seen = await _seen(places, socket)
+    pane = meant(target, seen.panes)
+    if pane.adopted:
+        raise RefusedError(f"{pane.target!r} is already adopted as {pane.adopted!r}.")
+    if pane.is_dead:
+        raise RefusedError(f"the program in {pane.target!r} has ended.")
+    agent = pane.agent or pane.command or "shell"
+    launch = Launch(
+        session=SessionId(""),
+        name=proper(name or pane.session),
+        agent=agent,
+        mode=Mode.TMUX,
+        backend="tmux",
+        argv=(agent,),
+        workdir=pane.workdir if Path(pane.workdir).is_absolute() else "/",
+        adopted=AdoptedPane(
+            socket=str(_socket(places, socket)),
+            pane=pane.pane,
+            target=pane.target,
+            server_pid=seen.server_pid,
+            server_started=seen.server_started,
+        ),
+        created_at=time.time(),
+    )
+    launch = await asyncio.to_thread(_known, places, launch)
+    await begin(places, launch)
+    return launch
+
+
+async def _seen(places: Paths, socket: str) -> ForeignPanes:
+    await asyncio.to_thread(places.make)
+    frame = ListForeignPanes(n=0, socket=str(_socket(places, socket)))
+    async with contextlib.aclosing(await link(places, SessionId(""), Mode.TMUX)) as host:
+        seen = await host.ask(frame)
+    if not isinstance(seen, ForeignPanes):
+        raise HostUnreachableError("tmux", "it did not list its panes")
+    return seen
+
+
+def _socket(places: Paths, socket: str) -> Path:
+    if socket:
+        return expanded(socket).absolute()
+    return default_socket(os.environ, os.getuid(), places.tmux_socket)
+
+
+def _known(places: Paths, launch: Launch) -> Launch:
+    """*launch* with its id, its folder there and the fleet told."""
+    with claimed(places) as session:
+        launch = msgspec.structs.replace(launch, session=session)
+        write_private(places.launch(session), msgspec.json.encode(launch))
+        announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=sockets.gethostname()))
+    return launch

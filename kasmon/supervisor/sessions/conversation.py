@@ -1,0 +1,177 @@
+"""The conversation of an agent in a terminal: its id, and its turns.
+
+Measured with claude 2.1.330 and codex 0.169. Neither promises these formats, so each result is checked
+against the agent's process, and nothing is guessed.
+
+A terminal gives kasmon states and rows, not messages. Claude and codex keep a transcript file; its part since the
+session last left its protocol is written into the log, marked as imported.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import psutil
+
+from kasmon.backends.claude.history import transcript
+from kasmon.backends.common.environment import given, inherited, own_prefixes, program_of
+from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
+from kasmon.errors import KasmonError
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import EntryImported, Event, SessionStarted, TerminalEntry
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.recovery import claude, codex
+
+log = logging.getLogger(__name__)
+
+
+def import_turns(places: Paths, session: SessionId, program: str, folder: Path, conversation: str) -> int:
+    """Write into the log of *session* what *program* said and did in its terminal; how many entries. Blocks.
+
+    No host may run for it. What cannot be read or written is left out: a move does not fail for that.
+
+    Args:
+        places: where the session is kept.
+        session: whose log it is.
+        program: `claude` or `codex`; nothing is known of others.
+        folder: where that keeps its conversations.
+        conversation: its own id of it.
+    """
+    lock = HostLock(places.host_lock(session))
+    try:
+        if program not in READERS or not lock.take():
+            return 0
+        try:
+            after = _left_at(event for event, _ in EventLog(places.log(session)).read())
+            entries = () if after is None else READERS[program](folder, conversation, after)
+            return _write(SessionLog(places, session), entries, program)
+        finally:
+            lock.let_go()
+    except (KasmonError, OSError) as error:
+        log.warning("the transcript of %s could not be imported: %s", program, error)
+        return 0
+
+
+def _write(book: SessionLog, entries: Iterable[TerminalEntry], program: str) -> int:
+    count = 0
+    for entry in entries:
+        if not book.append(EntryImported(at=time.time(), entry=entry, program=program)):
+            break
+        count += 1
+    return count
+
+
+def _left_at(events: Iterable[Event]) -> float | None:
+    """The time after which what the agent says is in no fact: since when it runs in a terminal, or that of the last
+    entry that was imported; None where it does not run in one."""
+    since: float | None = None
+    last = 0.0
+    for event in events:
+        if isinstance(event, SessionStarted):
+            since = None if event.mode is not Mode.TMUX else event.at if since is None else since
+        elif isinstance(event, EntryImported):
+            last = max(last, event.entry.at)
+    return None if since is None else max(since, last)
+
+
+def _of_claude(folder: Path, conversation: str, after: float) -> Iterator[TerminalEntry]:
+    file = transcript(folder, conversation)
+    return iter(()) if file is None else claude.entries(file, after)
+
+
+def _of_codex(folder: Path, conversation: str, after: float) -> Iterator[TerminalEntry]:
+    for file in sorted(folder.glob(f"sessions/*/*/*/rollout-*-{conversation}.jsonl")):
+        yield from codex.entries(file, after)
+
+
+READERS: Final[dict[str, Callable[[Path, str, float], Iterator[TerminalEntry]]]] = {
+    "claude": _of_claude,
+    "codex": _of_codex,
+}
+
+
+TELLING: Final = frozenset({"claude", "codex"})
+"""Programs whose processes tell their conversation to whoever looks."""
+BUSY: Final = frozenset({"busy", "waiting"})
+"""What claude's registry says of a turn that runs, or waits for a person."""
+
+
+def folder_of(places: Paths, launch: Launch, home: Path | None) -> Path | None:
+    """The folder in which the agent of *launch* keeps its conversations; None for a program of which nobody knows it.
+
+    *home* as in `conversation_of`.
+    """
+    named = {"claude": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_HOME", ".codex")}.get(program_of(launch.argv))
+    if named is None:
+        return None
+    variable, name = named
+    if home is not None:
+        return home / name
+    variables = inherited(own_prefixes(launch.argv), os.environ) | given(places, launch.session)
+    return Path(variables.get(variable) or Path(variables.get("HOME") or Path.home()) / name)
+
+
+class TerminalConversation(NamedTuple):
+    """What is known of the conversation in a terminal."""
+
+    id: str
+    is_busy: bool | None
+    """Whether a turn runs; None where its agent does not tell."""
+
+
+def conversation_of(program: str, pid: int, home: Path | None = None) -> TerminalConversation | None:
+    """The conversation that the agent *program* has in process *pid*; None if it does not say. Blocks.
+
+    Processes below it that have left its session are servers of others, too, and count for nothing. *home*: of one in a
+    sandbox, the folder of this machine that is its home there.
+    """
+    with contextlib.suppress(psutil.Error, OSError):
+        agent, its_session = psutil.Process(pid), os.getsid(pid)
+        below = agent.children(recursive=True)
+        family = [agent, *(process for process in below if os.getsid(process.pid) == its_session)]
+        if program == "claude":
+            found = [_registered(*_registry(process, home)) for process in family]
+        elif program == "codex":
+            found = [_rolled_out(process.pid) for process in family]
+        else:
+            return None
+        return next((conversation for conversation in found if conversation is not None), None)
+    return None
+
+
+def _registry(process: psutil.Process, home: Path | None) -> tuple[int, Path]:
+    """The id that *process* has for itself, and the folder where it writes what claude's registry says of it."""
+    if home is not None:
+        from kasmon.sandbox.shared.processes import name_inside  # only where there is a sandbox
+
+        return int(name_inside(process.pid) or 0), home / ".claude"
+    environment = process.environ()
+    own = environment.get("CLAUDE_CONFIG_DIR")
+    return process.pid, Path(own) if own else Path(environment.get("HOME", "/")) / ".claude"
+
+
+def _registered(pid: int, folder: Path) -> TerminalConversation | None:
+    """What claude's registry says of process *pid*, which writes its entry and removes it when it ends cleanly."""
+    try:
+        entry: dict[str, Any] = msgspec.json.decode((folder / "sessions" / f"{pid}.json").read_bytes(), type=dict)
+    except (OSError, msgspec.DecodeError):
+        return None
+    conversation, status = entry.get("sessionId"), entry.get("status")
+    if entry.get("pid") != pid or not isinstance(conversation, str) or not re.fullmatch(UUID, conversation):
+        return None
+    return TerminalConversation(conversation, None if status is None else status in BUSY)
+
+
+def _rolled_out(pid: int) -> TerminalConversation | None:
+    found = rollout([pid])
+    return TerminalConversation(found, None) if found else None

@@ -1,0 +1,237 @@
+"""Create a session: check the command, claim an id, write its files, update the index. No agent is started.
+
+`kasmon.backends.common.environment` decides which variables of the starter's environment the agent gets (none of
+kasmon, tmux or another agent); `kasmon.model.task.environment` adds those of its task.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from kasmon.backends import project_trust
+from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
+from kasmon.config import Config, ResolvedProfile, resolve
+from kasmon.config.agent_address import there
+from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UsageError
+from kasmon.host.journal.redaction import Redactor
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import SessionCreated
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.model.session_state import ALIVE
+from kasmon.model.task import OWN_PREFIXES
+from kasmon.paths import Paths, expanded, write_private
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions.claim import claimed
+from kasmon.supervisor.sessions.folder_config import brought
+from kasmon.supervisor.sessions.names import announce, proper
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def named(given: Iterable[str]) -> frozenset[str]:
+    """The names in *given*, whose members are `NAME` or `NAME=value`."""
+    return frozenset(text.partition("=")[0] for text in given)
+
+
+def own_variables(profile: Mapping[str, str], given: Iterable[str], caller: Mapping[str, str]) -> dict[str, str]:
+    """The variables of *profile*, and over them those that are *given*: `NAME` with the *caller*'s value, `NAME=value`.
+
+    Raises:
+        UsageError: if one has no proper name, is kasmon's own to set, or the caller has no value for it.
+    """
+    own = dict(profile)
+    for text in given:
+        name, is_given, value = text.partition("=")
+        if not is_given:
+            if name not in caller:
+                raise UsageError(
+                    f"the environment variable {name!r} is not set.", hint=(f"Set it, or write {name}=value.")
+                )
+            value = caller[name]
+        own[name] = value
+    for name, value in own.items():
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is not a valid variable name.")
+        if name.startswith(OWN_PREFIXES):
+            raise UsageError(f"{name!r} is set by kasmon itself.")
+        if "\0" in value:
+            raise UsageError(f"the value of {name!r} contains a NUL character.")
+    return own
+
+
+class NewSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that somebody wants. What is left out comes from the config, or from where the caller stands."""
+
+    name: str
+    agent: str = ""
+    """A profile's name; empty is the program's own name with *argv*, else the config's default."""
+    mode: Mode | None = None
+    argv: tuple[str, ...] = ()
+    """Any program to run in tmux, with its arguments."""
+    workdir: str = ""
+    """Empty is the caller's own folder; on another machine it is a path there, and empty the home folder."""
+    prompt: str = ""
+    """The first prompt."""
+    parent: SessionId | None = None
+    """Open a further window beside this tmux session's."""
+    environment: tuple[str, ...] = ()
+    """`NAME` takes the caller's value, `NAME=value` says it. The values count as secret."""
+    public_environment: tuple[str, ...] = ()
+    """As `environment`, of variables whose values are no secrets."""
+    task: int | None = None
+    wave: int | None = None
+    peers: int | None = None
+    """The size of the wave, this session counted."""
+    plan: str | None = None
+    sandbox: str | None = None
+    """What confines it: a tier, or empty for nothing; None is what the profile says."""
+    agrees: bool = False
+    """The person agrees to what its sandbox is handed; asked for once for what a profile says."""
+    window: str = ""
+    """tmux: what its window is called; empty is its name."""
+    seed: int = 0
+    """For the scripted agent: what its pauses are drawn from."""
+    speed: float = 1.0
+    """For the scripted agent: its pauses are divided by this; 0 means none."""
+
+
+def prepare(
+    places: Paths, config: Config, wanted: NewSession, at: float, variables: Mapping[str, str] = os.environ
+) -> Launch:
+    """Make the session that is *wanted* known to the fleet, and return how it is to be started.
+
+    Args:
+        at: the time of day.
+        variables: the caller's environment.
+
+    Raises:
+        UsageError: if the name, the folder, a variable or the mode makes no sense as written.
+        NameTakenError: if another session that is not forgotten has the name.
+        KasmonError: what `config.resolve` says of an agent that cannot be started.
+        UnableError, SessionEndedError, SessionNotFoundError: if there is no terminal to open a window beside.
+        UntrustedFolderError: if a structured agent would run what the folder brings along, and nobody has trusted it.
+        UnavailableError: if the state folder takes no files.
+    """
+    name = proper(wanted.name)
+    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox, environment=variables)
+    own = own_variables(resolved.environment, (*wanted.environment, *wanted.public_environment), variables)
+    secret, public = named(wanted.environment), named(wanted.public_environment)
+    if both := secret & public:
+        raise UsageError(f"{min(both)!r} is given by both --env and --env-public.", hint="Give it once.")
+    launch = Launch(
+        session=SessionId(""),
+        name=name,
+        agent=resolved.agent,
+        mode=resolved.mode,
+        backend=resolved.backend,
+        argv=resolved.argv,
+        workdir=there(resolved.machine, wanted.workdir) if resolved.machine else str(_folder(wanted.workdir)),
+        prompt=wanted.prompt,
+        model=resolved.model,
+        parent=_parent(places, wanted.parent, resolved),
+        task=wanted.task,
+        wave=wanted.wave,
+        peers=wanted.peers,
+        plan=wanted.plan,
+        fallback=resolved.fallback,
+        bypassing=resolved.bypassing,
+        is_command=resolved.is_command,
+        public_variables=tuple(sorted(public)),
+        brought="" if resolved.machine else brought(places, config, wanted.workdir, resolved.agent),
+        machine=resolved.machine,
+        sandbox=resolved.sandbox,
+        window=wanted.window,
+        seed=wanted.seed,
+        speed=wanted.speed,
+        created_at=at,
+    )
+    _check_writable(launch)
+    passed: dict[str, str] = {}
+    if launch.mode is Mode.SDK:
+        passed = inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
+        project_trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
+    policy = _policy(places, resolved, launch, agrees=wanted.agrees)
+    if policy is not None:
+        by_name = {name for name, value in (passed | own).items() if secret_values({name: value})}
+        policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secret | (by_name - public))))
+    with claimed(places) as session:
+        launch = msgspec.structs.replace(launch, session=session)
+        _furnish(places, launch, own, variables, policy)
+    return launch
+
+
+def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees: bool) -> SandboxPolicy | None:
+    """What its sandbox is; None where it has none.
+
+    Raises:
+        RefusedError: if it is handed something that nobody has agreed to.
+        KasmonError: why it cannot be made here.
+    """
+    if launch.sandbox is None:
+        return None
+    from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
+
+    policy = agent_policy.policy_of(resolved)
+    availability.must_carry(places, resolved, launch.workdir)
+    agent_policy.check_agreed(places, resolved, agrees=agrees)
+    return policy
+
+
+def _furnish(
+    places: Paths, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str], policy: SandboxPolicy | None
+) -> None:
+    """Fill the session's folder and tell the fleet."""
+    if policy is not None:
+        workspace = "" if policy.tier == "jail" else launch.workdir  # a jail is told that by each start
+        policy = msgspec.structs.replace(policy, session=launch.session, workspace=workspace)
+        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
+    write_private(places.environment(launch.session), encoded(own))
+    write_private(places.launch(launch.session), msgspec.json.encode(launch))
+    passed = inherited(own_prefixes(launch.argv), variables)
+    hidden = [value for name, value in own.items() if name not in launch.public_variables]
+    told = Redactor((*hidden, *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
+    machine = launch.machine or socket.gethostname()
+    announce(places, SessionCreated(at=launch.created_at, launch=told, machine=machine))
+
+
+def _folder(workdir: str) -> Path:
+    folder = expanded(workdir or ".").absolute()
+    if not folder.is_dir():
+        if folder.exists():
+            raise UsageError(f"{str(folder)!r} is not a folder.", hint="Give a folder.")
+        raise UsageError(
+            f"the folder {str(folder)!r} does not exist.", hint=("Create it first, or choose another folder.")
+        )
+    return folder
+
+
+def _parent(places: Paths, wanted: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:
+    """The session beside which a window is to be opened, if there is one to open it beside."""
+    if wanted is None:
+        return None
+    parent = look_once(places).get(wanted)
+    if parent is None:
+        raise SessionNotFoundError(wanted)
+    if parent.mode is not Mode.TMUX:
+        raise UnableError(f"cannot open a window of {parent.name!r}: a structured session has no terminal.")
+    if resolved.mode is not Mode.TMUX:
+        raise UsageError("a structured session cannot open in a window.", hint="Leave out --in, or pass --mode tmux.")
+    if parent.state not in ALIVE:
+        raise SessionEndedError(parent.name)
+    return parent.id
+
+
+def _check_writable(launch: Launch) -> None:
+    """Refuse what no log could hold: it is written in UTF-8."""
+    for text in (launch.workdir, launch.prompt, *launch.argv, launch.plan or ""):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{text!r} is not UTF-8.") from error
+        if "\0" in text:
+            raise UsageError(f"{text!r} contains a NUL character.")

@@ -1,0 +1,221 @@
+"""Why a session is in its state: its signals and what they add up to, its changes, and what stands on its screen now.
+
+The signals and the changes are facts of its log. Its screen is looked at where its host is there; none is started.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.tmux.evidence.silent_sources import absent
+from kasmon.detection.reader import ScreenReading, read
+from kasmon.detection.rule_catalog import RuleCatalog
+from kasmon.detection.screenshot import Screenshot, captured
+from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
+from kasmon.host.journal.session_log import begun
+from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.rpc.connect import link_running_tmux_host
+from kasmon.host.rpc.frames import DescribePane, FromHost, PaneSeen, SubscriptionEnded, TerminalRows, Watch
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event, SignalSeen
+from kasmon.model.evidence import Signal, StateVerdict, judge
+from kasmon.model.permission import RequestKind
+from kasmon.model.reducers.apply import apply
+from kasmon.model.reducers.evidence import judged
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+
+BY_TIME: Final = "time"
+"""What made a change that no fact made: a signal became too old to be believed, or sources disagreed for too long."""
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of state."""
+
+    at: float
+    """In seconds since the epoch."""
+    state: SessionState
+    source: str
+    by: str
+    """The fact that made it, by its tag, of a signal with its source; or `BY_TIME`."""
+    asking: RequestKind | None = None
+    why: str = ""
+    """Why it is unsure, or how it ended."""
+
+
+def transitions(session: Session, facts: Iterable[Event], until: float) -> list[Transition]:
+    """The changes that *facts*, oldest first, make of *session*, and those that time makes up to *until*."""
+    found: list[Transition] = []
+
+    def go_on(after: Session, at: float, by: str) -> Session:
+        nonlocal session
+        if (after.state, after.asking) != (session.state, session.asking):
+            why = after.unsure_why or (after.end_why if after.state is SessionState.ENDED else "")
+            found.append(
+                Transition(at=at, state=after.state, source=after.source, by=by, asking=after.asking, why=why or "")
+            )
+        session = after
+        return after
+
+    def age(now: float) -> None:
+        while session.mode is Mode.TMUX and session.recheck_at is not None and session.recheck_at <= now:
+            due_at = session.recheck_at
+            aged = judged(session, due_at)
+            go_on(aged, due_at, BY_TIME)
+            if aged.recheck_at is not None and aged.recheck_at <= due_at:
+                return
+
+    for fact in facts:
+        age(fact.at)
+        go_on(apply(session, fact), fact.at, _name(fact))
+    age(until)
+    return found
+
+
+def _name(fact: Event) -> str:
+    tag = str(fact.__struct_config__.tag)
+    return f"{tag} {fact.source}" if isinstance(fact, SignalSeen) else tag
+
+
+KEPT: Final = 12
+"""So many of the last changes are told."""
+LOOK_S: Final = 5.0
+"""How long a look at the screen may take, in seconds."""
+NO_HOST: Final = "it has no running host, so this is from its log"
+NO_SCREEN: Final = "it has no screen: its agent reports its state by protocol"
+
+
+class ExplainedState(msgspec.Struct, frozen=True, kw_only=True):
+    """All that can be said of how a state came about."""
+
+    verdict: StateVerdict
+    signals: tuple[Signal, ...] = ()
+    absent: tuple[tuple[str, str], ...] = ()
+    """Sources that say nothing of it, each with the reason, where that is known."""
+    reading: ScreenReading | None = None
+    """The screen, where a file knows it."""
+    note: str = ""
+    """Why the screen was read by these rules, where they are not made for exactly this version."""
+    unseen: str = ""
+    """Why its screen was not looked at; empty where it was."""
+    transitions: tuple[Transition, ...] = ()
+    """The last changes, oldest first."""
+    text: str = ""
+    """The screen as `tmux capture-pane -e` would give it."""
+    shot: Screenshot | None = None
+
+
+async def explain(places: Paths, session: Session, catalogue: RuleCatalog | None = None) -> ExplainedState:
+    """Why *session*, as it was seen now, is in its state; *catalogue* knows screens, by default with a person's own."""
+    now = time.time()
+    verdict = judge(session.signals, now) if session.mode is Mode.TMUX else None
+    found = ExplainedState(
+        verdict=StateVerdict(
+            state=session.state,
+            source=session.source,
+            why=session.unsure_why or session.end_why,
+            asking=session.asking,
+            until=session.limited_until,
+            lost=verdict.lost if verdict is not None else (),
+        ),
+        signals=session.signals,
+        transitions=await asyncio.to_thread(_changes, places, session, now),
+    )
+    if session.mode is not Mode.TMUX:
+        return msgspec.structs.replace(found, unseen=NO_SCREEN)
+    found = msgspec.structs.replace(found, absent=await asyncio.to_thread(_absent, places, session))
+    if session.host is None or not session.host.alive:
+        return msgspec.structs.replace(found, unseen=NO_HOST)
+    try:
+        pane, rows = await _looked(places, session)
+    except KasmonError as error:
+        return msgspec.structs.replace(found, unseen=error.message)
+    return await asyncio.to_thread(_read, places, session, found, pane, rows, catalogue)
+
+
+def program_in(places: Paths, session: Session) -> str:
+    """The program of *session*, as screens' files name it."""
+    try:
+        launch = launch_of(places, session.id)
+    except LaunchError:
+        return session.agent
+    return program_of(launch.argv, launch.agent)
+
+
+def _absent(places: Paths, session: Session) -> tuple[tuple[str, str], ...]:
+    try:
+        launch = launch_of(places, session.id)
+    except LaunchError:
+        return ()
+    heard = {signal.source for signal in session.signals}
+    return tuple(absent(program_of(launch.argv, launch.agent), launch.argv, heard).items())
+
+
+def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, ...]:
+    try:
+        facts = (event for event, _ in EventLog(places.log(session.id)).read())
+        return tuple(deque(transitions(begun(places, session.id), facts, now), maxlen=KEPT))
+    except (LogMissingError, OSError):
+        return ()
+
+
+async def _looked(places: Paths, session: Session) -> tuple[PaneSeen, TerminalRows]:
+    """What stands in the session's pane now.
+
+    Raises:
+        KasmonError: if nobody can tell.
+    """
+    shown: asyncio.Future[TerminalRows | SubscriptionEnded] = asyncio.get_running_loop().create_future()
+
+    def take(push: FromHost) -> None:
+        if isinstance(push, TerminalRows | SubscriptionEnded) and push.session == session.id and not shown.done():
+            shown.set_result(push)
+
+    async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
+        host.on_push = take
+        host.tell(Watch(session=session.id, rate_hz=1.0))
+        pane = await host.ask(DescribePane(n=0, session=session.id))
+        try:
+            rows = await asyncio.wait_for(shown, LOOK_S)
+        except TimeoutError as error:
+            raise TimedOutError(f"its screen was not captured within {LOOK_S:g} s.") from error
+    if isinstance(rows, SubscriptionEnded) or not isinstance(pane, PaneSeen):
+        raise UnavailableError(
+            rows.why if isinstance(rows, SubscriptionEnded) else "its host did not describe its pane."
+        )
+    return pane, rows
+
+
+def _read(
+    places: Paths,
+    session: Session,
+    found: ExplainedState,
+    pane: PaneSeen,
+    rows: TerminalRows,
+    catalogue: RuleCatalog | None,
+) -> ExplainedState:
+    """*found* with what stands in *rows*, by the rules that there are for it."""
+    text = "\n".join(f"{row}\x1b[m" if "\x1b" in row else row for _, row in sorted(rows.changed))
+    shot = captured(
+        text,
+        pane.title,
+        cursor=(rows.cursor.x, rows.cursor.y),
+        cursor_visible=rows.cursor.visible,
+        alternate=rows.modes.alternate,
+        columns=rows.columns,
+    )
+    found = msgspec.structs.replace(found, text=text, shot=shot)
+    program = program_in(places, session)
+    chosen = (catalogue or RuleCatalog([places.config / "screens"])).rules(program, pane.agent_version)
+    if chosen is None:
+        return msgspec.structs.replace(found, note=f"there are no screen rules for {program!r}")
+    reading = read(shot, chosen.rules, time.time(), wants_all=True)
+    return msgspec.structs.replace(found, reading=reading, note=chosen.note)

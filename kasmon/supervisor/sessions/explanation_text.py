@@ -1,0 +1,140 @@
+"""An explanation in words: lines for a person, an object for a program, a golden folder for tests. What stood on the
+screen stands in all of them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kasmon.detection.reader import ScreenReading
+from kasmon.detection.reading_table import choice_line, told
+from kasmon.detection.screenshot import Screenshot
+from kasmon.errors import RefusedError
+from kasmon.model.evidence import Signal
+from kasmon.model.formatting import clock
+from kasmon.model.session_state import SessionState
+from kasmon.paths import write_private
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.sessions.explain import ExplainedState, Transition
+
+SCREEN, TITLE, EXPECTED, EVIDENCE = "screen.txt", "title.txt", "expected.toml", "evidence.json"
+"""The files of a golden folder; the last only where there is more than a screen."""
+
+
+def lines(found: ExplainedState) -> list[str]:
+    """*found* for a person, a line each."""
+    verdict, reading = found.verdict, found.reading
+    asking = f" ({verdict.asking})" if verdict.asking else ""
+    why = f": {clean_line(verdict.why)}" if verdict.why else ""
+    told_lines = [f"{verdict.state}{asking} (source: {verdict.source}){why}"]
+    if reading is not None:
+        told_lines += _reading_lines(reading, found.note)
+    elif found.note:
+        told_lines.append(f"  rules     {found.note}")
+    if found.unseen:
+        told_lines.append(f"  unseen    {clean_line(found.unseen)}")
+    lost = {lost.signal.source: lost.why for lost in verdict.lost}
+    told_lines += [
+        f"  {signal.source:<9} {_word(signal)}{_since(signal)}"
+        + (f"; {lost[signal.source]}" if signal.source in lost else "")
+        for signal in found.signals
+    ]
+    told_lines += [f"  {source:<9} silent: {clean_line(why)}" for source, why in found.absent]
+    return told_lines + [f"  {_changed(change)}" for change in found.transitions]
+
+
+def as_object(found: ExplainedState) -> dict[str, Any]:
+    """*found* for a program."""
+    verdict, reading = found.verdict, found.reading
+    lost = {lost.signal.source: lost.why for lost in verdict.lost}
+    return {
+        "state": verdict.state.value,
+        "source": verdict.source,
+        "why": verdict.why or None,
+        "asking": verdict.asking.value if verdict.asking else None,
+        "until": verdict.until,
+        "evidence": [{**msgspec.to_builtins(signal), "lost": lost.get(signal.source)} for signal in found.signals],
+        "screen": None if reading is None else _screen_object(reading, found.note),
+        "absent": dict(found.absent),
+        "unseen": found.unseen or None,
+        "transitions": [msgspec.to_builtins(change) for change in found.transitions],
+    }
+
+
+def save(
+    folder: Path, text: str, shot: Screenshot, found: ExplainedState, evidence: Mapping[str, Any] | None = None
+) -> None:
+    """Write *text*, a captured screen, and what is read there as a golden folder, with *evidence* of more than that.
+
+    Raises:
+        RefusedError: if there is one in *folder* already.
+    """
+    import tomli_w
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if taken := next((name for name in (SCREEN, TITLE, EXPECTED, EVIDENCE) if (folder / name).exists()), None):
+        raise RefusedError(f"{str(folder / taken)!r} already exists.", hint="Name another folder.")
+    reading = found.reading or ScreenReading()
+    facts = {
+        "columns": shot.columns,
+        "rows": len(shot.rows),
+        "cursor": list(shot.cursor) if shot.cursor else None,
+        "cursor_visible": shot.cursor_visible,
+        "alternate": shot.alternate,
+    }
+    state = found.verdict.state.value if found.verdict.state is not SessionState.UNSURE else reading.state
+    expected = {
+        "state": state,
+        **({"reads": reading.state} if reading.state != state else {}),
+        **({"asking": reading.asking.value} if reading.asking else {}),
+        **told(reading),
+        "shot": {key: value for key, value in facts.items() if value is not None},
+    }
+    write_private(folder / SCREEN, text.encode())
+    write_private(folder / TITLE, f"{shot.title}\n".encode())
+    write_private(folder / EXPECTED, tomli_w.dumps(expected).encode())
+    if evidence is not None:
+        write_private(folder / EVIDENCE, msgspec.json.format(msgspec.json.encode(evidence)))
+
+
+def _reading_lines(reading: ScreenReading, version_note: str) -> list[str]:
+    rule = f"rule {reading.rule!r}" if reading.rule else "no rule matches"
+    parts: dict[str, Sequence[str]] = {
+        "screen": [f"{reading.state}, {rule} of {Path(reading.file).name}"],
+        "rules": [version_note] if version_note else [],
+        "text": reading.text.split("\n") if reading.text and not reading.menu else [],
+        "notice": [reading.notice] if reading.notice else [],
+        "until": [clock(reading.until, day=True)] if reading.until is not None else [],
+        "title": [f"{reading.title.state}, {reading.title.rule}"] if reading.title else [],
+        "menu": reading.menu.text.split("\n") if reading.menu else [],
+        "choice": [choice_line(choice) for choice in reading.menu.choices] if reading.menu else [],
+        "draft": reading.composer.draft.split("\n") if reading.composer and reading.composer.draft else [],
+        "hint": reading.composer.ghost.split("\n") if reading.composer and reading.composer.ghost else [],
+        "also": [f"{lower.rule!r} matches too, for {lower.state}" for lower in reading.lower],
+    }
+    return [f"  {name:<9} {clean_line(line)}" for name, some in parts.items() for line in some]
+
+
+def _screen_object(reading: ScreenReading, version_note: str) -> dict[str, Any]:
+    seen: dict[str, Any] = msgspec.to_builtins(reading)
+    menu = reading.menu
+    if menu is not None:
+        seen["menu"] = {**seen["menu"], "keys": {decision.value: key for decision, key in menu.keys.items()}}
+    return {**seen, "file": Path(reading.file).name, "note": version_note or None}
+
+
+def _word(signal: Signal) -> str:
+    asking = f" ({signal.asking})" if signal.asking else ""
+    rule = f", {signal.rule}" if signal.rule else ""
+    return clean_line(f"says {signal.value}{asking}{rule}")
+
+
+def _since(signal: Signal) -> str:
+    return f", since {clock(signal.at, day=True)}"
+
+
+def _changed(change: Transition) -> str:
+    asking = f" ({change.asking})" if change.asking else ""
+    why = f": {clean_line(change.why)}" if change.why else ""
+    return f"{clock(change.at, day=True)}  {change.state}{asking}, by {change.source}, on {clean_line(change.by)}{why}"

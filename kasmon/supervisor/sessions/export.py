@@ -1,0 +1,135 @@
+"""All of one session as a text: Markdown for people, JSON for programs. Secrets are hidden in both."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from kasmon.errors import KasmonError, LogMissingError, RefusedError
+from kasmon.host.journal.redaction import Redactor
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.commands import Mode
+from kasmon.model.events import EntryImported, Event, MessageWritten, ToolFinished, encode
+from kasmon.model.session import Session
+from kasmon.model.transcript import export
+from kasmon.paths import Paths
+from kasmon.store import terminal_record
+from kasmon.store.event_log import EventLog
+
+Format: TypeAlias = Literal["markdown", "json"]
+SUFFIXES: Final[dict[Format, str]] = {"markdown": "md", "json": "json"}
+CUT: Final = re.compile(r"\n… [\d,]+ more characters, blob ([0-9a-f]{64})\Z")
+NOT_THERE: Final = "\n… the rest no longer exists"
+NOT_RECORDED: Final = "… (some output was missed here)"
+
+
+def as_markdown(places: Paths, session: Session) -> str:
+    """What was said and done in *session*, then what its terminal printed; each text whole."""
+    hiding = Redactor(secrets_of(places, session.id))
+    whole = (_whole(places, session, event) for event in _events(places, session))
+    parts = [export.head(session), *export.told(whole, session.mode is Mode.TMUX)]
+    parts.append(export.printed(_printed(places, session)))
+    return hiding.line("".join(parts))
+
+
+def as_objects(places: Paths, session: Session) -> dict[str, Any]:
+    """`events`: each fact as it was written; `terminal`: each line that was printed, with its number and time."""
+    hiding = Redactor(secrets_of(places, session.id))
+    events = [_hidden(event, hiding) for event in _events(places, session)]
+    lines = terminal_record.numbered(terminal_record.everything(places.record(session.id)))
+    terminal = [{"n": number, "at": at, "line": hiding.line(line)} for number, at, line in lines]
+    return {"events": events, "terminal": terminal}
+
+
+def write(path: Path, text: str) -> None:
+    """Put *text* into a new file at *path*, which its owner alone can read.
+
+    Raises:
+        RefusedError: if something is there already.
+        KasmonError: if it cannot be written.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+    except FileExistsError as error:
+        raise RefusedError(
+            f"{str(path)!r} already exists.", hint="Choose another file; kasmon overwrites none."
+        ) from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise KasmonError(
+            f"{str(path)!r} cannot be written: {why}.", hint="Choose a file in a folder that you can write to."
+        ) from error
+
+
+def write_beside(folder: Path, session: Session, text: str, format_: Format = "markdown") -> Path:
+    """Put *text* into a new file in *folder* that is named after *session*; where.
+
+    Raises:
+        KasmonError: as `write`.
+    """
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", session.name).strip("-")[:60]
+    stem = "-".join(part for part in ("kasmon", name, session.id) if part)
+    for number in range(1, 1000):
+        path = folder / f"{stem}{f'-{number}' if number > 1 else ''}.{SUFFIXES[format_]}"
+        try:
+            write(path, text)
+        except RefusedError:
+            continue
+        return path
+    raise KasmonError(os.strerror(errno.EEXIST), hint=f"{str(folder)!r} already contains a thousand exports of it.")
+
+
+def _events(places: Paths, session: Session) -> Iterator[Event]:
+    try:
+        for event, _ in EventLog(places.log(session.id)).read():
+            yield event
+    except LogMissingError:
+        return
+
+
+def _whole(places: Paths, session: Session, event: Event) -> Event:
+    """*event* with the texts that its blobs have."""
+    put = msgspec.structs.replace
+    blobs = places.blobs(session.id)
+    if isinstance(event, EntryImported):
+        return put(event, entry=_whole(places, session, event.entry))
+    if isinstance(event, MessageWritten) and event.blob:
+        return put(event, text=_blob(blobs, event.blob, event.text), blob="")
+    if isinstance(event, ToolFinished) and event.blob:
+        whole = _blob(blobs, event.blob, event.output)
+        return put(event, output=whole, diff=event.diff if whole.endswith(NOT_THERE) else "", blob="")
+    for name in ("text", "input", "prompt"):
+        text = getattr(event, name, None)
+        if isinstance(text, str) and (cut := CUT.search(text)) is not None:
+            return put(event, **{name: _blob(blobs, cut[1], text[: cut.start()])})
+    return event
+
+
+def _blob(blobs: Path, digest: str, beginning: str) -> str:
+    """The text of a blob; where that is gone its *beginning*, which says so."""
+    try:
+        return (blobs / Path(digest).name).read_text("utf-8", "replace")
+    except OSError:
+        return f"{beginning}{NOT_THERE}"
+
+
+def _printed(places: Paths, session: Session) -> Iterator[str]:
+    for each in terminal_record.everything(places.record(session.id)):
+        if each.gap:
+            yield NOT_RECORDED
+        yield from each.lines
+
+
+def _hidden(event: Event, hiding: Redactor) -> Any:
+    """*event* as JSON has it, without secrets."""
+    line = encode(event)
+    try:
+        return msgspec.json.decode(hiding.line(line.decode("utf-8", "replace")))
+    except (msgspec.DecodeError, RecursionError):
+        return {"kind": "unknown", "at": event.at}

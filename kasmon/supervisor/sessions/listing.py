@@ -1,0 +1,97 @@
+"""A session's place on the list: another name, or none any more."""
+
+import asyncio
+import contextlib
+import shlex
+import time
+
+from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError
+from kasmon.host.rpc.connect import link_running_tmux_host
+from kasmon.host.rpc.frames import Numbered, ReleasePane, RenameWindow
+from kasmon.model.commands import Mode
+from kasmon.model.events import SessionForgotten, SessionRenamed, SessionViewed
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.paths import Paths
+from kasmon.store.rules import RuleBook
+from kasmon.store.terminal_record import forget as forget_record
+from kasmon.supervisor.sessions.names import announce, note, proper
+from kasmon.supervisor.sessions.start import forget_prompt
+
+
+async def rename(places: Paths, session: Session, name: str) -> str:
+    """Give the session another name, and return it as it is shown from now on.
+
+    Raises:
+        UsageError: if it is no proper name.
+        NameTakenError: if another session has it.
+    """
+    clean = proper(name)
+    fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
+    await asyncio.to_thread(announce, places, fact)
+    if session.mode is Mode.TMUX:
+        with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the name when it starts
+            await _tell_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
+    return clean
+
+
+async def mark_viewed(places: Paths, session: Session) -> None:
+    """Note that a person looked at what *session* finished; nothing is written where that is known.
+
+    Raises:
+        UnavailableError: if it cannot be written.
+    """
+    if session.is_unviewed:
+        await asyncio.to_thread(note, places, SessionViewed(at=time.time(), session=session.id))
+
+
+async def forget(places: Paths, session: Session) -> str:
+    """Take an ended session off the list, with its variables, its first prompt and its dead pane; its log stays.
+
+    One of the user's own tmux is let go as it is: nothing there changes. Where its sandbox worked on a copy of its
+    folder, and not all in it is as it is there, the copy stays: its path, else "".
+
+    Raises:
+        RefusedError: if its agent runs, or may.
+    """
+    if session.state in ALIVE and not session.adopted:
+        raise RefusedError(
+            f"cannot remove session {session.name!r}: it is {session.state}.",
+            hint=f"Stop it first: `kasmon stop {session.id}`.",
+        )
+    if session.mode is Mode.TMUX:
+        with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
+            await _tell_running_host(places, ReleasePane(n=0, session=session.id))
+    kept = ""
+    if session.sandbox and session.mode is not Mode.INTERPRETER:
+        from kasmon.sandbox.agent import launch  # only where there was a sandbox
+
+        with contextlib.suppress(KasmonError):
+            kept = await asyncio.to_thread(launch.forget, places, session.id)
+    elif session.mode is Mode.INTERPRETER:
+        from kasmon.supervisor.sandboxes.create import cleared  # likewise
+
+        kept = await asyncio.to_thread(cleared, places, session.id)
+    await asyncio.to_thread(_strike_off, places, session.id)
+    return kept
+
+
+def copy_stays(path: str) -> str:
+    """What a person is told of a copy that `forget` left at *path*."""
+    return f"Its work is in a copy of its folder, which is kept: {path}. `rm -r {shlex.quote(path)}` deletes it."
+
+
+async def _tell_running_host(places: Paths, frame: Numbered) -> None:
+    """Ask the shared tmux host, if there is one; none is started for this."""
+    async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
+        await host.ask(frame)
+
+
+def _strike_off(places: Paths, session: SessionId) -> None:
+    note(places, SessionForgotten(at=time.time(), session=session))
+    places.environment(session).unlink(missing_ok=True)
+    forget_prompt(places, session)
+    forget_record(places.record(session))
+    with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone covers nothing
+        RuleBook(places.rules).drop_session(session)

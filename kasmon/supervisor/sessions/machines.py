@@ -1,0 +1,72 @@
+"""The machines that a person may mean: those that sessions run on, and those that ssh's own config has a name for."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from kasmon.config.agent_address import HOST, machine_of
+from kasmon.model.fleet import Fleet
+
+MOST: Final = 100
+"""So many names are found at most."""
+DEEPEST: Final = 4
+"""So deep files may include each other."""
+LARGEST_BYTES: Final = 1 << 20
+LINE: Final = re.compile(r"\s*(host|include)(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
+
+
+def used(fleet: Fleet) -> tuple[str, ...]:
+    """The other machines that the sessions of *fleet* run on, or ran on, each once."""
+    named = (machine_of(session.agent) for session in fleet.sessions)
+    return tuple(dict.fromkeys(machine for machine in named if HOST.fullmatch(machine)))
+
+
+def known(ssh: Sequence[str], fleet: Fleet) -> tuple[str, ...]:
+    """Those in use, then those with a name in the config of *ssh*, which is the program with its arguments. Blocks."""
+    names = (name for name in _named(config_of(ssh), 0) if HOST.fullmatch(name))  # a pattern is none
+    return tuple(dict.fromkeys((*used(fleet), *islice(names, MOST))))
+
+
+def config_of(ssh: Sequence[str]) -> Path:
+    """The config that *ssh* reads: the one after `-F`, else the user's own."""
+    for word, after in zip(ssh, [*ssh[1:], ""], strict=True):
+        if word.startswith("-F") and (path := word[2:] or after):
+            return Path(path)
+    return Path.home() / ".ssh" / "config"
+
+
+def _named(config: Path, depth: int) -> Iterator[str]:
+    """The words on the `Host` lines of *config* and of what it includes, patterns among them."""
+    try:
+        if depth > DEEPEST or not config.is_file() or config.stat().st_size > LARGEST_BYTES:
+            return
+        lines = config.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if (said := LINE.match(line)) is None:
+            continue
+        try:
+            words = shlex.split(said[2], comments=True)
+        except ValueError:
+            continue
+        if said[1].lower() == "host":
+            yield from words
+        else:
+            for word in words:
+                yield from _included(word, depth)
+
+
+def _included(word: str, depth: int) -> Iterator[str]:
+    path = Path(word).expanduser()
+    base = Path(path.anchor) if path.is_absolute() else Path.home() / ".ssh"
+    pattern = str(path.relative_to(path.anchor)) if path.is_absolute() else str(path)
+    try:
+        files = sorted(islice(base.glob(pattern), MOST))
+    except (OSError, ValueError, NotImplementedError):
+        return
+    for file in files:
+        yield from _named(file, depth + 1)

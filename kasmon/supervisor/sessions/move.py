@@ -1,0 +1,286 @@
+"""A session goes on in the other mode: ended here, and the same conversation resumed there, by the agent's own means.
+
+Nothing is ended before it is known that the other side can be started, and a turn that runs is never cut off. Where the
+other side does not start all the same, or has another conversation, the session goes back to where it was.
+"""
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.common.environment import program_of
+from kasmon.config import Config, ResolvedProfile, resolve
+from kasmon.config.permission_bypass import is_bypassing
+from kasmon.errors import (
+    KasmonError,
+    LaunchError,
+    PermissionModeError,
+    RefusedError,
+    SessionBusyError,
+    SessionEndedError,
+    UnableError,
+)
+from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.codex_permissions import CodexPermissions
+from kasmon.model.commands import Launch, Mode, ReceiptState
+from kasmon.model.events import ConfinementSeen, SessionEnded, SessionStarted
+from kasmon.model.evidence import AT_ONCE
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.paths import Paths, write_private
+from kasmon.supervisor.fleet.new_events import NewEvents
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.plans.task_folder import check_session
+from kasmon.supervisor.sessions.conversation import TELLING, conversation_of, folder_of, import_turns
+from kasmon.supervisor.sessions.folder_config import brought
+from kasmon.supervisor.sessions.operations import stop
+from kasmon.supervisor.sessions.permission_mode import carry, of_codex
+from kasmon.supervisor.sessions.start import begin, resuming
+
+IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})
+BEGIN_S: Final = 10.0
+"""So long after it was given, in seconds, a prompt may still begin a turn."""
+SETTLE_S: Final = 15.0
+"""How long an agent in a terminal may take to tell its conversation, in seconds; one that stays silent is kept."""
+LEAVE_S: Final = 10.0
+"""How long the host of an agent that has ended may take to clear up behind it, in seconds."""
+HOLD_S: Final = 2.0
+"""How long one that never tells it has to run to count as started, in seconds."""
+
+
+async def move(
+    places: Paths, config: Config, session: Session, to: Mode, *, changes_permissions: bool = False
+) -> Launch:
+    """Go on with the conversation of *session* in the mode *to*, under the same id and in the same log.
+
+    Its permission mode goes with it, as the agent said it last.
+
+    Args:
+        places: where the session is kept.
+        config: the config as it is in force for its folder.
+        session: what is moved.
+        to: the other mode.
+        changes_permissions: a person agrees that it may ask more or less than before, where the permission mode cannot
+            go with it.
+
+    Raises:
+        PermissionModeError: if that cannot, and nobody has agreed.
+        RefusedError: if it runs there already, or prompts wait; or if a plan's task that it works for has lost its
+            worktree.
+        SessionBusyError: if a turn runs, or nobody can tell that none does.
+        UnableError: if its program cannot go on there, or does not tell which conversation it has.
+        LaunchError: if it did not start there, or not with this conversation; it runs where it was, or the message says
+            otherwise.
+    """
+    if session.adopted:
+        raise RefusedError(f"cannot move session {session.name!r}: it is in your own tmux.")
+    if to is session.mode:
+        raise RefusedError(f"session {session.name!r} already runs in mode {to.value!r}.")
+    if session.queue:
+        raise RefusedError(
+            f"session {session.name!r} has {session.queue} queued prompts.",
+            hint="Let them run or remove them from the queue.",
+        )
+    if _is_given(session, time.time()):
+        raise RefusedError(f"a prompt is being sent to session {session.name!r}.", hint="Try again in a moment.")
+    await asyncio.to_thread(check_session, places, session)
+    before = await asyncio.to_thread(launch_of, places, session.id)
+    if before.machine:
+        raise UnableError(
+            f"session {session.name!r} runs on {before.machine!r}, where only terminal mode is available."
+        )
+    if before.agent not in config.agents:
+        raise UnableError(
+            f"cannot move {session.name!r} to {to.value!r}: it runs {before.agent!r}, which has no "
+            "profile; structured mode requires one.",
+            hint=f"Give it a table [agents.{before.agent}] in the config, or start an agent that has one:"
+            f" `kasmon new NAME --agent AGENT --mode {to.value}`.",
+        )
+    resolved = resolve(config, before.agent, to, sandbox=before.sandbox or "")
+    if resolved.mode is not to:
+        raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")
+    program, home = Path(before.argv[0]).name if before.argv else "", home_of(places, before)
+    conversation = await asyncio.to_thread(_conversation, session, program, home)
+    config_of_folder = await asyncio.to_thread(brought, places, config, before.workdir, before.agent)
+    before = msgspec.structs.replace(before, brought=config_of_folder)
+    permissions = await asyncio.to_thread(_permissions, places, before, home, conversation)
+    after, problem = _moved(session, before, resolved, conversation, permissions)
+    if problem and not changes_permissions:
+        raise PermissionModeError(session.name, problem)
+    was = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
+    back, _ = _moved(session, before, was, conversation, permissions)
+    if session.state in ALIVE:
+        with contextlib.suppress(SessionEndedError):
+            await stop(places, session)
+    await _let_the_last_one_leave(places, session)
+    if to is not Mode.TMUX and (folder := folder_of(places, before, home)) is not None:
+        await asyncio.to_thread(import_turns, places, session.id, program_of(before.argv), folder, conversation)
+    try:
+        await _go_on(places, after)
+    except KasmonError as error:
+        told = f"session {session.name!r} did not start in mode {to.value!r}"
+        try:
+            await _end(places, after)
+            await _let_the_last_one_leave(places, session)
+            await _go_on(places, msgspec.structs.replace(back, generation=after.generation + 1))
+        except KasmonError as other:
+            raise LaunchError(
+                f"{told}: {error.message} It also did not restart in its previous mode: {other.message}",
+                hint=error.hint or other.hint,
+            ) from error
+        raise LaunchError(f"{told}, so it continues in its previous mode: {error.message}", hint=error.hint) from error
+    return after
+
+
+async def _go_on(places: Paths, launch: Launch) -> None:
+    """Start the agent of *launch*, and see that it goes on with its conversation.
+
+    Raises:
+        KasmonError: as `begin`; LaunchError if it ended at once, or has another conversation.
+    """
+    facts = await asyncio.to_thread(NewEvents, places, launch.session)
+    await asyncio.to_thread(write_private, places.launch(launch.session), msgspec.json.encode(launch))
+    await begin(places, launch, again=True)
+    if launch.mode is Mode.TMUX:  # a structured agent was asked by its backend
+        await _settle(launch, facts, home_of(places, launch))
+
+
+async def _let_the_last_one_leave(places: Paths, session: Session) -> None:
+    """Wait until the host of an agent that has ended has cleared up behind it; the one that comes waits no longer."""
+    deadline = time.monotonic() + LEAVE_S
+    while await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(0.01)
+
+
+async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
+    """Return once the agent of *launch* in its terminal tells that it has its conversation.
+
+    Raises:
+        LaunchError: if it ends, or has another one.
+    """
+    program = Path(launch.argv[0]).name
+    deadline = time.monotonic() + (SETTLE_S if program in TELLING else HOLD_S)
+    pid: int | None = None
+    while time.monotonic() < deadline:
+        for event in await asyncio.to_thread(facts.more):
+            if isinstance(event, SessionStarted | ConfinementSeen):
+                pid = event.pid
+            elif isinstance(event, SessionEnded):
+                how = event.signal or f"exit code {event.exit_code}"
+                said = event.why.removeprefix(AT_ONCE).lstrip(": ").rstrip(".")
+                raise LaunchError(
+                    f"{program!r} exited immediately with {how}" + (f": {said}." if said else "."),
+                    hint="Its last screen shows the reason.",
+                )
+        told = await asyncio.to_thread(conversation_of, program, pid, home) if pid else None
+        if told is not None and told.id != launch.resume:
+            raise LaunchError(f"{program!r} opened the conversation {told.id!r} instead of {launch.resume!r}.")
+        if told is not None:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _end(places: Paths, launch: Launch) -> None:
+    """End the agent of *launch* if it runs."""
+    now = (await asyncio.to_thread(look_once, places)).get(launch.session)
+    if now is not None and now.state in ALIVE:
+        with contextlib.suppress(SessionEndedError):
+            await stop(places, now)
+
+
+def home_of(places: Paths, launch: Launch) -> Path | None:
+    """The folder that is the home of the agent of *launch* in its sandbox; None where it has none."""
+    if launch.sandbox is None:
+        return None
+    from kasmon.sandbox.agent import launch as inmate  # only where there is a sandbox
+
+    return inmate.home_of(places, launch.session)
+
+
+def _conversation(session: Session, program: str, home: Path | None) -> str:
+    """The conversation to go on with, of an agent that is in no turn.
+
+    Raises:
+        SessionBusyError, UnableError: as `move`.
+    """
+    is_busy: bool | None = _is_in_turn(session)
+    known = session.resume_id
+    if session.mode is Mode.TMUX and session.state in ALIVE:
+        told = conversation_of(program, session.pid, home) if session.pid else None
+        if told is not None:
+            known = told.id
+        if told is not None and told.is_busy is not None:
+            is_busy = told.is_busy
+        elif session.state is SessionState.UNSURE:
+            is_busy = None
+    if is_busy is None:
+        raise RefusedError(f"it is unknown whether {session.name!r} is in a turn.", hint="Stop it first, then move it.")
+    if is_busy:
+        raise SessionBusyError(session.name, session.state)
+    if not known:
+        raise UnableError(f"cannot move {session.name!r}: its agent does not report which conversation it has.")
+    return known
+
+
+def _is_in_turn(session: Session) -> bool:
+    """At its limit an agent may have ended its turn; of one in a terminal nobody knows."""
+    if session.state is SessionState.LIMITED and session.mode is not Mode.TMUX:
+        return session.in_turn
+    return session.state in IN_A_TURN
+
+
+def _is_given(session: Session, now: float) -> bool:
+    """Whether a prompt has just been given that may begin a turn any moment."""
+    given = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
+    latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
+    return session.state in ALIVE and session.mode is not Mode.TMUX and now - latest < BEGIN_S
+
+
+def _permissions(places: Paths, launch: Launch, home: Path | None, conversation: str) -> CodexPermissions:
+    """What codex's rollout says of its *conversation*; of other programs nothing."""
+    folder = folder_of(places, launch, home) if program_of(launch.argv) == "codex" else None
+    return of_codex(folder, conversation) if folder else CodexPermissions()
+
+
+def _moved(
+    session: Session, before: Launch, resolved: ResolvedProfile, conversation: str, told: CodexPermissions
+) -> tuple[Launch, str]:
+    """How the session is started on the other side, and why it would not ask as much there; empty where it does.
+
+    Raises:
+        UnableError: if its program takes no conversation there.
+    """
+    program = program_of(resolved.argv)
+    carried = carry(program, resolved.argv, session.permission_mode, resolved.mode, told)
+    launch = msgspec.structs.replace(
+        before,
+        name=session.name,
+        mode=resolved.mode,
+        backend=resolved.backend,
+        argv=carried.argv,
+        permission_mode=carried.permission_mode,
+        model=resolved.model,
+        fallback=None,
+        bypassing=is_bypassing((program, *carried.argv[1:])),
+        generation=session.generation + 1,
+        resume=conversation,
+    )
+    return msgspec.structs.replace(launch, argv=_argv(launch, conversation)), carried.problem
+
+
+def _argv(launch: Launch, conversation: str) -> tuple[str, ...]:
+    """The command line that goes on with *conversation*; a structured agent is told it by its protocol."""
+    if launch.mode is not Mode.TMUX:
+        return launch.argv
+    program = Path(launch.argv[0]).name if launch.argv else ""
+    argv = resuming(program, launch.argv, conversation)
+    if argv is None:
+        raise UnableError(f"kasmon does not know how {program!r} resumes a conversation in a terminal.")
+    return argv

@@ -1,0 +1,360 @@
+"""The acts on sessions that the command line and the dashboard share. Each is done, or raises why it was not.
+
+A `Session` that is passed in is what the caller saw; where it matters the host has the last word.
+"""
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Config
+from kasmon.config.agent_address import machine_of
+from kasmon.errors import (
+    HostUnreachableError,
+    InteractiveOnlyError,
+    ProtocolVersionError,
+    RefusedError,
+    SessionEndedError,
+    TimedOutError,
+    UsageError,
+)
+from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.control import ControlKind
+from kasmon.host.rpc.frames import CommandDone, DescribePane, ExecuteCommand, PaneSeen, ReportContext
+from kasmon.model.commands import (
+    Answer,
+    Configure,
+    Continue,
+    Interrupt,
+    Launch,
+    Mode,
+    Prompt,
+    Receipt,
+    Requeue,
+    Sender,
+    Stop,
+    When,
+    Wish,
+)
+from kasmon.model.events import SessionEnded, TurnEnded
+from kasmon.model.permission import SessionId
+from kasmon.model.reducers.apply import apply
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.paths import Paths, write_private
+from kasmon.supervisor.fleet.new_events import NewEvents
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.wait import wait_for
+from kasmon.supervisor.plans.task_folder import check_session
+from kasmon.supervisor.sessions.create import NewSession, prepare
+from kasmon.supervisor.sessions.folder_config import check_brought
+from kasmon.supervisor.sessions.handover import end_orphan, hand_over, request, speaks_other_version
+from kasmon.supervisor.sessions.listing import copy_stays, forget, mark_viewed, rename
+from kasmon.supervisor.sessions.read import read
+from kasmon.supervisor.sessions.start import begin, leave_ended, resumed
+
+__all__ = [
+    "NewSession",
+    "answer",
+    "attach_argv",
+    "configure",
+    "copy_stays",
+    "create",
+    "declare",
+    "forget",
+    "interrupt",
+    "mark_viewed",
+    "pane",
+    "read",
+    "rename",
+    "requeue",
+    "restart",
+    "send",
+    "stop",
+    "wait_for",
+]
+
+WAKING_S: Final = 180.0
+"""How long a host may take to wake what sleeps on disk before it does what is wanted."""
+INTERRUPT_S: Final = 10.0
+"""How long a turn may take to end when it is interrupted, in seconds."""
+IN_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED})
+ENDING_S: Final = 20.0
+"""How much longer than its grace a stop may take until the log says that the agent ended, in seconds."""
+
+
+async def create(places: Paths, config: Config, wanted: NewSession) -> SessionId:
+    """Start the session that is *wanted* and return its id; its agent runs then.
+
+    Raises:
+        KasmonError: as `prepare` and `begin` do. Where the agent could not be started, its session has ended.
+    """
+    launch = await asyncio.to_thread(prepare, places, config, wanted, time.time())
+    try:
+        await begin(places, launch)
+    except ProtocolVersionError as error:
+        end = SessionEnded(at=time.time(), why=error.message, never_began=True)
+        await asyncio.to_thread(leave_ended, places, launch.session, end)
+        raise
+    return launch.session
+
+
+async def send(
+    places: Paths, session: Session, text: str, when: When = "now", by: Sender = "user", *, anyway: bool = False
+) -> Receipt:
+    """Give the agent *text* as one prompt, and return how far it came until now; the log tells how it goes on.
+
+    A structured agent whose host is of another version is resumed by this one first.
+
+    *anyway*: as `Prompt.anyway`.
+
+    Raises:
+        UsageError: if there is no text.
+        SessionBusyError: if the agent is in a turn and *when* is `refuse`.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+        TimedOutError: if the host did not answer in time; whether it has the prompt is not known then.
+    """
+    if not text.strip():
+        raise UsageError("missing prompt.")
+    prompt = Prompt(text=text, when=when, by=by, anyway=anyway)
+    if not session.handed_over:
+        try:
+            return await _receipt(places, session, prompt)
+        except ProtocolVersionError:
+            if session.mode is not Mode.SDK:
+                raise
+    await restart(places, session)
+    resumed_session = msgspec.structs.replace(session, state=SessionState.STARTING, handed_over=False)
+    return await _receipt(places, resumed_session, prompt)
+
+
+async def requeue(places: Paths, session: Session, wish: Requeue) -> Receipt:
+    """Change, move or take back a prompt that waits, and return its receipt.
+
+    Raises:
+        NotFoundError: if there is no such prompt.
+        RefusedError: if it waits no more.
+        UsageError: if it would be empty.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+    """
+    return await _receipt(places, session, wish)
+
+
+async def configure(places: Paths, session: Session, wish: Configure) -> None:
+    """Change how the agent goes on from now.
+
+    Raises:
+        UnableError: if this kind of agent cannot change that while it runs.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+    """
+    await _do(places, session, wish)
+
+
+async def declare(places: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
+    """Note what the session's agent says of itself: what it waits for on purpose, or that its task is done.
+
+    Raises:
+        SessionEndedError, HostUnreachableError: if it does not run.
+    """
+    if session.state is SessionState.ENDED:
+        raise SessionEndedError(session.name)
+    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+        await host.ask(ReportContext(n=0, session=session.id, waiting=waiting, done=done))
+
+
+async def interrupt(places: Paths, session: Session) -> str:
+    """End the agent's turn, and return what came of it, in words: it is interrupted only once its turn has ended.
+
+    Raises:
+        UnableError: if this kind of agent cannot be interrupted.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+        TimedOutError: if the agent's turn goes on.
+    """
+    facts = await asyncio.to_thread(NewEvents, places, session.id)
+    now = (await asyncio.to_thread(look_once, places)).get(session.id) or session
+    await _do(places, session, Interrupt())
+    if now.state is SessionState.UNSURE:
+        return "interrupt sent; it is unknown whether the turn ended"
+    if now.state not in IN_TURN:
+        return "no turn was running"
+    deadline = time.monotonic() + INTERRUPT_S
+    while time.monotonic() < deadline:
+        for event in await asyncio.to_thread(facts.more):
+            now = apply(now, event)
+            if isinstance(event, TurnEnded) and event.reason != "interrupted":
+                return "the turn had already ended"
+            if isinstance(event, TurnEnded) or now.state not in IN_TURN:
+                return "interrupted"
+        await asyncio.sleep(0.02)
+    raise TimedOutError(
+        f"{session.name!r} was interrupted but is still working: its turn had not ended after {INTERRUPT_S:g} s.",
+        hint=f"Interrupt it again, or stop it: `kasmon stop {session.id}`.",
+    )
+
+
+async def continue_stopped(places: Paths, session: Session) -> None:
+    """Continue an agent that a stop signal (Ctrl-Z) stopped in its terminal.
+
+    Raises:
+        RefusedError: if it is not stopped, or is not ours to continue.
+        SessionEndedError, HostUnreachableError: if it does not run.
+    """
+    await _do(places, session, Continue())
+
+
+async def answer(places: Paths, session: Session, answer: Answer) -> None:
+    """Carry *answer* to the agent that asked.
+
+    Raises:
+        RequestClosedError, StaleRequestError, RequestNotFoundError: if this is not what the agent waits for.
+        UnableError: if it does not take this answer.
+        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+    """
+    await _do(places, session, answer)
+
+
+async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
+    """Ask the agent to finish, end it after *grace_s* seconds, and return when it has ended.
+
+    Raises:
+        SessionEndedError, HostUnreachableError: if it does not run.
+        TimedOutError: if it was told, and its end was not heard of.
+    """
+    if session.is_orphaned:
+        await _end_orphan(session)
+        end = SessionEnded(at=time.time(), why="stopped")
+        await asyncio.to_thread(leave_ended, places, session.id, end)
+        return
+    facts = await asyncio.to_thread(NewEvents, places, session.id)
+    try:
+        await _do(places, session, Stop(grace_s=grace_s))
+    except ProtocolVersionError as other:
+        if session.mode is Mode.TMUX or other.host_version is None:
+            raise
+        await request(places, session, ControlKind.STOP)
+    deadline = time.monotonic() + grace_s + ENDING_S
+    while not any(isinstance(event, SessionEnded) for event in await asyncio.to_thread(facts.more)):
+        if time.monotonic() > deadline:
+            raise TimedOutError(f"session {session.name!r} was asked to stop but has not ended yet.")
+        await asyncio.sleep(0.02)
+
+
+async def restart(places: Paths, session: Session, *, force: bool = False) -> None:
+    """Start the agent again, with its conversation where its backend can; id and log stay, the generation is the next.
+
+    A structured agent that runs under a host of another version is moved to this one, once its turn has ended.
+
+    Raises:
+        TimedOutError: if that host did not hand over in time.
+        RefusedError: if it runs under a host of this version, and *force* does not say to stop it first; or if it is
+            what a folder's own config made of its agent, and that counts no more; or if a plan's task that it works
+            for has lost its worktree.
+        KasmonError: as `begin` does.
+    """
+    if session.adopted:
+        raise RefusedError(
+            f"session {session.name!r} is in your own tmux: kasmon starts nothing there.",
+            hint=f"Start it there, then run `kasmon adopt {session.adopted}`.",
+        )
+    await asyncio.to_thread(check_session, places, session)
+    await asyncio.to_thread(lambda: check_brought(places, launch_of(places, session.id)))
+    if session.is_orphaned or session.state is SessionState.LOST:
+        await _end_orphan(session)
+    elif session.state in ALIVE:
+        if not force and session.mode is Mode.SDK and await speaks_other_version(places, session):
+            await hand_over(places, session)
+        elif not force:
+            raise RefusedError(
+                f"session {session.name!r} is already running ({session.state}).",
+                hint=f"Stop it first: `kasmon stop {session.id}`.",
+            )
+        else:
+            with contextlib.suppress(SessionEndedError):
+                await stop(places, session)
+    launch = await asyncio.to_thread(launch_of, places, session.id)
+    launch = msgspec.structs.replace(
+        launch,
+        name=session.name,
+        generation=session.generation + 1,
+        resume=session.resume_id or launch.resume,
+        argv=_resumed(launch, session.resume_id),
+    )
+    await asyncio.to_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
+    await begin(places, launch, again=True)
+
+
+async def _end_orphan(session: Session) -> None:
+    """End the agent of *session*, whose host is gone.
+
+    Raises:
+        RefusedError: if it still runs then.
+    """
+    if not await asyncio.to_thread(end_orphan, session.pid, session.pid_started, session.pid_boot):
+        raise RefusedError(
+            f"cannot stop the agent of session {session.name!r} (pid {session.pid}): it has lost its host.",
+            hint=f"End process {session.pid} yourself, then try again.",
+        )
+
+
+def _resumed(launch: Launch, conversation: str | None) -> tuple[str, ...]:
+    """The command line with which a terminal's agent goes on with *conversation*, where it is known how."""
+    if launch.mode is not Mode.TMUX or not conversation or not launch.argv:
+        return launch.argv
+    return resumed(Path(launch.argv[0]).name, launch.argv, launch.resume, conversation) or launch.argv
+
+
+async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneSeen:
+    """What tmux says of the session's pane. *attaching*: for somebody who is going to sit down at it.
+
+    Raises:
+        InteractiveOnlyError: if it has none.
+        UnavailableError: if tmux or its host is not there.
+    """
+    if session.mode is not Mode.TMUX:
+        raise InteractiveOnlyError(session.name)
+    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+        seen = await host.ask(DescribePane(n=0, session=session.id, attaching=attaching))
+    if not isinstance(seen, PaneSeen):
+        raise HostUnreachableError(session.name, "it did not describe its pane")
+    return seen
+
+
+async def attach_argv(places: Paths, session: Session) -> list[str]:
+    """The command line that attaches a terminal to the session's.
+
+    Raises:
+        InteractiveOnlyError, UnavailableError: as `pane`.
+    """
+    return list((await pane(places, session, attaching=True)).attach)
+
+
+async def _receipt(places: Paths, session: Session, wish: Prompt | Requeue) -> Receipt:
+    """What became of a prompt until now, by the session's host that carries out *wish*."""
+    receipt = (await _do(places, session, wish)).receipt
+    if receipt is None:
+        raise HostUnreachableError(session.name, "it did not report the receipt of the prompt")
+    return receipt
+
+
+async def _do(places: Paths, session: Session, wish: Wish | Requeue) -> CommandDone:
+    """Have the session's host carry out *wish*."""
+    if session.state is SessionState.ENDED:
+        raise SessionEndedError(session.name)
+    if session.state is SessionState.LOST:
+        why = (session.end_why or "it is lost").rstrip(".")
+        anew = "reconnects" if machine_of(session.agent) else "restarts it"
+        raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` {anew}")
+    if session.is_orphaned:
+        ways = f"`kasmon stop {session.id}` stops it, `kasmon restart {session.id}` restarts it"
+        raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
+    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+        limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else as long as the host says
+        done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=wish), limit_s)
+    if not isinstance(done, CommandDone):
+        raise HostUnreachableError(session.name, "it sent an unexpected answer")
+    return done

@@ -1,0 +1,113 @@
+"""Running hosts of other versions of kasmon: which there are, and how each is replaced by one of this version."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from kasmon import __version__
+from kasmon.errors import KasmonError, RefusedError, TimedOutError, end_old_host
+from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.control import HAND_OVER_S, ControlKind, HostStatus, request
+from kasmon.host.rpc.frames import VERSION
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.handover import LOOK_S, hand_over
+
+TURN_S = 5.0
+"""How long a turn may take to end where several hosts are replaced one after the other, in seconds."""
+
+
+class OtherHost(msgspec.Struct, frozen=True):
+    """A running host of another version."""
+
+    name: str
+    """The session's name, or `tmux` for the shared host."""
+    pid: int
+    status: HostStatus | None
+    """None for one that is older than control requests, and cannot hand over."""
+    session: Session | None = None
+    """None for the shared tmux host."""
+
+    @property
+    def text(self) -> str:
+        """Which host it is, and of which version."""
+        version = f"kasmon {self.status.kasmon}, protocol {self.status.protocol}" if self.status else "an older kasmon"
+        what = "the tmux host" if self.session is None else f"the host of {self.name}"
+        return f"{what} (pid {self.pid}, {version})"
+
+    @property
+    def end(self) -> str:
+        """How a person ends it."""
+        return end_old_host("tmux" if self.session is None else self.session.id, self.pid)
+
+
+def find_other_hosts(places: Paths, sessions: Iterable[Session]) -> list[OtherHost]:
+    """The running hosts of another release or protocol than ours, the tmux host first. Blocks."""
+    alone = [each for each in sessions if each.mode is not Mode.TMUX and each.host is not None and each.host.alive]
+    hosts: list[tuple[Session | None, Path, Path]] = [(None, places.tmux_host_lock, places.tmux_host_socket)]
+    hosts += [(each, places.host_lock(each.id), places.socket(each.id)) for each in alone]
+    found = []
+    for session, lock, socket in hosts:
+        if (pid := lock_holder(lock)) is None:
+            continue
+        try:
+            status = request(socket, ControlKind.STATUS)
+        except KasmonError:
+            continue  # it is on its way up or out
+        if status is None or (status.protocol, status.kasmon) != (VERSION, __version__):
+            found.append(OtherHost(session.name if session else "tmux", pid, status, session))
+    return found
+
+
+async def replace(places: Paths, other: OtherHost) -> None:
+    """Have *other* hand over, and start a host of this version in its place; agents in tmux run on.
+
+    Raises:
+        RefusedError: if it cannot hand over, or its session is a plan's that runs.
+        TimedOutError: if it did not leave in time; it leaves when what it does is finished.
+        KasmonError: as `operations.restart` and `client.link` do.
+    """
+    if other.status is None:
+        raise RefusedError(f"{other.text} cannot hand over.", hint=other.end)
+    session = other.session
+    if session is None:
+        await _leave(places.tmux_host_socket, places.tmux_host_lock, other)
+        await _start(places, SessionId("tmux"), Mode.TMUX)
+    elif session.mode is Mode.INTERPRETER:
+        await _leave(places.socket(session.id), places.host_lock(session.id), other)
+        await _start(places, session.id, session.mode)
+    else:
+        plan = session.plan
+        if plan and await asyncio.to_thread(lock_holder, PlanLog(places, plan).lock) is not None:
+            raise RefusedError(
+                f"{other.text} cannot hand over before plan {plan!r} ends: the plan's runner would count the "
+                "task as failed."
+            )
+        await hand_over(places, session, TURN_S)
+        now = (await asyncio.to_thread(look_once, places)).get(session.id)
+        if now is not None:
+            await operations.restart(places, now)
+
+
+async def _leave(socket: Path, lock: Path, other: OtherHost) -> None:
+    await asyncio.to_thread(request, socket, ControlKind.HAND_OVER)
+    deadline = time.monotonic() + HAND_OVER_S
+    while await asyncio.to_thread(lock_holder, lock) == other.pid:
+        if time.monotonic() > deadline:
+            raise TimedOutError(f"{other.text} did not exit within {HAND_OVER_S:g} s.")
+        await asyncio.sleep(LOOK_S)
+
+
+async def _start(places: Paths, session: SessionId, mode: Mode) -> None:
+    async with contextlib.aclosing(await link(places, session, mode)):
+        pass

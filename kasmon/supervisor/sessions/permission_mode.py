@@ -1,0 +1,150 @@
+"""The permission mode of an agent, carried over a move between a terminal and its protocol.
+
+| program | in a terminal | structured |
+|---|---|---|
+| claude | `--permission-mode` | `--permission-mode` |
+| codex | `-a` (not `untrusted`), `-s`; plan mode only by a key | `-a`, `-s`; plan mode by its protocol |
+| gemini | `--approval-mode` | its protocol's `session/set_mode` |
+| opencode | `--agent` | its protocol's `session/set_mode` |
+
+What an agent of opencode may do is in its config and variables, which are the same on both sides. As claude 2.1.330,
+codex 0.169, gemini 0.61 and opencode 1.18 take it.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kasmon.errors import LaunchError
+from kasmon.model.codex_permissions import PLAN, CodexPermissions
+from kasmon.model.commands import Mode
+from kasmon.sanitize import clean_line
+
+FLAGS: Final = {
+    "claude": {"--permission-mode": 2, "--dangerously-skip-permissions": 1},
+    "codex": {
+        "-a": 2,
+        "--ask-for-approval": 2,
+        "-s": 2,
+        "--sandbox": 2,
+        "--full-auto": 1,
+        "--dangerously-bypass-approvals-and-sandbox": 1,
+        "--yolo": 1,
+    },
+    "gemini": {"--approval-mode": 2, "--yolo": 1, "-y": 1},
+    "opencode": {"--agent": 2, "--auto": 1},
+}
+"""Program -> its flags that say how much it asks, each with the number of its words."""
+GEMINI: Final = {"autoEdit": "auto_edit"}
+"""Where gemini's flag and its protocol have different names for a mode."""
+POLICIES: Final = ("on-request", "never")
+"""The approval policies that codex takes in a terminal."""
+REVIEWED: Final = "--approve-for-me"
+"""With it codex reviews requests itself; it says policy and sandbox too."""
+
+
+class CarriedMode(NamedTuple):
+    """How an agent is started so that it asks as much as before."""
+
+    argv: tuple[str, ...]
+    permission_mode: str = ""
+    """For `Launch.permission_mode`."""
+    problem: str = ""
+    """Why it would not ask as much as before; empty where it does."""
+
+
+def carry(program: str, argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions | None = None) -> CarriedMode:
+    """*argv*, without a conversation, for *program* to go on in *to* with the permission mode *mode*. Pure.
+
+    Args:
+        program: the name of the program.
+        argv: the program and the flags of its profile.
+        mode: what its agent said last, by the names of its protocol; empty: it did not say.
+        to: where it goes on.
+        told: codex: what its rollout says.
+    """
+    if program not in FLAGS:
+        why = f"kasmon does not know how to start {program!r} in permission mode {mode!r}" if mode else ""
+        return CarriedMode(tuple(argv), problem=why)
+    if program == "codex":
+        return _codex(argv, mode, to, told or CodexPermissions())
+    if not mode:
+        return CarriedMode(tuple(argv), problem=f"{program} did not report its permission mode")
+    plain, is_terminal = _without(argv, FLAGS[program]), to is Mode.TMUX
+    if program == "claude":
+        return CarriedMode((*plain, "--permission-mode", mode))
+    if program == "gemini":
+        return CarriedMode(
+            (*plain, "--approval-mode", GEMINI.get(mode, mode)) if is_terminal else plain, _acp(mode, to)
+        )
+    if "--auto" in argv:
+        why = "opencode's --auto, which allows what its config asks for, works in terminals only"
+        return CarriedMode(_without(argv, FLAGS[program]) if to is Mode.SDK else tuple(argv), _acp(mode, to), why)
+    return CarriedMode((*plain, "--agent", mode) if is_terminal else plain, _acp(mode, to))
+
+
+def problem_of(program: str, mode: str, to: Mode) -> str:
+    """Why *program* in the permission mode *mode* would not ask as much in *to*, as far as the mode tells that."""
+    if program not in FLAGS:
+        return ""
+    return carry(program, (program,), mode, to, CodexPermissions(policy="on-request", sandbox="read-only")).problem
+
+
+def of_codex(folder: Path, conversation: str) -> CodexPermissions:
+    """What codex's own rollout of *conversation*, in its *folder*, says; nothing where that is gone. Blocks."""
+    from kasmon.backends.tmux.evidence.codex_rollout import permissions  # the dashboard's dialog needs no backend
+
+    with contextlib.suppress(OSError):
+        for file in sorted(folder.glob(f"sessions/*/*/*/rollout-*-{conversation}.jsonl"), reverse=True):
+            return permissions(file)
+    return CodexPermissions()
+
+
+def _codex(argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions) -> CarriedMode:
+    policy = told.policy if mode in ("", PLAN) else mode
+    is_planning = (mode or told.mode) == PLAN
+    sandbox = told.sandbox or _sandbox_of(argv)
+    plain, own_mode = _without(argv, FLAGS["codex"]), PLAN if is_planning and to is Mode.SDK else ""
+    carried = (*plain, "-a", policy, *(("-s", sandbox) if sandbox else ()))
+    problem = ""
+    if not policy:
+        carried, problem = tuple(argv), "codex did not report its approval policy"
+    elif policy == "untrusted" and to is Mode.TMUX:
+        carried = (*plain, "-a", "on-request", *carried[len(plain) + 2 :])
+        problem = "codex uses the approval policy 'untrusted', which it does not accept in a terminal"
+    elif policy not in (*POLICIES, "untrusted"):
+        carried, problem = tuple(argv), f"codex accepts the approval policy {clean_line(policy)!r} only from its config"
+    elif told.policy and not told.sandbox:
+        problem = "codex has not reported the sandbox of its commands since its last turn"
+    elif REVIEWED in argv and (policy, sandbox) == ("on-request", "workspace-write"):
+        carried = tuple(argv)
+    elif is_planning and to is Mode.TMUX:
+        problem = "codex is in plan mode, which can be selected in a terminal only by a key"
+    return CarriedMode(carried, own_mode, problem)
+
+
+def _sandbox_of(argv: Sequence[str]) -> str:
+    """The sandbox that the flags in *argv* name; empty where they name none."""
+    from kasmon.backends.codex.cli_flags import wanted  # likewise
+
+    try:
+        return str(wanted(argv[1:]).thread.get("sandbox", ""))
+    except LaunchError:
+        return ""
+
+
+def _acp(mode: str, to: Mode) -> str:
+    return mode if to is Mode.SDK else ""
+
+
+def _without(argv: Sequence[str], flags: dict[str, int]) -> tuple[str, ...]:
+    """*argv* without *flags*, each with as many words as it has; a value may also be joined with `=`."""
+    left: list[str] = []
+    at = 0
+    while at < len(argv):
+        flag, is_joined, _ = argv[at].partition("=")
+        if flag not in flags:
+            left.append(argv[at])
+        at += flags[flag] if flag in flags and not is_joined else 1
+    return tuple(left)

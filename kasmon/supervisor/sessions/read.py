@@ -1,0 +1,79 @@
+"""What a session shows, as lines: a terminal's from its host, a structured session's drawn from its log."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from kasmon.errors import HostUnreachableError, LogMissingError
+from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.frames import ReadTerminal, TerminalText
+from kasmon.model.commands import Mode
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+
+WIDTH_CELLS: Final = 100
+"""How wide a structured session's lines are drawn."""
+ABOVE: Final = 50
+"""How many lines above a terminal's screen are shown where no range is given."""
+
+Line = TypeVar("Line")
+
+
+async def read(
+    places: Paths,
+    session: Session,
+    start: int | None = None,
+    end: int | None = None,
+    *,
+    lines: int | None = None,
+    ansi: bool = False,
+    width: int = WIDTH_CELLS,
+) -> list[str]:
+    """The session's lines *start* to *end*, both included: n >= 0 counts from the first, n < 0 from the last (-1).
+
+    Without a range: the last *lines*; without these either, a terminal's screen and 50 lines above it, or all of a
+    structured session. A terminal's wrapped lines are joined; with *ansi* its colours are in them.
+
+    Raises:
+        UnavailableError: if a terminal's host or tmux is not there.
+    """
+    if session.mode is not Mode.TMUX:
+        return await asyncio.to_thread(_drawn, places, session, start, end, lines, width)
+    is_whole = start is None and end is None
+    frame = ReadTerminal(
+        n=0,
+        session=session.id,
+        start=-lines if is_whole and lines else start,
+        end=end,
+        ansi=ansi,
+        screen_and=ABOVE if is_whole and lines is None else None,
+    )
+    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+        text = await host.ask(frame)
+    if not isinstance(text, TerminalText):
+        raise HostUnreachableError(session.name, "it did not send its screen")
+    return list(text.lines)
+
+
+def within(lines: Sequence[Line], start: int | None, end: int | None) -> Sequence[Line]:
+    """Those of *lines* from *start* to *end*, both included, by the rule of `read`."""
+    first = 0 if start is None else start if start >= 0 else max(0, len(lines) + start)
+    last = len(lines) - 1 if end is None else end if end >= 0 else len(lines) + end
+    return lines[first : last + 1] if last >= first else lines[:0]
+
+
+def _drawn(
+    places: Paths, session: Session, start: int | None, end: int | None, lines: int | None, width: int
+) -> list[str]:
+    from kasmon.model.transcript.layout import Transcript  # half of `kasmon send` would be its import
+
+    transcript = Transcript(fold=False)
+    with contextlib.suppress(LogMissingError):
+        for event, _ in EventLog(places.log(session.id)).read():
+            transcript.add(event)
+    drawn = transcript.lines(width)
+    if start is None and end is None and lines is not None:
+        return [line.text for line in transcript.tail(width, lines)]
+    return [line.text for line in within(drawn[:], start, end)]

@@ -1,0 +1,185 @@
+"""An agent is started, for the first time or again: its host is reached, and the log says that it runs."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from kasmon.backends.common.environment import encoded, inherited, own_prefixes
+from kasmon.config import in_force
+from kasmon.config.profile import ALONE
+from kasmon.errors import (
+    HostUnreachableError,
+    KasmonError,
+    LaunchError,
+    ProtocolVersionError,
+    SessionEndedError,
+    TimedOutError,
+    UnavailableError,
+)
+from kasmon.host.journal.session_log import SessionLog, advanced, begun, wanted
+from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.frames import StartSession
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.host.rpc.spawn import SERVICES, last_words
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.events import ConnectionRestored, SessionEnded, SessionStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths, write_private
+from kasmon.supervisor.fleet.new_events import NewEvents
+
+START_S: Final = 60.0
+"""How long an agent may take until its log says that it runs, in seconds: longer than any kind of them needs for its
+introduction. Where the config gives that more, this grows with it."""
+LODGED_S: Final = 240.0
+"""So much longer it may take where a sandbox has to begin that is no jail: the first virtual machine of its size."""
+
+
+async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
+    """Start the agent of *launch* and return when it runs, or has run.
+
+    Where it does not start, the session has ended and says why. One that was started meanwhile is not started twice.
+
+    Args:
+        places: where the session is kept.
+        launch: what its `launch.json` says.
+        again: it ran before, so its last host may still be on its way out.
+
+    Raises:
+        KasmonError: why it could not be started.
+        TimedOutError: if nothing was heard of it; it may still start.
+        ProtocolVersionError: if the host is of another version; nothing is written down.
+    """
+    try:
+        facts = await asyncio.to_thread(NewEvents, places, launch.session)
+        now, _ = await asyncio.to_thread(lambda: advanced(places, begun(places, launch.session)))
+        if now.generation < launch.generation:
+            await _start(places, launch, facts, again)
+        await asyncio.to_thread(forget_prompt, places, launch.session)
+    except (TimedOutError, ProtocolVersionError):
+        raise
+    except KasmonError as error:
+        await asyncio.to_thread(_leave_ended, places, launch, error.message)
+        raise
+    except OSError as error:
+        raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
+
+
+def forget_prompt(places: Paths, session: SessionId) -> None:
+    """Take the first prompt out of the session's `launch.json`; the log has it, and knows what became of it.
+
+    It stays there until the agent runs: another try at a start that failed needs it.
+    """
+    with contextlib.suppress(KasmonError, OSError):  # it is a courtesy, and the file is ours alone
+        launch = wanted(places, session)
+        if launch.prompt:
+            spent = msgspec.structs.replace(launch, prompt="")
+            write_private(places.launch(session), msgspec.json.encode(spent))
+
+
+async def _start(places: Paths, launch: Launch, facts: NewEvents, again: bool) -> None:
+    unreachable: KasmonError | None = None
+    try:
+        host = await link(places, launch.session, launch.mode, start=again)
+        try:
+            if launch.mode is Mode.TMUX:
+                passed = inherited(own_prefixes(launch.argv), os.environ) | _credentials(places, launch)
+                await host.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), START_S)
+        finally:
+            await host.aclose()
+    except (SessionEndedError, HostUnreachableError) as error:  # it may be over already: the log knows
+        unreachable = error
+    await _hear(places, launch, facts, unreachable)
+
+
+async def _hear(places: Paths, launch: Launch, facts: NewEvents, unreachable: KasmonError | None) -> None:
+    """Wait until *facts* say that the agent runs, or never will."""
+    is_tmux = launch.mode is Mode.TMUX
+    lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
+    limit_s = START_S + ((await asyncio.to_thread(in_force, places)).limits.handshake_s or 0.0)
+    limit_s += 0.0 if launch.sandbox in (None, "jail") else LODGED_S
+    deadline, pause_s = time.monotonic() + limit_s, 0.01
+    while True:
+        is_hosted = unreachable is None and await asyncio.to_thread(lock_holder, lock) is not None
+        for event in await asyncio.to_thread(facts.more):
+            if isinstance(event, SessionStarted | ConnectionRestored):
+                return
+            if isinstance(event, SessionEnded):
+                why = (event.why or "it exited immediately").rstrip(".")
+                raise LaunchError(f"session {launch.name!r} could not be started: {why}.")
+        if not is_hosted:
+            said = await asyncio.to_thread(
+                last_words, places.tmux_host_log if is_tmux else places.host_log(launch.session)
+            )
+            raise unreachable or HostUnreachableError(launch.name, said or "it ended without a message")
+        if time.monotonic() > deadline:
+            raise TimedOutError(
+                f"session {launch.name!r} did not start within {limit_s:g} s.",
+                hint="`kasmon show` shows its state.",
+            )
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.2)
+
+
+def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
+    """The variables of ours that the credentials of its sandbox are taken from, or that it is reached by elsewhere."""
+    if launch.sandbox is None:
+        return {}
+    from kasmon.sandbox.agent.launch import policy_of  # only where there is a sandbox
+
+    wanted = [credential.variable for credential in policy_of(places, launch.session).credentials]
+    if launch.sandbox == "e2b":
+        wanted += [name for name in os.environ if name.startswith(SERVICES)]
+    return {name: os.environ[name] for name in wanted if name in os.environ}
+
+
+def _leave_ended(places: Paths, launch: Launch, why: str) -> None:
+    """Write down that the session could not be started, where no host is there to do it."""
+    end = SessionEnded(at=time.time(), why=why, never_began=True)
+    leave_ended(places, launch.session, end, unless_lost=bool(launch.machine))
+
+
+def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_lost: bool = False) -> None:
+    """Write down *end* of *session*, where no host is there to do it and it has not ended; *unless_lost*: nor was lost.
+
+    What cannot be written is left to the list, which shows the session as lost.
+    """
+    lock = HostLock(places.host_lock(session))
+    with contextlib.suppress(OSError):
+        if not lock.take():
+            return
+        try:
+            book = SessionLog(places, session)
+            before = book.session.state
+            if before is not SessionState.ENDED and not (unless_lost and before is SessionState.LOST):
+                book.append(end)
+        finally:
+            lock.let_go()
+
+
+AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "--resume"}
+"""The flag before the conversation's id: claude 2.1.330, opencode 1.18, gemini 0.61. Codex 0.169 has a subcommand."""
+
+
+def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
+    """*argv*, a program and its flags, with what makes it go on with *conversation*; None if it is not known how."""
+    if program == "codex":
+        alone = () if ALONE[program][1] in argv else ALONE[program]
+        return (argv[0], "resume", conversation, *alone, *argv[1:])
+    if program in AFTER_FLAGS:
+        return (*argv, AFTER_FLAGS[program], conversation)
+    return None
+
+
+def resumed(program: str, argv: Sequence[str], before: str | None, conversation: str) -> tuple[str, ...] | None:
+    """Like `resuming`, of an *argv* that may go on with the conversation *before* already."""
+    if before and program == "codex" and tuple(argv[1:3]) == ("resume", before):
+        argv = (argv[0], *argv[3:])
+    elif before and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), before):
+        argv = argv[:-2]
+    return resuming(program, argv, conversation)

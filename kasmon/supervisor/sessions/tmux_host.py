@@ -1,0 +1,41 @@
+"""The shared tmux host, brought back for sessions that lost it: their agents live in tmux and may run on without it."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+
+from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.liveness import HOST_GONE
+
+
+def without_host(sessions: Iterable[Session]) -> list[Session]:
+    """The tmux sessions whose host is gone while nothing in their logs says that they ended or were lost.
+
+    Only a new host can tell what became of each: whether its pane is there, and with which exit code an agent ended.
+    """
+    return [
+        each
+        for each in sessions
+        if each.mode is Mode.TMUX
+        and each.host is not None
+        and not each.host.alive
+        and (each.state is SessionState.UNSURE or (each.state is SessionState.LOST and each.end_why == HOST_GONE))
+    ]
+
+
+async def bring_back(places: Paths) -> bool:
+    """Start the shared tmux host where none runs, and wait until it answers; whether it was started.
+
+    Raises:
+        KasmonError: if it cannot be started, or does not answer in time.
+    """
+    if await asyncio.to_thread(lock_holder, places.tmux_host_lock) is not None:
+        return False
+    async with contextlib.aclosing(await link(places, SessionId("tmux"), Mode.TMUX)):
+        return True

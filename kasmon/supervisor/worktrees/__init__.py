@@ -1,0 +1,1 @@
+"""Git worktrees: made (`worktree`), what they changed (`changes`), collisions between them, unsaved work."""

@@ -1,0 +1,78 @@
+"""What a worktree changed: the files, the lines, the diff. Calls block; use a thread."""
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+from kasmon.model.collisions import WorktreeChanges, touched
+from kasmon.supervisor.worktrees.git import git, head, where
+
+MOST_NEW: Final = 200
+"""Of so many new files a diff shows what is in them."""
+PLAIN_DIFF: Final = (
+    *("diff", "--no-color", "--no-ext-diff", "--no-textconv"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
+)
+"""A diff that runs nothing which a repository's config names, and looks as it does where no config says otherwise."""
+
+
+def changed(path: Path, base: str) -> tuple[str, ...]:
+    """The files of the worktree at *path* that differ from the commit *base*, and those that git does not know yet."""
+    tracked = git(path, "diff", "--name-only", "--no-renames", "-z", base, "--").split("\0")
+    new = git(path, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", ":/").split("\0")
+    return tuple(sorted({name for name in (*tracked, *new) if name}))
+
+
+def state(path: Path) -> str:
+    """What tells the worktree at *path* as it is now from every other state of it: its commit, and what is not in that.
+
+    Raises:
+        GitError: if git cannot tell.
+    """
+    told = git(path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+    digest = hashlib.sha256(f"{head(path)}\0{told}".encode("utf-8", "surrogateescape"))
+    top = Path(where(path)[0])
+    for line in told.split("\0"):
+        with contextlib.suppress(OSError):
+            facts = (top / line[3:]).lstat()
+            digest.update(f"{facts.st_mtime_ns} {facts.st_size}\0".encode())
+    return digest.hexdigest()
+
+
+def fork(path: Path) -> str:
+    """The commit at which the worktree at *path* left the one that the main worktree stands on; empty before any.
+
+    Raises:
+        GitError: if git cannot tell.
+    """
+    shared = where(path)[1]
+    main = git(Path(shared), "--git-dir", shared, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
+    base = git(path, "merge-base", "HEAD", main, fails=True).strip() if main else ""
+    return base or head(path)
+
+
+def touched_since_fork(path: Path) -> WorktreeChanges:
+    """What the worktree at *path* changed since it left the commit that the main worktree stands on.
+
+    Raises:
+        GitError: if git cannot tell.
+    """
+    base = fork(path)
+    if not base:
+        return WorktreeChanges()
+    shown = git(path, *PLAIN_DIFF, "-U0", "--no-renames", "--no-prefix", base)
+    new = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    return touched(base, shown, tuple(name for name in new if name))
+
+
+def diff(path: Path, base: str) -> str:
+    """What the worktree at *path* changed since *base*, as a unified diff, files that git does not know among it."""
+    parts = [git(path, *PLAIN_DIFF, base, "--")]
+    names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    for name in names[:MOST_NEW]:
+        if name:
+            shown = git(path, *PLAIN_DIFF, "--no-index", "--", os.devnull, name, fails=True)
+            parts.append(shown)
+    return "".join(parts)

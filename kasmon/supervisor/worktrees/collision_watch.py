@@ -1,0 +1,94 @@
+"""The radar as it goes on: a sweep whenever something in a live session's worktree changed, and never without cause."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import PurePath
+from typing import Final
+
+import watchfiles
+
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.supervisor.worktrees.collisions import CollisionDetector, CollisionSweep
+
+SETTLE_MS: Final = 200
+"""So long changes are gathered before anybody looks, in ms."""
+LOOK_MS: Final = 500
+"""How often it is asked which sessions there are."""
+ALL_S: Final = 60.0
+"""How often all is looked at where it does: it may drop what it has to tell."""
+POLL_S: Final = 2.0
+"""How often all is looked at where the system does not tell what changes."""
+
+log = logging.getLogger(__name__)
+
+
+async def sweeps(live: Callable[[], tuple[Session, ...]], *, alone: bool = False) -> AsyncIterator[CollisionSweep]:
+    """Yield what the radar sees now, and again after each change; never ends by itself.
+
+    Args:
+        live: the sessions that count at the moment; the same tuple again costs nothing.
+        alone: tell also of worktrees that have no other one to collide with.
+    """
+    radar = CollisionDetector(alone=alone)
+    while True:
+        grounds = _SessionFolders(live)
+        sessions = {session.id: session for session in grounds.sessions}
+        yield await asyncio.to_thread(radar.sweep, sessions.values())
+        tops = sorted(radar.tops(session.workdir for session in sessions.values()))
+        try:
+            async for stale in _stale(tops, grounds.differ):
+                yield await asyncio.to_thread(radar.sweep, sessions.values(), stale)
+        except (OSError, RuntimeError) as error:
+            log.info("worktrees are not watched but polled: %s", error)
+            await asyncio.sleep(POLL_S)
+
+
+async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[frozenset[str]]:
+    """Yield which of *tops* changed, until *is_over*."""
+    if not tops:
+        while not is_over():  # noqa: ASYNC110  # sessions come to the fleet, which tells nobody here
+            await asyncio.sleep(LOOK_MS / 1000)
+        return
+    looked_at = -math.inf  # what changed before the watch began is seen with its first look
+    async for changes in watchfiles.awatch(
+        *tops,
+        watch_filter=_counts,
+        step=SETTLE_MS,
+        rust_timeout=LOOK_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    ):
+        if is_over():
+            return
+        if time.monotonic() > looked_at + ALL_S:
+            looked_at = time.monotonic()
+            yield frozenset(tops)
+        elif stale := frozenset(top for top in tops for _, path in changes if PurePath(path).is_relative_to(top)):
+            yield stale
+
+
+def _counts(_: watchfiles.Change, path: str) -> bool:
+    """Whether a change at *path* may be one of the files that git knows, or of its HEAD."""
+    parts = PurePath(path).parts
+    return ".kasmon" not in parts and (".git" not in parts or parts[-1] in ("HEAD", "index"))
+
+
+class _SessionFolders:
+    """Which sessions work where, and whether that is so still."""
+
+    def __init__(self, live: Callable[[], tuple[Session, ...]]) -> None:
+        self._live = live
+        self.sessions = live()
+        self._known = _folders(self.sessions)
+
+    def differ(self) -> bool:
+        before, self.sessions = self.sessions, self._live()
+        return self.sessions is not before and _folders(self.sessions) != self._known
+
+
+def _folders(sessions: Iterable[Session]) -> frozenset[tuple[SessionId, str]]:
+    return frozenset((session.id, session.workdir) for session in sessions)

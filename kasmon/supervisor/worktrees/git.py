@@ -1,0 +1,143 @@
+"""git, asked about a folder. Calls block; use a thread.
+
+It runs without the repository's hooks, file watchers and filters, and does not enter its submodules, so that asking it,
+or making a worktree, runs nothing of the repository's own; and no `GIT_` variable of ours leads it elsewhere.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import GitError, TimedOutError
+
+GIT_S: Final = 60.0
+"""How long git may take, in seconds."""
+SAFE: Final = (
+    *("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"),
+    *("-c", "log.showSignature=false", "-c", "submodule.recurse=false"),
+)
+OURS: Final = {
+    "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
+}  # fmt: skip
+"""The last two: what is missing in a repository is not fetched from where its config says."""
+ENTERS: Final = frozenset({"diff", "status"})
+"""What would ask git within each submodule, by that one's config."""
+FILTERS: Final = frozenset({"diff", "merge", "status", "worktree"})
+"""What reads files through the filters that a config names, or writes them so."""
+MERGE_DRIVER: Final = re.compile(r"merge\..*\.driver")
+CONFLICTS: Final = "false"
+"""The command of a merge driver that resolves nothing: in its place a person does."""
+OUTSIDE: Final = frozenset({"system", "global"})
+"""Whose config is this person's: what it names is run, as their own git does."""
+NOT_INSTALLED: Final = "it is not installed"
+NO_REPOSITORY: Final = ("not a git repository", "must be run in a work tree", NOT_INSTALLED)
+
+
+def repository(folder: Path) -> Path | None:
+    """The top folder of the git repository that *folder* is in; None where it is in none, or git is missing.
+
+    Raises:
+        GitError: if it is in one that git does not open: another user's, a broken one.
+    """
+    try:
+        said = git(folder, "rev-parse", "--show-toplevel")
+    except GitError as error:
+        if any(word in error.why for word in NO_REPOSITORY):
+            return None
+        raise
+    return Path(said.removesuffix("\n"))
+
+
+def where(folder: Path) -> tuple[str, str]:
+    """The top of the worktree that *folder* is in, and the git folder that all worktrees of its repository share.
+
+    Raises:
+        GitError: if it is in none.
+    """
+    asked = ("--show-toplevel", "--git-common-dir")
+    said = git(folder, "rev-parse", *asked).split("\n")[:-1]
+    if len(said) != len(asked):  # a folder's name has a line break: asked one by one
+        said = [git(folder, "rev-parse", each).removesuffix("\n") for each in asked]
+    top, shared = said
+    return top, str((folder / shared).resolve())
+
+
+def head(repo: Path) -> str:
+    """The commit that *repo* stands on; empty before the first one."""
+    return git(repo, "rev-parse", "HEAD").strip() if knows(repo, "HEAD") else ""
+
+
+def knows(repo: Path, name: str) -> bool:
+    """Whether *name* says something that *repo* has: a commit, a branch."""
+    return bool(git(repo, "rev-parse", "--verify", "--quiet", name, fails=True).strip())
+
+
+def git(folder: Path, *arguments: str, fails: bool = False, settings: Mapping[str, str] | None = None) -> str:
+    """What git says in *folder*; with *fails*, also where it ends with an error. *settings* go over its config.
+
+    Raises:
+        GitError: if it ends with an error, or is not installed.
+        TimedOutError: if it takes longer than `GIT_S`.
+    """
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    variables |= OURS
+    verb, *words = arguments
+    if verb in FILTERS:
+        variables |= _unfiltered(folder, variables)
+    if verb in ENTERS:
+        words.insert(0, "--ignore-submodules=dirty")
+    own = [word for key, value in (settings or {}).items() for word in ("-c", f"{key}={value}")]
+    return _said(folder, (verb, *words), variables, fails, own)
+
+
+def _unfiltered(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which each filter and merge driver that the repository itself names is what the person's own config
+    says, or else none; in the place of a driver then the merge has a conflict."""
+    wanted = r"^filter\.|^merge\..*\.driver$"
+    told = _said(folder, ("config", "--null", "--show-scope", "--get-regexp", wanted), variables, fails=True)
+    values: dict[str, str] = {}
+    own: set[str] = set()
+    pieces = told.split("\0")
+    for scope, entry in zip(pieces[::2], pieces[1::2], strict=False):
+        key, _, value = entry.partition("\n")
+        if scope in OUTSIDE:
+            values[key] = value
+        else:
+            own.add(key)
+    keys = sorted(own)
+    said = {"GIT_CONFIG_COUNT": str(len(keys))} if keys else {}
+    for number, key in enumerate(keys):
+        none = CONFLICTS if MERGE_DRIVER.fullmatch(key) else ""
+        said |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": values.get(key, none)}
+    return said
+
+
+def _said(
+    folder: Path, arguments: tuple[str, ...], variables: Mapping[str, str], fails: bool, settings: Sequence[str] = ()
+) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *SAFE, *settings, *arguments],
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise GitError(f"look at {str(folder)!r}", _missing(folder, error)) from error
+    except subprocess.TimeoutExpired as error:
+        raise TimedOutError(f"git {arguments[0]} took longer than {GIT_S:g} s in {str(folder)!r}.") from error
+    if done.returncode and not fails:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(f"do {arguments[0]!r} in {str(folder)!r}", said[-1].rstrip(".") if said else "it gave no reason")
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _missing(folder: Path, error: FileNotFoundError) -> str:
+    return NOT_INSTALLED if folder.is_dir() else f"{str(folder)!r} is gone ({error.strerror})"

@@ -1,0 +1,185 @@
+"""What would be lost with a worktree: every place where git keeps work, looked into. Calls block; use a thread.
+
+A branch stays when its worktree goes; still, commits that are on it alone count as work that was saved nowhere.
+"""
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from kasmon.errors import GitError
+from kasmon.supervisor.worktrees.git import git
+
+EVERYTHING: Final = ("--untracked-files=normal", "--no-renames")
+"""A person's config may tell git to look away from new files."""
+UNFINISHED: Final = {
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "sequencer": "a row of cherry-picks or reverts",
+    "BISECT_LOG": "a bisection",
+}
+"""What git keeps in a worktree's own folder while it is in the middle of something."""
+MOST_SHOWN: Final = 20
+"""So many ignored files and folders of a worktree are named."""
+SAVED: Final = ("--branches", "--remotes", "--tags")
+MOVED: Final = re.compile(r"checkout: moving from (\S+) to (\S+)")
+"""How the log of HEAD tells which branches a worktree was on."""
+
+
+def unsaved(path: Path, known: Collection[str] = ()) -> str:
+    """Why the worktree at *path* must stay, in words; empty where nothing in it could be lost.
+
+    What cannot be looked at counts as unsaved, and so do ignored files, except those *known*, by their names within it.
+    """
+    try:
+        if left := [name for name in ignored(path) if name not in known]:
+            return f"git ignores {list_files(left)}"
+        return next((why for look in LOOKS if (why := look(path))), "")
+    except GitError as error:
+        return f"its contents cannot be checked: {error.why}"
+    except OSError as error:
+        return f"its contents cannot be checked: {error.strerror or error}"
+
+
+def ignored(path: Path, patterns: Sequence[str] = ()) -> tuple[str, ...]:
+    """The files of the worktree at *path* that git ignores; with *patterns* only those that match one.
+
+    Args:
+        path: the worktree.
+        patterns: as a `.gitignore` has them.
+
+    Raises:
+        GitError: if git cannot tell.
+    """
+    listing = ("ls-files", "--others", "--ignored", "-z")
+    found = set(git(path, *listing, "--exclude-standard").split("\0")) - {""}
+    if patterns:
+        found &= set(git(path, *listing, *(f"--exclude={pattern}" for pattern in patterns)).split("\0"))
+    return tuple(sorted(found))
+
+
+def list_files(names: Sequence[str]) -> str:
+    """*names* in one line, those of one folder together: `3 files: '.env', 'build/' (2 files)`."""
+    groups: dict[str, int] = {}
+    for name in names:
+        top, slash, _ = name.partition("/")
+        groups[top + slash] = groups.get(top + slash, 0) + 1
+    shown = [f"{top!r} ({_files(count)})" if top.endswith("/") else repr(top) for top, count in groups.items()]
+    more = f", and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
+    return f"{_files(len(names))}: {', '.join(shown[:MOST_SHOWN])}{more}"
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
+def not_committed(count: int, of: str = "") -> str:
+    """In words that so many files, *of* what, are not committed."""
+    some, are = _files(count), "is" if count == 1 else "are"
+    return f"{some} {of} {are} not committed" if of else f"{some} {are} not committed"
+
+
+def _dirty(path: Path) -> str:
+    dirty = [line for line in git(path, "status", "--porcelain", "-z", *EVERYTHING).split("\0") if line]
+    return not_committed(len(dirty)) if dirty else ""
+
+
+def _looked_away(path: Path) -> str:
+    """Files whose changes git was told not to see; one that is only left out of a sparse checkout is not here."""
+    lines = [line for line in git(path, "ls-files", "-v", "-z").split("\0") if line]
+    hidden = [line for line in lines if line[0].islower() or (line[0] == "S" and os.path.lexists(path / line[2:]))]
+    return f"git is configured to ignore changes in {_files(len(hidden))}" if hidden else ""
+
+
+def _submodules(path: Path) -> str:
+    kept = own_folder(path) / "modules"
+    for head in sorted(kept.rglob("HEAD")):
+        if not (head.parent / "objects").is_dir():
+            continue
+        alone = _count(path, "--all", "--reflog", "--not", "--remotes", within=head.parent)
+        if alone:
+            return f"{_are(alone)} only in its submodule {str(head.parent.relative_to(kept))!r}"
+    has_any = any(line.startswith("160000 ") for line in git(path, "ls-files", "--stage", "-z").split("\0"))
+    return "it has submodules, and their contents would be removed too" if has_any or kept.is_dir() else ""
+
+
+def _others(path: Path) -> str:
+    """Repositories within it that git does not tell of, for they are ignored."""
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    for folder, folders, files in os.walk(path, onerror=stop):
+        if folder != str(path) and ".git" in (*folders, *files):
+            return f"it contains another repository: {os.path.relpath(folder, path)!r}"
+        if ".git" in folders:
+            folders.remove(".git")
+    return ""
+
+
+def _unfinished(path: Path) -> str:
+    own = own_folder(path)
+    begun = next((what for name, what in UNFINISHED.items() if (own / name).exists()), "")
+    return f"{begun} in it is unfinished" if begun else ""
+
+
+def _commits(path: Path) -> str:
+    branch = _branch(path)
+    others = [f"--exclude={branch}", *SAVED] if branch else SAVED
+    alone = _count(path, "HEAD", "--not", *others)
+    return f"{alone} of its commits {'is' if alone == 1 else 'are'} nowhere else" if alone else ""
+
+
+def _left_behind(path: Path) -> str:
+    """Commits that it was on once and that no branch has: its log goes with it. One that was amended is replaced."""
+    known: list[str] = git(path, "for-each-ref", "--format=%(objectname)", "refs/worktree", "refs/rewritten").split()
+    is_replaced = False
+    for commit, subject in _log(path):
+        known += [] if is_replaced else [commit]
+        is_replaced = subject.startswith("commit (amend)")
+    alone = _count(path, "--ignore-missing", *dict.fromkeys(known), "--not", *SAVED) if known else 0
+    return f"{_are(alone)} only in its log: it left them behind" if alone else ""
+
+
+def _stash(path: Path) -> str:
+    """All worktrees share their stashes: one is of this worktree if it was made on a branch that this one was on."""
+    moves = [match for _, subject in _log(path) if (match := MOVED.match(subject))]
+    was_on = {_branch(path) or "(no branch)", *(name for move in moves for name in move.groups())}
+    branches = set(git(path, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+    was_on = {name if name in branches else "(no branch)" for name in was_on}
+    stashes = git(path, "stash", "list", "--format=%gs").splitlines()
+    here = tuple(f"{how} {name}:" for how in ("On", "on") for name in was_on)
+    return "it has a stash" if any(stash.removeprefix("WIP ").startswith(here) for stash in stashes) else ""
+
+
+LOOKS: Final = (_dirty, _looked_away, _submodules, _others, _unfinished, _commits, _left_behind, _stash)
+
+
+def _are(commits: int) -> str:
+    return "1 commit is" if commits == 1 else f"{commits} commits are"
+
+
+def own_folder(path: Path) -> Path:
+    """The folder in which git keeps what belongs to this worktree alone."""
+    return Path(git(path, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+
+
+def _branch(path: Path) -> str:
+    return git(path, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
+
+
+def _log(path: Path) -> list[tuple[str, str]]:
+    """What HEAD of the worktree was, the newest first: the commit, and how it came there."""
+    lines = git(path, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
+    return [(commit, subject) for commit, _, subject in (line.partition(" ") for line in lines)]
+
+
+def _count(path: Path, *which: str, within: Path | None = None) -> int:
+    """How many commits *which* says, of the repository itself or of the one *within*."""
+    there = () if within is None else ("--git-dir", str(within))
+    return int(git(path, *there, "rev-list", "--count", *which))

@@ -1,0 +1,291 @@
+"""A tmux server that is not ours: watched, typed into when a person wants it, and nothing else.
+
+What is sent there is on a list of what changes nothing of the user's: no size, no name, no option, no end. Our control
+client asks for no size, hears no output unless somebody looks, and applies no environment; `list-clients` shows it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+
+from kasmon.errors import KasmonError, RefusedError, TmuxCommandError
+from kasmon.tmux import requests as ask
+from kasmon.tmux.control_client import ControlClient
+from kasmon.tmux.control_protocol import NoticeItem
+from kasmon.tmux.formats import PANE_FACTS_FORMAT, CreatedPane, PaneFacts, read_pane_facts
+from kasmon.tmux.hub import PAUSE_AFTER_S, Hub
+from kasmon.tmux.quoting import ID, exact, word
+from kasmon.tmux.requests import TmuxRequest
+from kasmon.tmux.server import TmuxServer
+
+Answer = TypeVar("Answer")
+
+MAY_RUN: Final = frozenset({"list-panes", "display-message", "load-buffer", "-V"})
+"""What a short tmux process may do there. A buffer is where a paste stands until it is pasted."""
+MAY_ASK: Final = frozenset(
+    {
+        "capture-pane",
+        "delete-buffer",
+        "display-message",
+        "if-shell",
+        "list-clients",
+        "list-panes",
+        "paste-buffer",
+        "refresh-client",
+        "send-keys",
+        "switch-client",
+    }
+)
+"""What our control client may ask there; the last one moves itself alone."""
+NEVER: Final = frozenset(
+    {
+        *("kill-pane", "kill-server", "kill-session", "kill-window", "link-window", "move-pane", "move-window"),
+        *("new-session", "new-window", "rename-session", "rename-window", "resize-pane", "resize-window"),
+        *("respawn-pane", "respawn-window", "run-shell", "set-buffer", "set-environment", "set-hook", "set-option"),
+        *("set-window-option", "split-window", "swap-pane", "swap-window", "unlink-window"),
+    }
+)
+"""Commands that stand in no line of ours to it, behind an `if-shell` neither."""
+NEWS_FORMAT: Final = (
+    "#{S:#{W:#{P:#{pane_id} #{session_id} #{pane_pid} #{pane_dead} #{pane_dead_status} #{pane_dead_signal} "
+    "#{window_activity} #{history_size} #{cursor_x} #{cursor_y};}}}"
+)
+"""What tmux compares once a second, of all panes of all sessions."""
+
+
+class ForeignServer(TmuxServer):
+    """The user's tmux server at *socket*; *turns* is a folder of ours in which our processes take turns."""
+
+    def __init__(self, socket: Path, turns: Path) -> None:
+        super().__init__(socket)
+        self._own_folder = turns
+
+    def run(self, *argv: str, stdin: bytes = b"") -> bytes:
+        """As `ServerProcess.run`, for the few commands that change nothing of the user's.
+
+        Raises:
+            RefusedError: for every other one.
+        """
+        if argv[0] not in MAY_RUN or any(argument == ";" for argument in argv):
+            self._refuse(argv[0])
+        return super().run(*argv, stdin=stdin)
+
+    def start(self) -> int:
+        self._refuse("start-server")
+
+    def kill_server(self, patience_s: float = 2.0) -> None:
+        self._refuse("kill-server")
+
+    def heal_socket(self) -> bool:
+        """Whether the server runs; its socket is never made anew."""
+        return self.process() is not None
+
+    def everywhere(self) -> list[PaneFacts]:
+        """Every pane as one of its sessions shows it.
+
+        Raises:
+            TmuxServerGoneError: if the server does not run.
+        """
+        lines = self.run("list-panes", "-a", "-F", PANE_FACTS_FORMAT).splitlines()
+        return [facts for line in lines if (facts := read_pane_facts(line))]
+
+    def attach_argv(self, session: str, window: str | None = None) -> list[str]:
+        """The command that shows *session* in a real terminal, which then asks for no size of its own."""
+        argv = super().attach_argv(session, window)
+        at = argv.index("attach-session") + 1
+        return [*argv[:at], "-E", "-f", "ignore-size", *argv[at:]]
+
+    def create(self, *_: object, **__: object) -> CreatedPane:
+        self._refuse("new-session")
+
+    def respawn(self, *_: object, **__: object) -> CreatedPane:
+        self._refuse("respawn-pane")
+
+    @property
+    def _turns(self) -> Path:
+        """Beside our own socket: nothing of ours lies in the user's folder."""
+        return self._own_folder / "foreign.turn"
+
+    def _refuse(self, command: str) -> NoReturn:
+        raise not_ours(command)
+
+
+class ForeignHub(Hub):
+    """One quiet control client for the panes of a foreign server that were adopted; used like a `Hub`.
+
+    A pane that nobody looks at is compared once a second. While one is looked at, our client is in its session and
+    hears what it prints.
+    """
+
+    def __init__(self, server: ForeignServer) -> None:
+        super().__init__(server)
+        self._foreign = server
+        self._adopted: set[str] = set()
+        self._seen: dict[str, str] = {}
+        """What was last said of each adopted pane."""
+        self._homes: dict[str, str] = {}
+        """The tmux session (`$3`) that each pane is in."""
+        self._again: set[str] = set()
+        """Panes that printed in the second before: what they printed since is looked at too."""
+        self._dead: set[str] = set()
+        self._home = ""
+        self._is_loud = False
+
+    def focus(self, windows: Sequence[str]) -> None:
+        """Nothing: which window is current in a user's own session is theirs to choose."""
+
+    def adopt(self, pane: str) -> None:
+        """From now on tell what *pane* does."""
+        self._adopted.add(exact(pane))
+
+    def release(self, pane: str) -> None:
+        """Tell nothing more of *pane*."""
+        self._adopted.discard(pane)
+        self._seen.pop(pane, None)
+
+    def open(self) -> None:
+        """Attach to the session of an adopted pane; tell of those that are gone; idempotent.
+
+        Raises:
+            TmuxServerGoneError: if the server does not run.
+            TmuxCommandError: if none of the panes is there.
+        """
+        if self.is_open:
+            return
+        self.close()
+        panes = self._foreign.everywhere()
+        self._homes = {facts.pane_id: facts.session_id for facts in panes}
+        self._seen, self._again, self._is_loud = {}, set(), False
+        for pane in self._adopted - self._homes.keys():
+            self._is_gone(pane)
+        there = sorted(self._adopted & self._homes.keys())
+        if not there:
+            raise TmuxCommandError("attach-session", "the pane no longer exists")
+        try:
+            self._client = self._attached_to(self._homes[there[0]])
+            self._client.on_output, self._client.on_notice, self._client.on_gone = (
+                self._heard,
+                self._noticed,
+                self._gone,
+            )
+            self._server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
+            self.submit(ask.command(f"refresh-client -B {word('kasmon::' + NEWS_FORMAT)}"))
+        except BaseException:
+            self.close()
+            raise
+        for pane in there:
+            self.on_output(pane, b"")
+        self.watch(self._watched)
+
+    def tick(self) -> None:
+        """To be called about once a second: look once more at panes that printed in the second before."""
+        again, self._again = self._again, set()
+        for pane in again & self._adopted:
+            self.on_output(pane, b"")
+
+    def watch(self, panes: Iterable[str]) -> None:
+        """Of *panes* the first adopted one is heard at once; the others once a second."""
+        self._watched = frozenset(panes)
+        looked_at = next((pane for pane in sorted(self._watched & self._adopted) if pane in self._homes), None)
+        if not self.is_open:
+            return
+        if looked_at is None:
+            if self._is_loud:
+                self._is_loud = False
+                self.submit(ask.command("refresh-client -f no-output"))
+            return
+        if self._homes[looked_at] != self._home:
+            self._home = self._homes[looked_at]
+            self.submit(ask.command(f"switch-client -E -t {exact(self._home)}"))
+        if not self._is_loud:
+            self._is_loud = True
+            self.submit(ask.command("refresh-client -f '!no-output'"))
+            self.on_output(looked_at, b"")
+
+    def look(self) -> None:
+        """Nothing to look for: what changes, tmux tells."""
+
+    def submit(
+        self, request: TmuxRequest[Answer], on_done: Callable[[Answer | KasmonError], None] | None = None
+    ) -> None:
+        """Send *request*, if it is on the list of what changes nothing of the user's."""
+        if refused := forbidden(request.line):
+            if on_done is not None:
+                on_done(not_ours(refused))
+            return
+        super().submit(request, on_done)
+
+    def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
+        """As `Connection.call`.
+
+        Raises:
+            RefusedError: if *request* might change something of the user's.
+        """
+        if refused := forbidden(request.line):
+            raise not_ours(refused)
+        return super().call(request, limit_s)
+
+    def _heard(self, pane: str, data: bytes) -> None:
+        if pane in self._adopted:
+            self.on_output(pane, data)
+
+    def _noticed(self, notice: NoticeItem) -> None:
+        if notice.kind == "subscription-changed" and notice.rest.startswith(b"kasmon "):
+            self._learn(notice.rest.partition(b" : ")[2].decode("ascii", "replace"))
+        elif notice.kind == "pause":
+            pane = notice.rest.split(b" ")[0].decode("ascii", "replace")
+            if ID.fullmatch(pane):
+                self._flow(pane, "continue")
+                self._heard(pane, b"")
+
+    def _learn(self, news: str) -> None:
+        """Take what tmux says of all panes."""
+        said = {entry.split(" ", 1)[0]: entry for entry in (part.strip() for part in news.split(";")) if entry}
+        for pane in list(self._adopted):
+            line = said.get(pane)
+            if line is None:
+                self._is_gone(pane)
+            elif line != self._seen.get(pane):
+                _, self._homes[pane], _, dead, status, number = line.split(" ")[:6]
+                self._seen[pane] = line
+                if dead == "1":
+                    self._has_died(pane, status, number)
+                else:
+                    self._dead.discard(pane)
+                    self._again.add(pane)
+                    self.on_output(pane, b"")
+
+    def _has_died(self, pane: str, status: str, number: str) -> None:
+        if pane not in self._dead:
+            self._dead.add(pane)
+            self.on_death(
+                pane, int(status) if status.isdecimal() else None, int(number) if number.isdecimal() else None
+            )
+
+    def _is_gone(self, pane: str) -> None:
+        self.release(pane)
+        self.on_closed(pane)
+
+    def _attached_to(self, session: str) -> ControlClient:
+        flags = f"ignore-size,no-output,pause-after={PAUSE_AFTER_S}"
+        client = self._attached("-E", "-f", flags, "-t", exact(session))
+        self._home = session
+        return client
+
+
+def forbidden(line: str) -> str:
+    """The first word of *line*, a request, that may not be sent to a server that is not ours; empty if it may."""
+    first = line.split(" ", 1)[0]
+    words = line.replace("'", " ").replace('"', " ").replace("{", " ").replace(";", " ").split()
+    wrong = [first] if first not in MAY_ASK else [found for found in words if found in NEVER]
+    if first == "refresh-client" and "-C" in words:
+        wrong.append("refresh-client -C")
+    return wrong[0] if wrong else ""
+
+
+def not_ours(command: str) -> RefusedError:
+    """Why *command* is not sent there."""
+    return RefusedError(
+        f"{command!r} is refused: this tmux is the user's own.",
+        hint="kasmon watches an adopted session and types into it; it never resizes, renames or ends it.",
+    )

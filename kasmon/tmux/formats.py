@@ -1,0 +1,218 @@
+"""What tmux says of panes and screens, as values; each with the format that asks for it and the reader of the answer.
+
+Lists ask only for what tmux itself decides. What a program or a directory can put into a list (titles, paths, names)
+is asked for one pane at a time, each text with its length before it.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from kasmon.tmux.quoting import ID
+from kasmon.tmux.server_config import JOINS_SINCE, parse
+
+SEPARATOR = "|"
+OWN_ID = re.compile(r"[A-Za-z0-9_-]*")
+
+
+class CreatedPane(msgspec.Struct, frozen=True, kw_only=True):
+    """A pane of ours, as it was when it was made."""
+
+    pane_id: str
+    window_id: str
+    session_id: str
+    """tmux's session (`$3`), which a child row shares with its parent."""
+    pid: int
+
+
+PANE_FORMAT = "#{session_id}|#{window_id}|#{pane_id}|#{pane_pid}"
+
+
+class PaneFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One pane as it is now."""
+
+    pane_id: str
+    window_id: str
+    session_id: str
+    pid: int
+    is_dead: bool
+    status: int | None
+    """The exit code, once it ended by itself."""
+    signal: int | None
+    """The signal that ended it. A dead pane with neither has not been waited for yet, or tmux is older than 3.3."""
+    in_mode: bool
+    """Copy mode or the like: keys go to tmux, not to the program."""
+    width: int
+    height: int
+    attached: int
+    """How many terminals look at its session."""
+    activity_at: int
+    """When its window last printed."""
+    kasmon_id: str
+    """The id that `create` was given."""
+    ready: str
+    """The last nonce that its launch announced."""
+    in_hub: bool = False
+    """Seen in the hub session, where every window is linked besides its own."""
+
+
+HUB = "_km"
+"""The session that our control client is attached to; every window of ours is linked into it."""
+
+PANE_FACTS_FORMAT = (
+    f"#{{==:#{{session_name}},{HUB}}}|"
+    "#{pane_id}|#{window_id}|#{session_id}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|"
+    "#{pane_dead_signal}|#{pane_in_mode}|#{pane_width}|#{pane_height}|#{session_attached}|"
+    "#{window_activity}|#{@kasmon_id}|#{@kasmon_ready}"
+)
+
+
+class ScreenFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a terminal knows of a pane's screen besides its cells."""
+
+    width: int
+    height: int
+    cursor_x: int
+    cursor_y: int
+    cursor_visible: bool
+    cursor_shape: str
+    """`block`, `underline`, `bar`, `default`; empty where tmux does not tell (before 3.6)."""
+    mouse_standard: bool
+    mouse_button: bool
+    mouse_all: bool
+    mouse_sgr: bool
+    application_cursor: bool
+    application_keypad: bool
+    alternate: bool
+    """The program has taken the whole screen; there is no history to scroll through."""
+    in_mode: bool
+    is_dead: bool
+    history: int
+    """Lines above the screen."""
+    bracketed_paste: bool | None
+    """None where tmux does not tell (before 3.7); `paste` brackets exactly when the program asked."""
+    joins: bool = False
+    """This tmux gives what is seen as one character one place (since 3.4), and not one to each of its parts."""
+
+
+SCREEN_FORMAT = (
+    "#{pane_width}|#{pane_height}|#{cursor_x}|#{cursor_y}|#{cursor_flag}|#{cursor_shape}|"
+    "#{mouse_standard_flag}|#{mouse_button_flag}|#{mouse_all_flag}|#{mouse_sgr_flag}|"
+    "#{keypad_cursor_flag}|#{keypad_flag}|#{alternate_on}|#{pane_in_mode}|"
+    "#{pane_dead}|#{history_size}|#{bracket_paste_flag}|#{version}"
+)
+
+
+class PaneText(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pane's program says of itself. Foreign text: clean it before anybody sees it."""
+
+    title: str
+    workdir: str
+    command: str
+
+
+TEXT_FIELDS = ("pane_title", "pane_current_path", "pane_current_command")
+TEXT_FORMAT = ",".join(f"#{{n:{name}}}:#{{{name}}}" for name in TEXT_FIELDS)
+
+
+def read_pane(line: bytes) -> CreatedPane | None:
+    """The pane in an answer to `PANE_FORMAT`; None if it is not one."""
+    fields = line.decode("ascii", "replace").strip().split(SEPARATOR)
+    if len(fields) != 4 or not all(ID.fullmatch(field) for field in fields[:3]) or not fields[3].isdecimal():
+        return None
+    return CreatedPane(session_id=fields[0], window_id=fields[1], pane_id=fields[2], pid=int(fields[3]))
+
+
+def read_pane_facts(line: bytes) -> PaneFacts | None:
+    """The pane in a line of `PANE_FACTS_FORMAT`; None if it is not one."""
+    fields = line.decode("ascii", "replace").split(SEPARATOR)
+    if len(fields) != 15 or not all(ID.fullmatch(field) for field in fields[1:4]):
+        return None
+    in_hub, pane, window, session, pid, dead, status, signal, mode, width, height, attached, activity, own_id, ready = (
+        fields
+    )
+    return PaneFacts(
+        pane_id=pane,
+        window_id=window,
+        session_id=session,
+        pid=_number(pid),
+        is_dead=dead == "1",
+        status=int(status) if status.isdecimal() else None,
+        signal=_signal(signal),
+        in_mode=_number(mode) > 0,
+        width=_number(width),
+        height=_number(height),
+        attached=_number(attached),
+        activity_at=_number(activity),
+        kasmon_id=own_id if OWN_ID.fullmatch(own_id) else "",
+        ready=ready,
+        in_hub=in_hub == "1",
+    )
+
+
+def distinct(panes: Sequence[PaneFacts]) -> list[PaneFacts]:
+    """Each pane once, as its own session shows it, oldest first; those that only the hub holds left out."""
+    owned = {facts.pane_id: facts for facts in panes if not facts.in_hub}
+    return sorted(owned.values(), key=lambda facts: int(facts.pane_id[1:]))
+
+
+def orphans(panes: Sequence[PaneFacts], own_window: str) -> list[str]:
+    """The windows that nothing but the hub holds any more: their session was ended. The hub's *own_window* is none."""
+    held = {facts.window_id for facts in panes if not facts.in_hub}
+    return sorted({facts.window_id for facts in panes if facts.in_hub} - held - {own_window})
+
+
+def read_screen(line: bytes) -> ScreenFacts | None:
+    """The screen in an answer to `SCREEN_FORMAT`; None if there is no such pane."""
+    fields = line.decode("ascii", "replace").split(SEPARATOR)
+    if len(fields) != 18 or not fields[0].isdecimal():
+        return None
+    flags = [_number(field) > 0 for field in fields]
+    return ScreenFacts(
+        width=_number(fields[0]),
+        height=_number(fields[1]),
+        cursor_x=_number(fields[2]),
+        cursor_y=_number(fields[3]),
+        cursor_visible=flags[4],
+        cursor_shape=fields[5],
+        mouse_standard=flags[6],
+        mouse_button=flags[7],
+        mouse_all=flags[8],
+        mouse_sgr=flags[9],
+        application_cursor=flags[10],
+        application_keypad=flags[11],
+        alternate=flags[12],
+        in_mode=flags[13],
+        is_dead=flags[14],
+        history=_number(fields[15]),
+        bracketed_paste=flags[16] if fields[16] else None,
+        joins=parse(f"tmux {fields[17]}") >= JOINS_SINCE,
+    )
+
+
+def read_text(answer: bytes) -> PaneText:
+    """The texts in an answer to `TEXT_FORMAT`. One whose length does not fit (tmux 3.4 escapes some) is left empty."""
+    texts: list[str] = []
+    rest = answer
+    for _ in TEXT_FIELDS:
+        size, colon, rest = rest.partition(b":")
+        if not colon or not size.isdigit() or rest[int(size) : int(size) + 1] not in (b",", b""):
+            break
+        texts.append(rest[: int(size)].decode("utf-8", "replace"))
+        rest = rest[int(size) + 1 :]
+    title, workdir, command = (*texts, "", "", "")[:3]
+    return PaneText(title=title, workdir=workdir, command=command)
+
+
+def _number(field: str) -> int:
+    return int(field) if field.isdecimal() else 0
+
+
+def _signal(field: str) -> int | None:
+    if field.isdecimal():
+        return int(field)
+    # BSD and macOS give the name without its SIG.
+    import signal
+
+    return getattr(signal, f"SIG{field}", None) if field.isalpha() else None

@@ -1,0 +1,67 @@
+"""The panes of a tmux server that is not ours, as somebody may adopt them."""
+
+from typing import Final
+
+from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.sanitize import clean_line
+from kasmon.tmux.foreign_server import ForeignServer
+from kasmon.tmux.quoting import ID
+
+TEXTS: Final = ("session_name", "window_name", "pane_title", "pane_current_path", "pane_current_command")
+NUMBERS: Final = (
+    "pane_id", "window_index", "pane_index", "pane_pid", "pane_width", "pane_height", "session_attached",
+    "window_active", "pane_active", "pane_dead",
+)  # fmt: skip
+FORMAT: Final = (
+    "|".join(f"#{{{name}}}" for name in NUMBERS) + "|" + ",".join(f"#{{n:{name}}}:#{{{name}}}" for name in TEXTS)
+)
+"""Numbers first, then each text, which a program or a person wrote, with its length before it."""
+
+
+def candidates(server: ForeignServer) -> list[AdoptablePane]:
+    """Every pane of *server*, by session and place. A pane that is in several sessions comes as one of them has it.
+
+    Raises:
+        TmuxServerGoneError: if it does not run.
+    """
+    found: dict[str, AdoptablePane] = {}
+    for line in server.run("list-panes", "-a", "-F", FORMAT).split(b"\n"):
+        candidate = read(line)
+        if candidate is not None:
+            found.setdefault(candidate.pane, candidate)
+    return sorted(found.values(), key=lambda one: (one.session, one.window_index, one.pane_index))
+
+
+def read(line: bytes) -> AdoptablePane | None:
+    """The pane in a line of `FORMAT`; None if it is not one."""
+    fields = line.split(b"|", len(NUMBERS))
+    if len(fields) != len(NUMBERS) + 1:
+        return None
+    pane, *numbers = (field.decode("ascii", "replace") for field in fields[:-1])
+    if not ID.fullmatch(pane) or not all(number.isdecimal() for number in numbers):
+        return None
+    texts, rest = [], fields[-1]
+    for _ in TEXTS:
+        size, _, rest = rest.partition(b":")
+        if not size.isdigit() or rest[int(size) : int(size) + 1] not in (b",", b""):
+            return None
+        texts.append(rest[: int(size)].decode("utf-8", "replace"))
+        rest = rest[int(size) + 1 :]
+    window, place, pid, width, height, attached, active_window, active_pane, dead = map(int, numbers)
+    return AdoptablePane(
+        pane=pane,
+        session=texts[0],
+        window_index=window,
+        pane_index=place,
+        window=clean_line(texts[1]),
+        title=clean_line(texts[2]),
+        workdir=texts[3],
+        command=clean_line(texts[4]),
+        pid=pid,
+        width=width,
+        height=height,
+        attached=attached,
+        is_active=bool(active_window and active_pane),
+        is_shown=bool(active_pane),
+        is_dead=bool(dead),
+    )

@@ -1,0 +1,58 @@
+"""What programs say of themselves in what they print: OSC 7501, the Program Status Protocol. Sans-IO.
+
+`ESC ] 7501 ; state=… [:kind=…] [:msg=base64] … BEL`, keys and values after the number separated by `:` or `;`.
+Everything else a program prints is passed over unread.
+"""
+
+import base64
+import binascii
+from typing import Final
+
+import msgspec
+
+from kasmon.terminal_text.sequences import Grammar, SequenceScanner
+
+_REPORTS: Final = Grammar((b"]7501;",), longest_bytes=4096)
+STATES: Final = frozenset({"idle", "working", "done", "blocked", "error", "clear"})
+
+
+class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One report. `message` is foreign text: clean it before anybody sees it."""
+
+    state: str
+    kind: str = ""
+    """With `blocked`: `permission`, `question` or `auth`."""
+    message: str = ""
+
+
+class StatusScanner:
+    """Finds reports in a pane's output, however it is cut into pieces."""
+
+    def __init__(self) -> None:
+        self._scanner = SequenceScanner(_REPORTS)
+
+    def feed(self, data: bytes) -> list[ProgramStatus]:
+        """The reports that *data* completes, in order."""
+        if not self._scanner.rest and b"\x1b" not in data:
+            return []
+        bodies = [body for _, body in self._scanner.feed(data) if body is not None]
+        return [status for body in bodies if (status := _read(body)) is not None]
+
+
+def _read(body: bytes) -> ProgramStatus | None:
+    fields: dict[str, str] = {}
+    for pair in body.decode("ascii", "replace").replace(";", ":").split(":"):
+        key, equals, value = pair.partition("=")
+        if equals:
+            fields[key.strip()] = value
+    state = fields.get("state", "")
+    if state not in STATES:
+        return None
+    return ProgramStatus(state=state, kind=fields.get("kind", ""), message=_text(fields.get("msg", "")))
+
+
+def _text(encoded: str) -> str:
+    try:
+        return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return ""

@@ -1,0 +1,62 @@
+"""How values stand in a tmux command, so that none of them is ever read as a command, a flag or a format."""
+
+import re
+from collections.abc import Sequence
+
+ID = re.compile(r"[$@%](0|[1-9][0-9]{0,9})")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,39}")
+
+
+def exact(target: str) -> str:
+    """*target*, if it is an id that tmux gave: `$3` a session, `@5` a window, `%7` a pane.
+
+    Raises:
+        ValueError: if it is anything else. A name would be matched by prefix and pattern.
+    """
+    if not ID.fullmatch(target):
+        raise ValueError(f"{target!r} is no tmux id")
+    return target
+
+
+def own_name(name: str) -> str:
+    """*name*, if it can be one of our own: letters, digits, `_` and `-`, at most 40.
+
+    Raises:
+        ValueError: if it cannot. What a person calls a session goes through `escape_format`.
+    """
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be the name of a tmux session")
+    return name
+
+
+def escape_format(text: str) -> str:
+    """*text* where tmux expands formats: `#(...)` and `#{...}` stay what they say."""
+    return text.replace("#", "##")
+
+
+def word(text: str) -> str:
+    """*text* as one word of a line for `tmux -C`.
+
+    Raises:
+        ValueError: if it holds a newline or a NUL: a newline would start the next command.
+    """
+    if any(sign in text for sign in "\n\r\0"):
+        raise ValueError(f"{text!r} cannot be quoted: it contains a line break or NUL")
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def argument(text: str) -> str:
+    """*text* as one argument of the tmux program, for which a trailing `;` would end the command."""
+    return f"{text[:-1]}\\;" if text.endswith(";") else text
+
+
+def command_line(argv: Sequence[str]) -> list[str]:
+    """*argv* as tmux has to be given it, so that it runs these words itself and asks no shell.
+
+    Raises:
+        ValueError: if it is empty.
+    """
+    if not argv:
+        raise ValueError("there is no command to run")
+    words = list(argv) if len(argv) > 1 else ["/bin/sh", "-c", 'exec "$0"', *argv]
+    return [argument(text) for text in words]

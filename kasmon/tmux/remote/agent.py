@@ -1,0 +1,286 @@
+"""A tmux on another machine, reached by ssh: agents are started there, attached to from here, asked how they ended.
+
+No variable of an agent stands on a command line, here or there: scripts are read from stdin (`tmux/remote/ssh`). What
+the agent needs lies there in a 0600 file that the launcher takes away before it begins. Attaching alone is a command
+line, which holds a session's id and a marker.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.errors import RemoteLaunchError
+from kasmon.tmux.quoting import own_name
+from kasmon.tmux.remote.ssh import HEAD, OPTIONS, RemoteMachine, asked
+from kasmon.tmux.server_config import CELLS
+
+SOCKET: Final = "kasmon-remote"
+"""The name of the server there (`tmux -L`), apart from any other."""
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+CONF: Final = f"""\
+set -s escape-time 0
+set -s focus-events on
+set -s set-clipboard off
+set -s terminal-overrides[100] '*:smcup@:rmcup@'
+set -g prefix None
+set -g prefix2 None
+set -g status off
+set -g mouse off
+set -g update-environment ''
+set -g detach-on-destroy on
+set -g default-size {CELLS[0]}x{CELLS[1]}
+set -g set-titles on
+set -g set-titles-string '#T'
+set -gw window-size latest
+set -gw remain-on-exit off
+set -gw allow-rename off
+set -gw automatic-rename off
+unbind -a -T root
+unbind -a -T prefix
+"""
+"""Of the server there. It draws on the pane's own screen, so that what scrolls away can be read here."""
+
+OF_SESSION: Final = """\
+d=${{XDG_STATE_HOME:-$HOME/.local/state}}/kasmon-remote
+s=$d/{session}
+t() {{ tmux -u -L {socket} "$@" </dev/null; }}
+"""
+"""Where the session's files lie."""
+
+START: Final = """\
+command -v tmux >/dev/null 2>&1 || say missing tmux
+[ ! -f "$s/status" ] && t has-session -t ={session} 2>/dev/null && say runs
+( cd -- {folder} ) 2>/dev/null || say missing folder
+path=$("${{SHELL:-/bin/sh}}" -lc env </dev/null 2>/dev/null | sed -n 's/^PATH=//p' | tail -n 1)
+[ -n "$path" ] || path=$PATH
+[ -z {program} ] || ( PATH=$path; cd -- {folder} && command -v -- {program} ) >/dev/null 2>&1 || say missing program
+t kill-session -t ={session} 2>/dev/null
+rm -rf "$s" && mkdir -p "$s" || say missing room
+printf '%s\\n' "$path" >"$s/path"
+cat >"$d/tmux.conf" <<'{end}' || say missing room
+{conf}set -g history-limit {history_lines}
+{end}
+cat >"$s/run" <<'{end}' || say missing room
+{run}{end}
+t -f "$d/tmux.conf" new-session -d -s {session} -x {columns} -y {rows} -- sh "$s/run" "$s" >&2 || say refused
+say started
+"""
+
+RUN: Final = """\
+s=$1
+rm -f "$0"
+trap : INT QUIT
+PATH=$(cat "$s/path")
+{exports}export PATH COLORTERM=truecolor
+cd -- {folder} || exit
+sh -c 'unset TMUX TMUX_PANE; echo $$ >"$1/pid"; shift; exec "$@"' sh "$s" {command}
+status=$?
+stty -icanon -echo min 0 time 20 2>/dev/null && printf '\\033[5n' && dd bs=4 count=1 >/dev/null 2>&1
+tmux -u -L {socket} capture-pane -p {kept} -t ={session}: >"$s/screen" 2>/dev/null
+echo "$status" >"$s/new" && mv "$s/new" "$s/status"
+tmux -u -L {socket} kill-session -t ={session}
+"""
+"""What runs in the pane there. The answer to its question (`ESC [ 5 n`) says that the tmux there has drawn all that the
+agent printed. It ends its session itself: that server, too, loses the death of a child now and then."""
+
+STATE: Final = """\
+if [ -f "$s/status" ]; then
+    status=$(cat "$s/status")
+    show; cat "$s/screen" 2>/dev/null
+    {tidy}
+    say ended "$status"
+fi
+t has-session -t ={session} 2>/dev/null && say runs
+say gone
+"""
+
+TIDY: Final = 't kill-session -t ={session} 2>/dev/null; rm -rf "$s"'
+STOP: Final = """\
+t has-session -t ={session} 2>/dev/null || say gone
+cat >"$s/stop" <<'{end}'
+s=$1
+pid=$(cat "$s/pid")
+over() {{
+    n=0
+    while [ "$n" -lt "$1" ]; do
+        [ -f "$s/status" ] && exit
+        n=$((n + 1))
+        sleep 1
+    done
+    [ -f "$s/status" ] && exit
+}}
+{steps}[ -f "$s/status" ] || echo 137 >"$s/status"
+tmux -u -L {socket} kill-session -t ={session}
+{end}
+nohup sh "$s/stop" "$s" </dev/null >/dev/null 2>&1 &
+say told
+"""
+
+ATTACH: Final = """\
+PATH=$PATH:/usr/local/bin:/opt/homebrew/bin; \
+s=${{XDG_STATE_HOME:-$HOME/.local/state}}/kasmon-remote/{session}; \
+if command -v infocmp >/dev/null 2>&1; then infocmp "$TERM" >/dev/null 2>&1 || export TERM=xterm-256color; fi; \
+printf "\\n%s\\n" {marker}; \
+tmux -u -L {socket} attach-session -d -t ={session} || {{ test -f "$s/screen" && cat "$s/screen"; }}"""
+
+
+class RemoteStart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session begins with there."""
+
+    session: str
+    argv: Sequence[str]
+    """The program and its arguments; empty for the login shell of that machine."""
+    folder: str
+    """Where it works: a path there, seen from the home folder."""
+    variables: Mapping[str, str]
+    history_lines: int
+    keeps_lines: int = 0
+    """So many lines that scrolled away stay with its last screen, as plain text then."""
+
+
+class RemoteOutcome(msgspec.Struct, frozen=True):
+    """What became of a session there."""
+
+    state: Literal["runs", "ended", "gone"]
+    """`gone`: it does not run, and how it ended is not known."""
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, str]) -> bool:
+    """Start the agent there; false if it runs already, and nothing was done. Blocks.
+
+    *variables*: those that ssh gets.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+        RemoteLaunchError: if it cannot be started there.
+        ValueError: if a variable has no proper name.
+    """
+    said = asked(machine, start_script(wanted), variables).words
+    match said[:2]:
+        case ["started"]:
+            return True
+        case ["runs"]:
+            return False
+        case ["missing", "tmux"]:
+            why = "there is no tmux"
+        case ["missing", "folder"]:
+            why = f"there is no folder {wanted.folder!r}"
+        case ["missing", "program"]:
+            why = f"there is no program {wanted.argv[0]!r} on the PATH of a login shell"
+        case _:
+            why = "its folder there is not writable" if said[:1] == ["missing"] else "its tmux cannot start it"
+    raise RemoteLaunchError(machine.host, why)
+
+
+def state(machine: RemoteMachine, session: str, variables: Mapping[str, str], *, tidy: bool = False) -> RemoteOutcome:
+    """What became of *session* there; with *tidy*, its files go once it has ended. Blocks.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+    """
+    return outcome(machine, session, variables, tidy=tidy)[0]
+
+
+def outcome(
+    machine: RemoteMachine, session: str, variables: Mapping[str, str], *, tidy: bool
+) -> tuple[RemoteOutcome, bytes]:
+    """As `state`, with what it showed when it ended. Blocks."""
+    name = own_name(session)
+    script = _head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
+    said = asked(machine, script, variables)
+    match said.words:
+        case ["runs"]:
+            return RemoteOutcome("runs"), b""
+        case ["ended", code] if code.isdecimal():
+            status = int(code)  # a shell says 128 and the signal; a program can say that too
+            ended = RemoteOutcome("ended", None, status - 128) if 128 < status < 160 else RemoteOutcome("ended", status)
+            return ended, said.shown
+    return RemoteOutcome("gone"), b""
+
+
+def stop(machine: RemoteMachine, session: str, grace_s: float, variables: Mapping[str, str]) -> None:
+    """Have the agent ended there: HUP, TERM, KILL, within *grace_s*; it goes on there without us. Blocks.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+    """
+    asked(machine, stop_script(session, grace_s), variables)
+
+
+def attach_argv(machine: RemoteMachine, session: str, nonce: str) -> list[str]:
+    """What a pane runs to show *session*; it prints the marker of *nonce* when it is connected."""
+    script = ATTACH.format(session=own_name(session), marker=marker_of(nonce), socket=SOCKET)
+    return [*machine.ssh, *OPTIONS, "-enone", "-tt", "--", machine.host, f"exec sh -c '{script}'"]
+
+
+def start_script(wanted: RemoteStart) -> str:
+    """What starts *wanted*, for `sh` there."""
+    end = f"KASMON_END_{os.urandom(8).hex()}"
+    name, folder = own_name(wanted.session), folder_word(wanted.folder)
+    for variable in wanted.variables:
+        if not NAME.fullmatch(variable):
+            raise ValueError(f"{variable!r} is not a valid shell variable name")
+    exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in wanted.variables.items())
+    command = shlex.join(wanted.argv) if wanted.argv else '"${SHELL:-/bin/sh}" -l'
+    kept = f"-J -S -{wanted.keeps_lines:d}" if wanted.keeps_lines else "-e"
+    run = RUN.format(session=name, socket=SOCKET, exports=exports, folder=folder, command=command, kept=kept)
+    return _head(name) + START.format(
+        session=name,
+        folder=folder,
+        program=shlex.quote(wanted.argv[0] if wanted.argv else ""),
+        end=end,
+        conf=CONF,
+        history_lines=int(wanted.history_lines),
+        run=run,
+        columns=CELLS[0],
+        rows=CELLS[1],
+    )
+
+
+def stop_script(session: str, grace_s: float) -> str:
+    """What ends *session*, for `sh` there."""
+    name, patience = own_name(session), max(1, round(grace_s / 2))
+    steps = [("HUP", patience), ("TERM", patience), ("KILL", 2)]
+    lines = [
+        f'kill -{signal} "$pid" 2>/dev/null; kill -{signal} -- "-$pid" 2>/dev/null; over {seconds}\n'
+        for signal, seconds in (steps if grace_s > 0 else steps[-1:])
+    ]
+    end = f"KASMON_END_{os.urandom(8).hex()}"
+    return _head(name) + STOP.format(session=name, socket=SOCKET, steps="".join(lines), end=end)
+
+
+def _head(session: str) -> str:
+    return HEAD + OF_SESSION.format(session=session, socket=SOCKET)
+
+
+def folder_word(said: str) -> str:
+    """*said* as a word for the shell there: below its home, unless it is a whole path."""
+    if said in ("", "~"):
+        return '"$HOME"'
+    if said.startswith("/"):
+        return shlex.quote(said)
+    return f'"$HOME"/{shlex.quote(said.removeprefix("~/"))}'
+
+
+def marker_of(nonce: str) -> str:
+    """The marker of *nonce* (hex), for a program that prints it itself."""
+    return f"KASMON_READY_{_hex(nonce)}"
+
+
+def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
+    """Whether a captured screen shows the marker of *nonce* on a line of its own."""
+    marker = marker_of(nonce).encode()
+    return any(row.strip() == marker for row in rows)
+
+
+def _hex(nonce: str) -> str:
+    if not nonce or set(nonce) - set("0123456789abcdef"):
+        raise ValueError(f"{nonce!r} is no hex nonce")
+    return nonce

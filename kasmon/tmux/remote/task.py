@@ -1,0 +1,135 @@
+"""What a plan does on another machine beside its agents: a place for a task's result, the result, a check. Calls block.
+
+A check runs there as a session of its own, in the tmux there: so a cut line ends none, and whoever asks next finds it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kasmon.errors import RemoteLaunchError
+from kasmon.tmux.remote import agent
+from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, folder_word
+from kasmon.tmux.remote.ssh import HEAD, RemoteMachine, asked
+
+KEPT_LINES: Final = 400
+"""So many of the last lines that a check printed are kept."""
+
+LAY_OUT: Final = """\
+cd -- {folder} 2>/dev/null || say missing
+[ -L .kasmon ] && say elsewhere
+[ -L .kasmon/.gitignore ] && say elsewhere
+mkdir -p .kasmon/task-{number} || say refused
+[ -e .kasmon/.gitignore ] || echo '*' >.kasmon/.gitignore
+: >.kasmon/task-{number}/began || say refused
+say laid
+"""
+"""`began` tells what is older from what the task left: the clocks of two machines differ."""
+
+RESULT: Final = """\
+cd -- {folder} 2>/dev/null || say none
+[ -e .kasmon/task-{number}/began ] || say none
+for file in .kasmon/task-{number}/result.md result.md; do
+    if [ -f "$file" ] && [ ! -L "$file" ] && [ "$file" -nt .kasmon/task-{number}/began ]; then
+        show
+        head -c {longest} -- "$file"
+        say found
+    fi
+done
+say none
+"""
+
+VERSION: Final = """\
+command -v tmux >/dev/null 2>&1 || say missing
+say has $(tmux -V)
+"""
+
+
+def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping[str, str]) -> None:
+    """Make the place in which task *number* may leave its result, below *folder* there.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+        RemoteLaunchError: if it cannot be made.
+    """
+    script = HEAD + LAY_OUT.format(folder=folder_word(folder), number=int(number))
+    match asked(machine, script, variables).words[:1]:
+        case ["laid"]:
+            return
+        case ["missing"]:
+            why = f"there is no folder {folder or '~'!r}"
+        case ["elsewhere"]:
+            why = "'.kasmon' is a symbolic link there: kasmon does not write through links"
+        case _:
+            why = f"its folder {folder or '~'!r} is not writable"
+    raise RemoteLaunchError(machine.host, why)
+
+
+def result(machine: RemoteMachine, folder: str, number: int, longest: int, variables: Mapping[str, str]) -> str:
+    """What task *number* left in `result.md` there since it was laid out, *longest* bytes of it; may be empty.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+    """
+    script = HEAD + RESULT.format(folder=folder_word(folder), number=int(number), longest=int(longest))
+    said = asked(machine, script, variables)
+    return said.shown.decode("utf-8", "replace") if said.words == ["found"] else ""
+
+
+def check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> tuple[RemoteOutcome, str]:
+    """How the check of *session* stands there, with what it printed once it ended; its files go then.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+    """
+    answer, screen = agent.outcome(machine, _own(session), variables, tidy=True)
+    return answer, re.sub(r"\n+\Z", "\n", screen.decode("utf-8", "replace"))
+
+
+def begin_check(
+    machine: RemoteMachine,
+    session: str,
+    command: str,
+    folder: str,
+    own: Mapping[str, str],
+    variables: Mapping[str, str],
+) -> None:
+    """Begin the check *command* of *session* there, unless it runs. *own*: what it finds in its environment.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+        RemoteLaunchError: if it cannot be started there.
+    """
+    wanted = RemoteStart(
+        session=_own(session),
+        argv=("sh", "-c", 'exec sh -c "$1" </dev/null', "sh", command),
+        folder=folder,
+        variables=own,
+        history_lines=KEPT_LINES,
+        keeps_lines=KEPT_LINES,
+    )
+    agent.start(machine, wanted, variables)
+
+
+def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> None:
+    """End the check of *session* there at once, if it runs.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+    """
+    agent.stop(machine, _own(session), 0.0, variables)
+
+
+def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
+    """What the tmux there calls itself; empty where there is none.
+
+    Raises:
+        RemoteUnreachableError: if there is no connection.
+    """
+    words = asked(machine, HEAD + VERSION, variables).words
+    return " ".join(words[1:]) if words[:1] == ["has"] else ""
+
+
+def _own(session: str) -> str:
+    """What the check of *session* is called there."""
+    return f"{session}-check"

@@ -1,0 +1,254 @@
+"""A question to tmux as a value: the line to write, how many answers it makes, and what they mean.
+
+Every line for the control client is built here, of checked ids, hex and quoted words.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kasmon.errors import PaneDeadError, PasteRefusedError, ScreenChangedError, TmuxCommandError
+from kasmon.tmux.formats import (
+    PANE_FACTS_FORMAT,
+    SCREEN_FORMAT,
+    TEXT_FORMAT,
+    PaneFacts,
+    PaneText,
+    ScreenFacts,
+    read_pane_facts,
+    read_screen,
+    read_text,
+)
+from kasmon.tmux.quoting import exact, own_name, word
+
+Answer = TypeVar("Answer")
+Lines = list[bytes]
+
+KEY_BYTES = 256
+"""The longest piece of one `send-keys -H`: longer ones make tmux slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TmuxRequest(Generic[Answer]):
+    """One line for tmux and the meaning of its answers."""
+
+    line: str
+    blocks: int
+    """How many answers the line makes, one a command; the first failed one is the last."""
+    read: Callable[[Sequence[Lines]], Answer]
+    """May raise a `KasmonError` where the answer is a refusal."""
+
+
+class PaneScreen(msgspec.Struct, frozen=True):
+    """A pane's screen at one moment."""
+
+    facts: ScreenFacts
+    rows: list[bytes]
+    """Top to bottom, UTF-8 with SGR, trailing spaces kept."""
+
+
+class PaneHistory(msgspec.Struct, frozen=True):
+    """The end of what a pane printed, at one moment, as whole lines: what was wrapped is joined."""
+
+    facts: ScreenFacts
+    lines: list[bytes]
+    """The oldest first; the first one may be the end of a line only."""
+    left: int
+    """How many of them have left the screen; the others stand there, or end there."""
+
+
+class PaneRow(msgspec.Struct, frozen=True):
+    """One row of a pane's screen, and where the cursor is."""
+
+    facts: ScreenFacts
+    y: int
+    row: bytes
+
+
+def nothing(answers: Sequence[Lines]) -> None:
+    """The meaning of an answer that only says that it was done."""
+
+
+def command(line: str) -> TmuxRequest[Lines]:
+    """One command, as it is written. For constants of our own; values go through the functions below."""
+    if any(sign in line for sign in "\n\r\0") or not line.strip():
+        raise ValueError(f"{line!r} is not one line with one command")
+    return TmuxRequest(line, 1, lambda answers: answers[0])
+
+
+def capture(pane: str, *, start: int | str = 0, ansi: bool = True, join: bool = False) -> TmuxRequest[Lines]:
+    """The rows of *pane* from *start* to its last: 0 is the first visible row, -1 the one above it, "-" the oldest.
+
+    *ansi* keeps colours as SGR; *join* makes one line of what was wrapped.
+    """
+    options = f"{' -e' if ansi else ''}{' -J' if join else ''}"
+    first = start if start == "-" else int(start)
+    return TmuxRequest(f"capture-pane -p{options} -S {first} -t {exact(pane)}", 1, lambda answers: answers[0])
+
+
+def screen(pane: str) -> TmuxRequest[PaneScreen]:
+    """All visible rows of *pane* and its `ScreenFacts`, of the same moment."""
+    return TmuxRequest(
+        f"capture-pane -p -e -N -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        2,
+        lambda answers: PaneScreen(_screen_facts(pane, answers[1]), answers[0]),
+    )
+
+
+def row(pane: str, y: int) -> TmuxRequest[PaneRow]:
+    """Row *y* of *pane* (0 at the top) and its `ScreenFacts`; a quarter of the cost of all rows."""
+    return TmuxRequest(
+        f"capture-pane -p -e -N -S {int(y)} -E {int(y)} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        2,
+        lambda answers: PaneRow(_screen_facts(pane, answers[1]), y, answers[0][0] if answers[0] else b""),
+    )
+
+
+def scrolled(pane: str, up: int, height: int) -> TmuxRequest[PaneScreen]:
+    """*height* rows of *pane* as they stand *up* lines above its screen, and its `ScreenFacts`, of the same moment."""
+    bounds = f"-S {-int(up)} -E {int(height) - 1 - int(up)}"
+    return TmuxRequest(
+        f"capture-pane -p -e -N {bounds} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        2,
+        lambda answers: PaneScreen(_screen_facts(pane, answers[1]), answers[0]),
+    )
+
+
+def above(pane: str, rows: int) -> TmuxRequest[PaneHistory]:
+    """The last *rows* rows that scrolled away from *pane*, and its screen, as lines without colours."""
+
+    def read(answers: Sequence[Lines]) -> PaneHistory:
+        everything, shown = answers[0], answers[1]
+        return PaneHistory(_screen_facts(pane, answers[2]), everything, max(len(everything) - len(shown), 0))
+
+    at = exact(pane)
+    whole = f"capture-pane -p -J -S {-int(rows)} -t {at} ; capture-pane -p -J -t {at}"
+    return TmuxRequest(f"{whole} ; {_display(pane, SCREEN_FORMAT)}", 3, read)
+
+
+def screen_facts(pane: str) -> TmuxRequest[ScreenFacts]:
+    """The cursor and the modes of *pane*."""
+    return TmuxRequest(_display(pane, SCREEN_FORMAT), 1, lambda answers: _screen_facts(pane, answers[0]))
+
+
+def pane_text(pane: str) -> TmuxRequest[PaneText]:
+    """Title, directory and command of *pane*; foreign text."""
+    return TmuxRequest(_display(pane, TEXT_FORMAT), 1, lambda answers: read_text(b"\n".join(answers[0])))
+
+
+def all_panes() -> TmuxRequest[list[PaneFacts]]:
+    """The panes of all sessions, those of the hub too."""
+    line = f"list-panes -a -F {word(PANE_FACTS_FORMAT)}"
+    return TmuxRequest(line, 1, lambda answers: [facts for text in answers[0] if (facts := read_pane_facts(text))])
+
+
+def keys(pane: str, data: bytes) -> list[TmuxRequest[None]]:
+    """*data* as if typed, byte by byte, in pieces that tmux takes fast. Nothing tells whether a program read them."""
+    pieces = [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
+    return [TmuxRequest(f"send-keys -t {exact(pane)} -H {piece.hex(' ')}", 1, nothing) for piece in pieces]
+
+
+GUARD = "#{||:#{pane_dead},#{||:#{pane_in_mode},#{pane_input_off}}}"
+REFUSED = "KASMON-REFUSED dead=#{pane_dead} mode=#{pane_in_mode} off=#{pane_input_off}"
+
+
+def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
+    """*act* on *pane*, unless the server finds in the same moment that it is dead, in a mode, or takes no input.
+
+    A paste into a dead pane kills tmux 3.3a and with it every agent; keys sent to a mode are commands to it.
+    *unless* is one more format that must not hold then (`screen_check.changed`).
+
+    Reading its answer raises:
+        PaneDeadError: if the pane's program has ended.
+        PasteRefusedError: if the pane takes no input now.
+        ScreenChangedError: if *unless* holds.
+    """
+    target = exact(pane)
+    refuse = f"display-message -p -t {target} {word(REFUSED)}"
+
+    def read(answers: Sequence[Lines]) -> None:
+        said = b" ".join(answers[1]) if len(answers) > 1 else b""
+        if not said.startswith(b"KASMON-REFUSED"):
+            return
+        if b"dead=1" in said:
+            raise PaneDeadError(pane)
+        if unless and b"off=1" not in said and b"mode=0" in said:
+            raise ScreenChangedError(pane)
+        raise PasteRefusedError(pane, "its input is off" if b"off=1" in said else "it shows its history (copy mode)")
+
+    guard = f"#{{||:{GUARD},{unless}}}" if unless else GUARD
+    return TmuxRequest(f"if-shell -F -t {target} {word(guard)} {word(refuse)} {word(act)}", 2, read)
+
+
+def press(pane: str, data: bytes, unless: str = "") -> TmuxRequest[None]:
+    """At most 256 bytes typed into *pane*, or refused as a whole; see `guarded`."""
+    if not 0 < len(data) <= KEY_BYTES:
+        raise ValueError(f"{len(data)} bytes are not a key press: 1 to 256 are allowed")
+    return guarded(pane, f"send-keys -t {exact(pane)} -H {data.hex(' ')}", unless)
+
+
+def typeable(pane: str) -> TmuxRequest[None]:
+    """Nothing, or why nothing can be typed into *pane* now; see `guarded`."""
+    return guarded(pane, f"display-message -p -t {exact(pane)} ''")
+
+
+def leave_mode(pane: str) -> TmuxRequest[None]:
+    """Have *pane* show its program again, if it shows its history."""
+    target = exact(pane)
+    leave = f"send-keys -X -t {target} cancel"
+    stay = f"display-message -p -t {target} {word('#{pane_in_mode}')}"
+    return TmuxRequest(f"if-shell -F -t {target} {word('#{pane_in_mode}')} {word(leave)} {word(stay)}", 2, nothing)
+
+
+def paste(pane: str, buffer: str, unless: str = "") -> TmuxRequest[None]:
+    """Buffer *buffer* into *pane* as one paste, bracketed if the program asked for that, or refused; see `guarded`."""
+    return guarded(pane, f"paste-buffer -p -r -d -b {own_name(buffer)} -t {exact(pane)}", unless)
+
+
+def last_key_at(pane: str) -> TmuxRequest[float]:
+    """When a person last pressed a key in a terminal that is attached to tmux and shows *pane*; minus infinity if none
+    is. In whole seconds since the epoch."""
+    template = word("#{client_control_mode}|#{client_activity}|#{pane_id}")
+
+    def read(answers: Sequence[Lines]) -> float:
+        fields = [line.decode("ascii", "replace").split("|") for line in answers[0]]
+        shown = [each[1] for each in fields if len(each) == 3 and each[0] == "0" and each[2] == pane]
+        return max((float(each) for each in shown if each.isdecimal()), default=-math.inf)
+
+    return TmuxRequest(f"list-clients -F {template}", 1, read)
+
+
+def drop_buffer(buffer: str) -> TmuxRequest[None]:
+    """Forget a buffer that was not pasted."""
+    return TmuxRequest(f"delete-buffer -b {own_name(buffer)}", 1, nothing)
+
+
+def resize(window: str, width: int, height: int) -> TmuxRequest[None]:
+    """Give *window* a size until a terminal looks at it, which then decides (`resize-window` alone would pin it)."""
+    at = exact(window)
+    size = f"-x {max(int(width), 1)} -y {max(int(height), 1)}"
+    return TmuxRequest(f"resize-window -t {at} {size} ; set-option -wu -t {at} window-size", 2, nothing)
+
+
+def kill_window(window: str) -> TmuxRequest[None]:
+    """End *window* wherever it is linked, and its program with it."""
+    return TmuxRequest(f"kill-window -t {exact(window)}", 1, nothing)
+
+
+def refused(request: "TmuxRequest[Answer]", lines: Lines) -> TmuxCommandError:
+    """The error for a failed answer to *request*."""
+    return TmuxCommandError(request.line[:200], b" ".join(lines).decode("utf-8", "replace") or "it gives no reason")
+
+
+def _display(pane: str, template: str) -> str:
+    return f"display-message -p -t {exact(pane)} {word(template)}"
+
+
+def _screen_facts(pane: str, lines: Lines) -> ScreenFacts:
+    facts = read_screen(lines[0]) if lines else None
+    if facts is None:
+        raise TmuxCommandError("display-message", f"there is no pane {pane}")
+    return facts

@@ -1,0 +1,252 @@
+"""The process behind kasmon's own tmux: started with our conf and a clean environment, spoken to, healed, ended."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kasmon.errors import TmuxCommandError, TmuxMissingError, TmuxServerGoneError, TmuxTooOldError
+from kasmon.launch import MACHINERY, base_environment
+from kasmon.paths import write_private
+from kasmon.tmux import start_server as start
+from kasmon.tmux.process_identity import ProcessIdentity, identify, listener
+from kasmon.tmux.process_identity import signal as send_signal
+from kasmon.tmux.server_config import HISTORY_LINES, MINIMUM, configuration, parse
+
+LIMIT_S = 10.0
+GONE = ("no server running", "error connecting", "lost server", "server exited")
+TERMINALS = ("tmux-256color", "screen-256color", "screen")
+
+
+class ServerProcess:
+    """The tmux server at *socket*, as a process. Making a `ServerProcess` starts nothing."""
+
+    def __init__(
+        self,
+        socket: Path,
+        program: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        history_lines: int = HISTORY_LINES,
+    ) -> None:
+        """*program* is a name or a path, by default what `KASMON_TMUX` says, else `tmux`.
+
+        *environment*: by default this process's; little of it reaches the server, see `server_environment`.
+        *history_lines*: how many lines that scrolled away a pane keeps that is made after `start`.
+        """
+        surroundings = dict(os.environ if environment is None else environment)
+        self.socket = socket
+        self._asked = program or surroundings.get("KASMON_TMUX") or "tmux"
+        self._program = ""
+        self._environment = server_environment(surroundings)
+        self._path = surroundings.get("PATH")
+        self._history_lines = history_lines
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the server and its clients know of the surroundings."""
+        return dict(self._environment)
+
+    @property
+    def program(self) -> str:
+        """The absolute path of tmux.
+
+        Raises:
+            TmuxMissingError: if there is none.
+        """
+        if not self._program:
+            found = shutil.which(self._asked, path=self._path)
+            if found is None:
+                raise TmuxMissingError(self._asked)
+            self._program = str(Path(found).absolute())
+        return self._program
+
+    def version(self) -> str:
+        """What `tmux -V` says, without the word tmux: `3.3a`.
+
+        Raises:
+            TmuxMissingError: if there is no such program.
+            TmuxTooOldError: if it is older than 3.2, or no tmux.
+        """
+        try:
+            answer = subprocess.run(
+                [self.program, "-V"], capture_output=True, text=True, timeout=LIMIT_S, env=self._environment
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise TmuxMissingError(self._asked) from error
+        version = answer.stdout.strip()
+        if parse(version) < MINIMUM:
+            raise TmuxTooOldError(version.removeprefix("tmux ") or "of no known version")
+        return version.removeprefix("tmux ")
+
+    def start(self) -> int:
+        """The pid of our server, which runs with our conf from now on; starts it unless it does. Repeat at will.
+
+        Raises:
+            TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
+            TmuxCommandError: if it cannot be started, with tmux's own reason.
+        """
+        self.version()
+        conf = configuration(self._terminal(), self._history_lines)
+        digest = hashlib.sha256(conf.encode()).hexdigest()[:16]
+        with contextlib.suppress(TmuxServerGoneError):
+            pid, _, known = self.run("display-message", "-p", "#{pid} #{@kasmon_conf}").decode().strip().partition(" ")
+            if known == digest:
+                return int(pid)
+        path = self.socket.with_name(f"{self.socket.name}.conf")
+        write_private(path, f"{conf}set -s @kasmon_conf {digest}\n".encode())
+        command = [sys.executable, "-P", start.__file__, self.program, str(self.socket), str(path)]
+        try:
+            environment = self._environment | {MACHINERY: "tmux"}  # a job of the server is known by it
+            answer = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                env=environment,
+                cwd="/",
+                start_new_session=True,  # kasmon does not own what shares our session (`host.rpc.process_origin`)
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TmuxCommandError("start-server", "it did not start within 30 s") from error
+        except OSError as error:
+            raise not_run("start-server", error) from error
+        if answer.returncode != 0 or not answer.stdout.strip().isdecimal():
+            raise TmuxCommandError("start-server", answer.stderr.strip() or "it does not say why")
+        process = identify(int(answer.stdout))
+        if process is not None:
+            write_private(self._record, f"{process.pid} {process.started}\n".encode())
+        return int(answer.stdout)
+
+    def run(self, *argv: str, stdin: bytes = b"") -> bytes:
+        """What one tmux command prints. Values among *argv* must have been checked or escaped.
+
+        Raises:
+            TmuxServerGoneError: if no server answers at the socket; none is started.
+            TmuxCommandError: if tmux refuses, does not answer within 10 s, or cannot be run.
+        """
+        command = [self.program, "-u", "-N", "-S", str(self.socket), *argv]
+        try:
+            with self._turn(fcntl.LOCK_SH):
+                answer = subprocess.run(
+                    command, input=stdin, capture_output=True, timeout=LIMIT_S, env=self._environment, cwd="/"
+                )
+        except subprocess.TimeoutExpired as error:
+            raise TmuxCommandError(argv[0], f"no answer within {LIMIT_S:g} s") from error
+        except OSError as error:
+            raise not_run(argv[0], error) from error
+        if answer.returncode != 0:
+            reason = answer.stderr.decode("utf-8", "replace").strip()
+            if reason.startswith(GONE):
+                raise TmuxServerGoneError(str(self.socket))
+            raise TmuxCommandError(argv[0], reason or f"exit {answer.returncode}")
+        return answer.stdout
+
+    def process(self) -> ProcessIdentity | None:
+        """The process that answers at our socket."""
+        return listener(self.socket)
+
+    def kill_server(self, patience_s: float = 2.0) -> None:
+        """End the server and all that runs in it. Close your hub first: tmux may wait for a client that does not read.
+
+        It is asked, then told by TERM and KILL, each only if it still is the process that answered at our socket; each
+        gets *patience_s*.
+        """
+        process = self.process()
+        if process is None:
+            return
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            command = [self.program, "-N", "-S", str(self.socket), "kill-server"]
+            subprocess.run(command, env=self._environment, capture_output=True, timeout=patience_s)
+            if _gone_within(process, patience_s):
+                return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            send_signal(process, number)
+            if _gone_within(process, patience_s):
+                return
+
+    def heal_socket(self) -> bool:
+        """Whether the server answers again: one whose socket file was swept away makes it anew when asked by USR1."""
+        if self.process() is not None:
+            return True
+        try:
+            pid, _, started = self._record.read_text("utf-8").strip().partition(" ")
+            recorded = ProcessIdentity(int(pid), started)
+        except (OSError, ValueError):
+            return False
+        if not send_signal(recorded, signal.SIGUSR1):
+            return False
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            if self.process() == recorded:
+                return True
+            time.sleep(0.01)
+        return False
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """While inside, no `run` of any process is under way on this server. Control clients attach in here.
+
+        tmux 3.3a dies if it has something to tell while a control client is half attached: it writes to all of them,
+        and that one has no buffer yet (seen with new sessions: one attach in twenty).
+        """
+        with self._turn(fcntl.LOCK_EX):
+            yield
+
+    @contextlib.contextmanager
+    def _turn(self, kind: int) -> Iterator[None]:
+        try:
+            handle = os.open(self._turns, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise TmuxServerGoneError(str(self.socket)) from error
+        try:
+            fcntl.flock(handle, kind)
+            yield
+        finally:
+            os.close(handle)
+
+    @property
+    def _turns(self) -> Path:
+        """The file by which our processes take turns."""
+        return self.socket.with_name(f"{self.socket.name}.turn")
+
+    @property
+    def _record(self) -> Path:
+        return self.socket.with_name(f"{self.socket.name}.server")
+
+    def _terminal(self) -> str:
+        """The best name for our panes that this machine's terminfo knows."""
+        infocmp = shutil.which("infocmp", path=self._path)
+        for name in TERMINALS[:-1]:
+            if infocmp and subprocess.run([infocmp, name], capture_output=True, env=self._environment).returncode == 0:
+                return name
+        return TERMINALS[-1] if infocmp else TERMINALS[1]
+
+
+def not_run(command: str, error: OSError) -> TmuxCommandError:
+    """Why *command* was not even asked: the program is gone, or the system has no room for one more."""
+    return TmuxCommandError(command, f"tmux cannot be run: {error.strerror or error}")
+
+
+def server_environment(surroundings: Mapping[str, str]) -> dict[str, str]:
+    """What our tmux server may know: nothing of an outer tmux, kasmon or other agents, and always some locale."""
+    environment = base_environment(dict(surroundings))
+    if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        environment["LANG"] = "C.UTF-8"
+    return environment
+
+
+def _gone_within(process: ProcessIdentity, limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while identify(process.pid) == process:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

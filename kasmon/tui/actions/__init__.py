@@ -1,0 +1,1 @@
+"""The handlers of keys: `general`, `session`, `transcript`, `sandbox`."""

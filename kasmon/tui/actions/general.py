@@ -1,0 +1,266 @@
+"""What each action of the key table does. One method for each; its name is the action's id.
+
+Those on the selected session are in `session`, those on its sandbox in `sandbox`, those inside a structured session in
+`transcript`.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kasmon.errors import KasmonError
+from kasmon.model.agent_program import is_agent
+from kasmon.model.attention import need
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import ALIVE
+from kasmon.tui.actions.sandbox import SandboxActions
+from kasmon.tui.actions.session import SessionActions
+from kasmon.tui.actions.transcript import TranscriptActions
+from kasmon.tui.error_text import sentence
+from kasmon.tui.session_list.order import ListSettings, SortOrder
+from kasmon.tui.textual_ext.modal import Overlay
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.dialogs.adopt import AdoptDialog
+    from kasmon.tui.dialogs.new_session import NewSessionDialog
+
+
+class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
+    """The hands of the app."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+
+    # Moving.
+
+    def down(self) -> None:
+        self.app.desk.table.move(1)
+
+    def up(self) -> None:
+        self.app.desk.table.move(-1)
+
+    def page_down(self) -> None:
+        self.app.desk.table.move(max(1, self.app.desk.table.size.height - 1))
+
+    def page_up(self) -> None:
+        self.app.desk.table.move(-max(1, self.app.desk.table.size.height - 1))
+
+    def top(self) -> None:
+        self.app.desk.table.select_index(0)
+
+    def bottom(self) -> None:
+        self.app.desk.table.select_index(len(self.app.desk.table.items))
+
+    def next(self) -> None:
+        """Also shows what the session asks, if it asks."""
+        if (wanted := self._next_that_needs()) is not None:
+            self.app.desk.table.select(wanted)
+
+    def next_inside(self) -> None:
+        """From wherever the keyboard is, as long as no dialog has it."""
+        app = self.app
+        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+            return
+        if (wanted := self._next_that_needs()) is not None:
+            app.inside.enter(wanted)
+
+    def _next_that_needs(self) -> SessionId | None:
+        """The next session of the list that needs a person; where there is none, it says so."""
+        app = self.app
+        wanted = app.desk.table.next_that_needs()
+        if wanted is None:
+            elsewhere = {one.id for one in app.fleet.sessions if need(one)} - {one.id for one in app.desk.table.shown()}
+            here = app.desk.table.selected
+            session = None if here is None else app.desk.table.session(here)
+            nobody = (
+                "Nothing else needs attention" if session is not None and need(session) else "Nothing needs attention"
+            )
+            hidden = f" here; {len(elsewhere)} filtered out: {app.keys.shown('show_all')} clears the filter"
+            app.say(f"{nobody}{hidden if elsewhere else ''}.")
+        return wanted
+
+    # All sessions.
+
+    def new(self) -> None:
+        """The dialog is there at once, for the keys that follow; its agents come when they are known."""
+        from kasmon.tui.dialogs.new_session import NewSessionDialog
+
+        app = self.app
+        names = [session.name for session in app.fleet.sessions]
+        ours = ("", os.uname().nodename)
+        here = [each for each in app.fleet.sessions if each.workdir and each.machine in ours]
+        here = [each for each in here if each.mode is not Mode.INTERPRETER]  # whose folder kasmon made
+        recent = dict.fromkeys(each.workdir for each in sorted(here, key=lambda each: -each.created_at))
+        dialog = NewSessionDialog(app.look, app.keys, app.clock, app.settings.workdir, names, [*recent])
+        if app.world is not None:
+            dialog.offer_folders(app.world.folders)
+        app.push_screen(dialog)
+        app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
+
+    async def _offer(self, dialog: "NewSessionDialog") -> None:
+        world = self.app.world
+        if world is None:
+            dialog.offer_agents(())
+            return
+        try:
+            dialog.offer_sandboxes(await world.sandboxes())
+            dialog.offer_agents(await world.offers(self.app.settings.workdir))
+        except KasmonError as error:
+            dialog.cannot_offer(error)
+        else:
+            dialog.offer_machines(await world.machines())
+
+    def tell_folder(self, folder: str) -> None:
+        self.app.run_worker(self._tell_folder(folder), group="folder", exclusive=True)
+
+    async def _tell_folder(self, folder: str) -> None:
+        from kasmon.tui.dialogs.new_session import NewSessionDialog
+
+        dialog = self.app.screen
+        if self.app.world is None or not isinstance(dialog, NewSessionDialog):
+            return
+        try:
+            notice = await self.app.world.folder_notice(folder)
+        except KasmonError as error:
+            notice = sentence(error.message)
+        dialog.tell_folder(notice)
+
+    def adopt(self) -> None:
+        """The dialog is there at once; the panes come when they are known."""
+        from kasmon.tui.dialogs.adopt import AdoptDialog
+
+        app = self.app
+        dialog = AdoptDialog(app.look, app.keys)
+        app.push_screen(dialog)
+        app.run_worker(self._list_panes(dialog), group="dialog", exclusive=True)
+
+    async def _list_panes(self, dialog: "AdoptDialog") -> None:
+        world = self.app.world
+        try:
+            dialog.offer_panes(await world.foreign_panes() if world is not None else ())
+        except KasmonError as error:
+            dialog.nothing(error)
+
+    def broadcast(self) -> None:
+        alive = [session for session in self.app.desk.table.shown() if session.state in ALIVE]
+        agents = [session for session in alive if is_agent(session, self.app.settings.agents)]
+        if agents:
+            self._write_to(agents, tuple(session for session in alive if session not in agents))
+        elif alive:
+            self.app.say("No agent in the list is running: only shells and commands.")
+        else:
+            self.app.say("No session in the list is running.")
+
+    def inbox(self) -> None:
+        self.app.inbox.open()
+
+    def all_requests(self) -> None:
+        self.app.inbox.open_list()
+
+    def board(self) -> None:
+        self.app.waves.open()
+
+    def search(self) -> None:
+        self.app.searching.open()
+
+    # The view.
+
+    def filter(self) -> None:
+        self.app.desk.begin_filter(self.app.keys)
+
+    def show_all(self) -> None:
+        self.app.desk.show_all()
+
+    def sort(self) -> None:
+        view = self.app.desk.table.view
+        orders = tuple(SortOrder)
+        self._look_at(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
+
+    def waves(self) -> None:
+        view = self.app.desk.table.view
+        self._look_at(view, by_wave=not view.by_wave)
+
+    def fold(self) -> None:
+        self.app.desk.table.fold(shut=True)
+
+    def unfold(self) -> None:
+        self.app.desk.table.fold(shut=False)
+
+    def preview(self) -> None:
+        self.app.desk.toggle_preview()
+
+    def pin(self) -> None:
+        self.app.desk.pin()
+
+    def preview_up(self) -> None:
+        self.app.inside.scroll(-1)
+
+    def preview_down(self) -> None:
+        self.app.inside.scroll(1)
+
+    # Inside a session.
+
+    def leave_prompt(self) -> None:
+        self.app.inside.leave()
+
+    def leave_focus(self) -> None:
+        self.app.inside.leave()
+
+    def read_up(self) -> None:
+        self.app.inside.scroll(-1)
+
+    def read_down(self) -> None:
+        self.app.inside.scroll(1)
+
+    # kasmon.
+
+    def settings(self) -> None:
+        from kasmon.tui.dialogs.settings import SettingsDialog
+
+        app = self.app
+        app.push_screen(
+            SettingsDialog(
+                app.look,
+                app.keys,
+                app.themes.all(),
+                app.theme,
+                app.taste.show_theme,
+                app.settings.config_path,
+                (*app.settings.problems, *app.themes.problems),
+            )
+        )
+
+    def help(self) -> None:
+        from kasmon.tui.dialogs.base import Dialog
+        from kasmon.tui.help import HelpDialog
+
+        app, below = self.app, self.app.screen
+        if isinstance(below, HelpDialog):
+            below.dismiss()
+            return
+        places = below.places if isinstance(below, Overlay) else app.help_places
+        offers = below.named_keys if isinstance(below, Dialog) else ()
+        app.push_screen(HelpDialog(app.look, app.keys, places, offers))
+
+    def palette(self) -> None:
+        self.app.action_command_palette()
+
+    def quit(self) -> None:
+        """Close at once, and leave a line on the terminal if agents keep running. A demo, whose agents end, asks."""
+        from kasmon.tui.dialogs.common import Confirmation
+
+        app = self.app
+        if app.agents_go_on:
+            if running := sum(session.exists for session in app.fleet.sessions):
+                many = "1 agent is" if running == 1 else f"{running} agents are"
+                app.farewell = f"{many} still running. Run `kasmon` to open the dashboard again."
+            app.exit()
+            return
+        question = Confirmation("Quit", ("Quit the demo? Its agents stop too.",), "quit", deaf_s=0.0)
+        self._sure(question, lambda dialog: app.exit())
+
+    def _look_at(self, view: ListSettings, **changes: object) -> None:
+        self.app.desk.look_at(msgspec.structs.replace(view, **changes))

@@ -1,0 +1,275 @@
+"""What the keys do with sandboxes: put to sleep, wake, keep, fork, go back, and look at what ran in one."""
+
+from typing import TYPE_CHECKING
+
+from kasmon.errors import KasmonError
+from kasmon.model.commands import Allow, Checkpoint, Continue, Mode, Pause, Restore, Resume, SandboxWish
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import REMEMBERING
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.sanitize import clean_line
+from kasmon.tui.actions.base import ActionGroup
+from kasmon.tui.error_text import what_failed
+from kasmon.tui.gateway.protocol import SendToAgent
+from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
+
+if TYPE_CHECKING:
+    from kasmon.tui.dialogs.common import ConfirmDialog
+    from kasmon.tui.messages import SandboxActionRequested, SandboxPreviewRequested
+    from kasmon.tui.sandbox.screen import SandboxScreen
+
+
+class SandboxActions(ActionGroup):
+    """The hands of the app on sandboxes."""
+
+    # On the selected session.
+
+    def freeze(self) -> None:
+        if (session := self._living()) is not None:
+            self._tell(session, Pause())
+
+    def pause_box(self) -> None:
+        """Put its sandbox to sleep on disk, where its tier keeps memory there."""
+        if (session := self._interpreters()) is not None:
+            self._pause(session)
+
+    def wake(self) -> None:
+        """Wake its sandbox, or continue its agent where Ctrl-Z stopped that."""
+        selected = self._selected()
+        if selected is not None and selected.is_stopped:
+            self.app.want(SendToAgent(session=selected.id, wish=Continue()))
+        elif (session := self._living()) is not None:
+            self._wake(session)
+
+    def keep(self) -> None:
+        if (session := self._interpreters()) is not None:
+            self._tell(session, Checkpoint())
+
+    def fork(self) -> None:
+        if (session := self._interpreters()) is not None:
+            self._name_another(session, "")
+
+    def freeze_all(self) -> None:
+        """Ask, then put all to sleep that are awake; those in a turn sleep once it is over."""
+        from kasmon.tui.dialogs.common import Confirmation
+
+        app = self.app
+        awake = [each for each in app.fleet.sessions if can_sleep(each)]
+        if not awake:
+            app.say("No running sandbox can be paused.")
+            return
+        one = len(awake) == 1
+        busy = sum(each.in_turn for each in awake)
+        lines = [
+            f"{'Pause 1 sandbox? It resumes' if one else f'Pause {len(awake)} sandboxes? They resume'} on next use."
+        ]
+        lines += [f"{busy} {'is' if busy == 1 else 'are'} in a turn and will pause when it ends."] if busy else []
+
+        def freeze_them(dialog: "ConfirmDialog") -> None:
+            for each in awake:
+                app.want(SendToAgent(session=each.id, wish=Pause()))
+            dialog.dismiss()
+
+        self._sure(Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
+
+    def sandbox(self) -> None:
+        """Show what ran in the selected session's sandbox, and what was kept of it."""
+        session = self._sandboxed()
+        if session is None:
+            return
+        from kasmon.tui.sandbox.screen import SandboxScreen  # seldom wanted
+
+        app = self.app
+        screen = SandboxScreen(app.look, app.keys, app.clock, session)
+        app.push_screen(screen)
+        self.look_into(session.id, screen)
+
+    # Inside the box for code.
+
+    def interpreter(self) -> None:
+        self._in_box("interpreter")
+
+    def run_code(self) -> None:
+        self._in_box("run_code")
+
+    def read_run(self) -> None:
+        self._in_box("read_run")
+
+    # What the screen of a sandbox wants.
+
+    def look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
+        self.app.run_worker(self._look_into(session, screen), group="sandbox", exclusive=True)
+
+    def look_again(self, session: SessionId) -> None:
+        """What lies on top shows more of this session's sandbox, if it shows that."""
+        from kasmon.tui.sandbox.screen import SandboxScreen
+
+        for screen in self.app.screen_stack:
+            if isinstance(screen, SandboxScreen) and screen.session.id == session:
+                self.look_into(session, screen)
+
+    async def _look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
+        world = self.app.world
+        try:
+            screen.tell(await world.sandbox(session) if world is not None else None)
+        except KasmonError as error:
+            screen.complain(what_failed(error))
+
+    def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
+        """Do what the screen of a sandbox wants; what cannot be taken back is asked for first."""
+        session = self.app.desk.table.session(wanted.session)
+        if session is None:
+            return
+        name, point = clean_line(session.name), wanted.checkpoint
+        match wanted.deed:
+            case "box_freeze":
+                self._tell(session, Pause())
+            case "box_pause":
+                self._pause(session)
+            case "box_wake":
+                self._wake(session)
+            case "box_keep":
+                self._tell(session, Checkpoint())
+            case "box_fork" | "box_fork_now":
+                self._name_another(session, point if wanted.deed == "box_fork" else "")
+            case "box_replay":
+                self._name_another(session, point, replays=True)
+            case "box_diff":
+                self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
+            case "box_restore":
+                lines = (
+                    f"Restore {name} to {point}? Files and saved interpreter state are restored.",
+                    "The current state is saved first, as a checkpoint.",
+                )
+                self._ask("Restore", lines, "restore", SendToAgent(session=session.id, wish=Restore(checkpoint=point)))
+            case "box_allow":
+                host = clean_line(wanted.host)
+                lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
+                self._ask("Allow", lines, "allow", SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,))))
+
+    async def _turn_diff(self, session: Session, turn: int) -> None:
+        from kasmon.model.transcript.file_changes import split
+        from kasmon.tui.diff_screen import DiffScreen
+
+        app, name, here = self.app, clean_line(session.name), self._here()
+        try:
+            files = split(await app.world.turn_diff(session.id, turn) if app.world is not None else "")
+        except KasmonError as error:
+            app.say(what_failed(error), severity="warning")
+            return
+        if here != self._here():
+            return
+        if files:
+            app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
+        else:
+            app.say(f"Turn {turn} of {name} changed no files.")
+
+    # What the dialog of a new session wants to know.
+
+    def tell_confined(self, wanted: "SandboxPreviewRequested") -> None:
+        self.app.run_worker(self._tell_confined(wanted), group="confined", exclusive=True)
+
+    async def _tell_confined(self, wanted: "SandboxPreviewRequested") -> None:
+        from kasmon.tui.dialogs.new_session import NewSessionDialog
+
+        dialog = self.app.screen
+        if self.app.world is None or not isinstance(dialog, NewSessionDialog):
+            return
+        try:
+            confined = await self.app.world.confined(wanted.agent, wanted.mode, wanted.workdir, wanted.tier)
+        except KasmonError as error:
+            dialog.tell_confined(wanted, None, what_failed(error))
+        else:
+            dialog.tell_confined(wanted, confined)
+
+    # Shared.
+
+    def _pause(self, session: Session) -> None:
+        name = clean_line(session.name)
+        if session.sandbox not in REMEMBERING:
+            key = self.app.keys.shown("freeze")
+            told = f"A {session.sandbox} sandbox cannot pause to disk; {key} pauses {name} in RAM."
+            self.app.say(told, severity="warning")
+        elif sleeps_on_disk(session):
+            self.app.say(f"{name} is already paused to disk.")
+        else:
+            self._tell(session, Pause(to_disk=True))
+
+    def _wake(self, session: Session) -> None:
+        """Wake it; where its memory is on disk and cannot be used, a person says first that it is to go on without."""
+        if sleeps_on_disk(session) and session.mode is Mode.INTERPRETER:
+            self.app.run_worker(self._look_and_wake(session), group="dialog", exclusive=True)
+        else:
+            self._tell(session, Resume())
+
+    async def _look_and_wake(self, session: Session) -> None:
+        from kasmon.tui.dialogs.common import Confirmation
+        from kasmon.tui.sandbox.entries import refused  # with all that tells of a sandbox's past
+
+        world, here = self.app.world, self._here()
+        try:
+            past = await world.sandbox(session.id) if world is not None else None
+        except KasmonError:
+            past = None  # it is told by whoever wakes it
+        why = refused(past) if past is not None else ""
+        if not why:
+            self._tell(session, Resume())
+            return
+        lines = (
+            f"The memory snapshot of {clean_line(session.name)} cannot be used: {why}.",
+            "Resuming keeps the files. Interpreter state that was not saved is lost.",
+        )
+
+        def go_on(dialog: "ConfirmDialog") -> None:
+            self._tell(session, Resume())  # that takes as long as making one, and the list shows it
+            dialog.dismiss()
+
+        if here == self._here():
+            self._sure(Confirmation("Resume without memory", lines, "resume anyway"), go_on)
+        else:
+            self.app.say(lines[0], severity="warning")
+
+    def _tell(self, session: Session, wish: SandboxWish) -> None:
+        self.app.want(SendToAgent(session=session.id, wish=wish))
+
+    def _name_another(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
+        from kasmon.tui.sandbox.fork_dialog import ForkDialog
+
+        app = self.app
+        taken = [each.name for each in app.fleet.sessions]
+        app.push_screen(ForkDialog(app.look, app.keys, session, checkpoint, taken, replays=replays))
+
+    def _in_box(self, action: str) -> None:
+        """A click on the line at the bottom means what the key in the box does."""
+        from kasmon.tui.transcript.code_box import CodeBox
+
+        story = self.app.inside.story
+        if story is not None and isinstance(story.box, CodeBox):
+            story.box.means(action)
+
+    def _sandboxed(self) -> Session | None:
+        """The selected session where it has a sandbox; says so if not."""
+        session = self._selected()
+        if session is not None and session.housing is None:
+            self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
+            return None
+        return session
+
+    def _living(self) -> Session | None:
+        """The selected session where its sandbox is there; says so if not."""
+        session = self._sandboxed()
+        if session is not None and session.state not in ALIVE:
+            name, key = clean_line(session.name), self.app.keys.shown("restart")
+            self.app.say(f"The sandbox of {name} no longer exists; {key} restarts it.", severity="warning")
+            return None
+        return session
+
+    def _interpreters(self) -> Session | None:
+        """The same, where it is one of interpreters."""
+        session = self._living()
+        if session is not None and session.mode is not Mode.INTERPRETER:
+            name = clean_line(session.name)
+            self.app.say(f"{name} is a sandboxed agent; only interpreter sandboxes can do that.", severity="warning")
+            return None
+        return session

@@ -1,0 +1,215 @@
+"""What the keys do with the selected session: open it, tell it something, end it, see its changes and why it is so."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kasmon.errors import InteractiveOnlyError, KasmonError
+from kasmon.model.commands import Interrupt, Mode, Stop
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.model.transcript.text import TextLine, Token, fitted
+from kasmon.sanitize import clean_line
+from kasmon.tui.actions.base import ActionGroup
+from kasmon.tui.error_text import what_failed
+from kasmon.tui.gateway.protocol import ExportSession, MoveSession, RemoveSession, RestartSession, SendToAgent
+from kasmon.tui.session_meter import can
+
+EXPLAINED: Final = 12
+"""So many cells of an explanation's line are the word before its text."""
+
+
+class SessionActions(ActionGroup):
+    """The hands of the app on the selected session."""
+
+    # The session.
+
+    def open(self) -> None:
+        if (session := self._selected()) is not None:
+            self.app.inside.enter(session.id)
+        elif self.app.fleet.sessions:
+            self.app.desk.table.toggle_fold()
+        else:
+            self.app.deeds.new()
+
+    def attach(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        if session.mode is not Mode.TMUX:
+            error = InteractiveOnlyError(clean_line(session.name))
+            self.app.say(what_failed(error), severity="warning")
+        else:
+            self.app.inside.attach(session.id)
+
+    def message(self) -> None:
+        if (session := self._alive()) is not None:
+            self._write_to([session])
+
+    def interrupt(self) -> None:
+        session = self._alive()
+        if session is not None and not can(session, "interrupts"):
+            self.app.say(f"{clean_line(session.name)} cannot be interrupted.", severity="warning")
+        elif session is not None:
+            self.app.want(SendToAgent(session=session.id, wish=Interrupt()))
+
+    def stop(self) -> None:
+        session = self._alive()
+        if session is None:
+            return
+        if session.adopted:
+            name, key = clean_line(session.name), self.app.keys.shown("forget")
+            self.app.say(
+                f"{name} runs in your own tmux. Stop it there, or press {key} to remove it from the list.",
+                severity="warning",
+            )
+            return
+        busy = "It is in the middle of a turn." if session.state.value in ("working", "asking") else ""
+        graceful = f"Stop {session.name}? It is asked to exit, and killed if it does not."
+        lines = [graceful, busy, "The log and the working directory are kept."]
+        wanted = SendToAgent(session=session.id, wish=Stop())
+        self._ask("Stop", tuple(line for line in lines if line), "stop", wanted)
+
+    def restart(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        if session.state in ALIVE and session.generation:
+            self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
+        else:
+            self.app.want(RestartSession(session=session.id))
+
+    def move(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        if session.mode is Mode.INTERPRETER:
+            self.app.say(
+                f"{clean_line(session.name)} is an interpreter session and cannot be moved.", severity="warning"
+            )
+            return
+        to = Mode.SDK if session.mode is Mode.TMUX else Mode.TMUX
+        where = "to structured mode" if to is Mode.SDK else "to a terminal"
+        from kasmon.supervisor.sessions.permission_mode import problem_of  # seldom wanted
+
+        lines: tuple[str, ...] = (
+            f"Move {session.name} {where}? The conversation is kept.",
+            "The move is refused while a turn is running.",
+        )
+        problem = problem_of(session.program, session.permission_mode, to)
+        if problem:
+            lines += (f"Its requests may change: {clean_line(problem)}.",)
+        wanted = MoveSession(session=session.id, to=to, changes_permissions=bool(problem))
+        self._ask("Move", lines, "move", wanted)
+
+    def rename(self) -> None:
+        if (session := self._selected()) is not None:
+            from kasmon.tui.dialogs.common import RenameDialog
+
+            self.app.push_screen(RenameDialog(self.app.look, self.app.keys, session))
+
+    def forget(self) -> None:
+        session = self._selected()
+        if session is None:
+            return
+        if session.adopted and session.state in ALIVE:
+            lines = (f"Remove {session.name} from the list?", "It keeps running in your own tmux.")
+            self._ask("Remove", lines, "remove", RemoveSession(session=session.id))
+            return
+        if session.state in ALIVE and session.generation:
+            self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
+            return
+        kept = "The event log and the working directory are kept."
+        if session.mode is Mode.TMUX:
+            kept = "The event log and the working directory are kept; the terminal scrollback is deleted."
+        lines = (f"Remove {session.name} from the list?", kept)
+        if session.mode is Mode.INTERPRETER:
+            lines = (
+                f"Remove {session.name} from the list, with its checkpoints?",
+                "Its files are deleted too, except in a folder of yours.",
+            )
+        self._ask("Remove", lines, "remove", RemoveSession(session=session.id))
+
+    def mark_viewed(self) -> None:
+        if (session := self._selected()) is None:
+            return
+        if session.is_unviewed:
+            self.app.inside.mark_viewed(session)
+        else:
+            self.app.say(f"{clean_line(session.name)} has no finished turn to mark as viewed.")
+
+    def diff(self) -> None:
+        """What the selected session changed."""
+        if (session := self._selected()) is not None:
+            self.show_diff(session)
+
+    def show_diff(self, session: Session) -> None:
+        """What *session*'s worktree changed; where it works in none, its last change."""
+        self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
+
+    async def _diff(self, session: Session) -> None:
+        name, world, diff, here = clean_line(session.name), self.app.world, "", self._here()
+        why = f"No changes by {name} were recorded."
+        try:
+            diff = await world.diff(session.id) if world is not None else ""
+        except KasmonError as error:
+            why = what_failed(error)
+        from kasmon.model.transcript.file_changes import split
+        from kasmon.tui.diff_screen import DiffScreen
+
+        if here != self._here():
+            return
+        if files := split(diff):
+            self.app.push_screen(DiffScreen(self.app.look, self.app.keys, name, files))
+        elif last := self.app.inside.last_diff(session.id):
+            from kasmon.tui.permissions.request_text import diff_rows
+
+            self._read(f"Last change by {name}", lambda width: diff_rows(last, width))
+        else:
+            self.app.say(why)
+
+    def export(self) -> None:
+        """Write all of the selected session into a file."""
+        if (session := self._selected()) is not None:
+            self.app.want(ExportSession(session=session.id))
+
+    def explain(self) -> None:
+        """Why the selected session is in its state."""
+        if (session := self._selected()) is not None:
+            self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
+
+    async def _explain(self, session: Session) -> None:
+        name, world, here = clean_line(session.name), self.app.world, self._here()
+        try:
+            told = await world.explained(session.id) if world is not None else ()
+        except KasmonError as error:
+            self.app.say(what_failed(error), severity="warning")
+            return
+        if told and here == self._here():
+            self._read(f"Why {name} is {session.state}", lambda width: _explained(told, width))
+
+    # Shared.
+
+    def _alive(self) -> Session | None:
+        """The selected session if its agent runs; says so if not."""
+        session = self._selected()
+        if session is not None and session.state not in ALIVE:
+            key = self.app.keys.shown("restart")
+            self.app.say(f"{clean_line(session.name)} is not running; {key} restarts it.", severity="warning")
+            return None
+        return session
+
+    def _write_to(self, sessions: Sequence[Session], left_out: Sequence[Session] = ()) -> None:
+        from kasmon.tui.dialogs.common import PromptDialog
+
+        app = self.app
+        app.push_screen(PromptDialog(app.look, app.keys, app.clock, sessions, left_out=left_out))
+
+
+def _explained(told: Sequence[str], width: int) -> list[TextLine]:
+    """An explanation's lines as rows: what goes on in a further row stands under the text, not under its name."""
+    rows = fitted([(told[0], Token.STRONG)], width)
+    rest = ((" " * EXPLAINED, Token.TEXT),)
+    for line in told[1:]:
+        first = ((f"{line[:EXPLAINED]:<{EXPLAINED}}", Token.SUBJECT),)
+        rows += fitted([(line[EXPLAINED:], Token.OUTPUT)], width, first, rest)
+    return rows

@@ -1,0 +1,234 @@
+"""What the keys do inside a structured session: reading its transcript, searching it, copying, changing what waits."""
+
+from typing import TYPE_CHECKING
+
+from kasmon.model.commands import Interrupt, Mode
+from kasmon.sanitize import clean_line
+from kasmon.tui.actions.base import ActionGroup
+from kasmon.tui.gateway.protocol import CopyText, SendToAgent
+from kasmon.tui.session_meter import can, can_be_configured, settable
+
+if TYPE_CHECKING:
+    from kasmon.model.session import Session
+    from kasmon.model.transcript.clipboard_text import Piece
+    from kasmon.tui.transcript.view import SessionView
+
+
+class TranscriptActions(ActionGroup):
+    """The hands of the app inside a structured session."""
+
+    # Going there and back.
+
+    def read_story(self) -> None:
+        """From the list: go into the session to read."""
+        session = self._meant
+        if session is None:
+            return
+        if session.mode is Mode.TMUX:
+            self.app.inside.read_terminal(session)
+            return
+        self.app.inside.enter(session.id)
+        if (story := self._story) is not None:
+            story.read()
+            story.only_reads = True
+        self.app.offer_keys()
+
+    def read(self) -> None:
+        if (story := self._story) is not None:
+            story.read()
+
+    def write(self) -> None:
+        if (story := self._story) is not None:
+            story.write()
+
+    def stop_reading(self) -> None:
+        story = self._story
+        if story is None or story.only_reads:
+            was_found = story is not None and story.was_found
+            self.app.inside.leave()
+            if was_found:
+                self.app.searching.open()
+        else:
+            story.write()
+
+    def break_off(self) -> None:
+        session = self.app.desk.preview.session
+        if session is None:
+            return
+        if can(session, "interrupts"):
+            self.app.want(SendToAgent(session=session.id, wish=Interrupt()))
+        else:
+            self.app.say("This agent cannot be interrupted.", severity="warning")
+
+    def configure(self) -> None:
+        """Change the model of the session, or how much it asks."""
+        session = self._meant
+        if session is None:
+            return
+        if not can_be_configured(session):
+            why = "is not running" if not session.exists else "offers no other model or mode while running"
+            self.app.say(f"{clean_line(session.name)} {why}.", severity="warning")
+            return
+        from kasmon.tui.dialogs.model_settings import ModelDialog
+
+        assert settable(session)
+        self.app.push_screen(ModelDialog(self.app.look, self.app.keys, session))
+
+    # Reading.
+
+    def read_line_down(self) -> None:
+        self._move(1)
+
+    def read_line_up(self) -> None:
+        self._move(-1)
+
+    def read_page_down(self) -> None:
+        self._turn_page(1)
+
+    def read_page_up(self) -> None:
+        self._turn_page(-1)
+
+    def read_to_top(self) -> None:
+        if (story := self._story) is not None:
+            story.screen_of_events.to_top()
+
+    def read_to_end(self) -> None:
+        if (story := self._story) is not None:
+            story.screen_of_events.to_last()
+
+    def turn_back(self) -> None:
+        self._jump(-1)
+
+    def turn_on(self) -> None:
+        self._jump(1)
+
+    def toggle(self) -> None:
+        if (story := self._story) is not None and not story.screen_of_events.toggle():
+            self.app.say("Nothing is folded here.")
+
+    def copy(self) -> None:
+        if (story := self._story) is not None:
+            self._copy(story.screen_of_events.copied())
+
+    def copy_answer(self) -> None:
+        if (story := self._story) is not None:
+            self._copy(story.screen_of_events.copied(answer=True))
+
+    # In a terminal's text, which has a screen of its own: `scrollback_screen.py`.
+
+    def text_select(self) -> None:
+        self._in_text("text_select")
+
+    def text_left(self) -> None:
+        self._in_text("text_left")
+
+    def text_right(self) -> None:
+        self._in_text("text_right")
+
+    # Finding.
+
+    def find(self) -> None:
+        if (story := self._story) is not None:
+            story.begin_find()
+
+    def find_on(self) -> None:
+        self._find(down=False)
+
+    def find_back(self) -> None:
+        self._find(down=True)
+
+    def find_keep(self) -> None:
+        if (story := self._story) is not None:
+            story.end_find(kept=True)
+
+    def find_drop(self) -> None:
+        if (story := self._story) is not None:
+            story.end_find(kept=False)
+
+    # What waits.
+
+    def queue(self) -> None:
+        if (story := self._story) is not None and not story.choose_queued():
+            self.app.say("No queued prompts.")
+
+    def queue_down(self) -> None:
+        if (story := self._story) is not None:
+            story.receipts.move(1)
+
+    def queue_up(self) -> None:
+        if (story := self._story) is not None:
+            story.receipts.move(-1)
+
+    def queue_later(self) -> None:
+        if (story := self._story) is not None:
+            story.receipts.shift(1)
+
+    def queue_sooner(self) -> None:
+        if (story := self._story) is not None:
+            story.receipts.shift(-1)
+
+    def queue_change(self) -> None:
+        if (story := self._story) is not None:
+            story.receipts.change()
+
+    def queue_drop(self) -> None:
+        if (story := self._story) is not None:
+            story.receipts.take_back()
+
+    def leave_queue(self) -> None:
+        self.write()
+
+    # Shared.
+
+    def _in_text(self, action: str) -> None:
+        from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+
+        if isinstance(self.app.screen, ScrollbackScreen):
+            self.app.screen.do(action)
+
+    @property
+    def _meant(self) -> "Session | None":
+        """The session that somebody is inside of, or that the list's cursor is on."""
+        desk = self.app.desk
+        return desk.preview.session if desk.focused_inside else self._selected()
+
+    @property
+    def _story(self) -> "SessionView | None":
+        """The inside that somebody is in."""
+        story = self.app.inside.story
+        return story if story is not None and story.box is not None else None
+
+    def _move(self, rows: int) -> None:
+        if (story := self._story) is not None:
+            story.screen_of_events.move(rows)
+
+    def _turn_page(self, pages: int) -> None:
+        if (story := self._story) is not None:
+            story.screen_of_events.turn_page(pages)
+
+    def _jump(self, turns: int) -> None:
+        if (story := self._story) is not None and not story.screen_of_events.jump(turns):
+            self.app.say("No previous turn." if turns < 0 else "No next turn.")
+
+    def _find(self, *, down: bool) -> None:
+        story = self._story
+        if story is None:
+            return
+        if story.screen_of_events.search is None:
+            self.app.say(f"Search first: {self.app.keys.shown('find')}.")
+        else:
+            story.screen_of_events.find_next(down=down)
+
+    def _copy(self, piece: "Piece | None") -> None:
+        if piece is None or not piece.text:
+            self.app.say("Nothing to copy here.")
+            return
+        self.put_on_clipboard(piece.text, piece.what)
+
+    def put_on_clipboard(self, text: str, what: str = "") -> None:
+        """Copy *text*, and say so."""
+        self.app.copy_to_clipboard(text)
+        self.app.want(CopyText(text=text))
+        lines = text.count("\n") + 1
+        count = f"{lines} {'line' if lines == 1 else 'lines'}"
+        self.app.say(f"Copied {what} ({count})." if what else f"Copied {count}.")

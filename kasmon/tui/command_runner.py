@@ -1,0 +1,55 @@
+"""Wishes on their way to the world, and what is told when they are done or refused."""
+
+from typing import TYPE_CHECKING
+
+from kasmon.errors import KasmonError
+from kasmon.model.commands import Answer, Prompt, Requeue, Run
+from kasmon.tui.error_text import what_failed
+from kasmon.tui.gateway.protocol import AdoptPane, CreateSession, ForkSandbox, SendToAgent, Wanted
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.dialogs.base import Dialog
+
+
+class CommandRunner:
+    """What the app was asked for and the world does."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+
+    async def carry_out(self, wanted: Wanted, token: int) -> None:
+        """Have *wanted* done; the dialog that waits under *token* hears of it, if it is still there."""
+        assert self.app.world is not None
+        try:
+            word = await self.app.world.wish(wanted)
+        except KasmonError as error:
+            self._refused(wanted, token, error)
+            return
+        dialog = self._dialog(token)
+        if dialog is not None:
+            word = dialog.done(wanted, word)
+        if isinstance(wanted, CreateSession | AdoptPane | ForkSandbox):
+            self.app.desk.table.await_name(wanted.name)
+        if word and not self.app.inside.shows_what_becomes_of(wanted):
+            self.app.say(word)
+
+    def _refused(self, wanted: Wanted, token: int, error: KasmonError) -> None:
+        if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
+            self.app.inbox.failed(wanted.session, wanted.wish.request, error)
+        dialog = self._dialog(token)
+        if dialog is not None:
+            dialog.refused(wanted, error)
+        else:
+            if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Prompt | Requeue) and wanted.wish.text:
+                self.app.inside.give_back(wanted.session, wanted.wish.text)
+            elif isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Run):
+                self.app.inside.give_back(wanted.session, wanted.wish.code)
+            self.app.say(what_failed(error), severity="error")
+
+    def _dialog(self, token: int) -> "Dialog | None":
+        """The dialog that waits under *token*, if it is still there."""
+        from kasmon.tui.dialogs.base import Dialog  # not before the first frame
+
+        dialogs = (screen for screen in self.app.screen_stack if isinstance(screen, Dialog))
+        return next((dialog for dialog in dialogs if dialog.token == token), None)

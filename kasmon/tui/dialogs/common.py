@@ -1,0 +1,248 @@
+"""The small dialogs: a message, a new name, are you sure, a text to read."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Final
+
+import msgspec
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kasmon.errors import KasmonError, PromptBoxError
+from kasmon.model.commands import Prompt, When
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import TextLine, Token, fitted
+from kasmon.sanitize import clean_line
+from kasmon.tui.clock import Clock
+from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
+from kasmon.tui.gateway.protocol import RenameSession, SendToAgent, Wanted
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.permissions.queue import SILENCE_S
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.transcript.prompt_box import TextBox
+from kasmon.tui.widgets.reader import Reader, Rows
+
+WHEN: dict[str, When] = {"send now": "now", "queue": "idle", "interrupt": "interrupt"}
+ANYWAY: Final = "send anyway"
+"""Offered once a prompt was refused because nobody saw the box that takes it."""
+
+
+class PromptDialog(Dialog):
+    """A prompt for one session, or for several agents; those are confirmed before anything is sent.
+
+    *left_out* are sessions that were shown with these and get nothing, since they would execute a prompt.
+    """
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        clock: Clock,
+        sessions: Sequence[Session],
+        draft: str = "",
+        *,
+        left_out: Sequence[Session] = (),
+    ) -> None:
+        super().__init__(look, keys)
+        self.clock, self.sessions, self.draft, self.left_out = clock, tuple(sessions), draft, tuple(left_out)
+        self.title_text = self._title()
+        self.names = Reader(look, self._names, margin=1, id="names")
+        self.when = ChoiceField(look, tuple(WHEN), id="when")
+
+    def inside(self) -> Iterable[Widget]:
+        if len(self.sessions) > 1:
+            yield self.names
+        yield TextBox(self.keys, "Type a prompt", self.draft, id="message")
+        yield DialogField("If busy", self.when)
+
+    def on_mount(self) -> None:
+        newline = self.keys.shown("newline", self.look.utf8)
+        self.offer(("enter", "send"), (newline, "new line"), ("tab", "delivery"), ("esc", "close"))
+        self.begin(self.query_one("#message", TextBox))
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self.focused is self.when:
+            event.stop()
+            self._send()
+
+    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
+        event.stop()
+        self._send()
+
+    def _send(self) -> None:
+        text = self.query_one("#message", TextBox).text
+        if not text.strip():
+            return
+        prompt = Prompt(text=text, when=WHEN.get(self.when.value, "now"), anyway=self.when.value == ANYWAY)
+        if len(self.sessions) == 1:
+            self.want(SendToAgent(session=self.sessions[0].id, wish=prompt))
+            return
+        question = Confirmation(f"Send to {len(self.sessions)} agents?", tuple(self._recipients(prompt)), "send to all")
+        self.app.push_screen(
+            ConfirmDialog(self.look, self.keys, self.clock, question, lambda sure: self._broadcast(prompt))
+        )
+
+    def _recipients(self, prompt: Prompt) -> Iterable[str]:
+        """The prompt, then a line for each recipient."""
+        yield prompt.text
+        yield ""
+        for session in self.sessions:
+            yield f"{session.name}  {session.agent}  {session.state}  {session.workdir}"
+        if self.left_out:
+            yield ""
+            yield f"Not sent to (no agents): {', '.join(session.name for session in self.left_out)}"
+
+    def _broadcast(self, prompt: Prompt) -> None:
+        """The person confirmed: the confirmation and this dialog give way to the table of what becomes of it."""
+        from kasmon.tui.dialogs.broadcast import BroadcastDialog
+
+        self.app.pop_screen()
+        self.app.switch_screen(BroadcastDialog(self.look, self.keys, self.clock, self.sessions, prompt))
+
+    def refused(self, wanted: Wanted, error: KasmonError) -> None:
+        """Where nobody sees the place to type, that it be typed all the same is offered; nobody else chooses it."""
+        super().refused(wanted, error)
+        if isinstance(error, PromptBoxError) and error.is_unseen and ANYWAY not in self.when.options:
+            self.when.put((*self.when.options, ANYWAY), self.when.chosen)
+            self.complain(error.message, f'To send it although the input box is not visible, choose "{ANYWAY}".')
+
+    def _title(self) -> str:
+        one = len(self.sessions) == 1
+        return f"Prompt {clean_line(self.sessions[0].name)}" if one else f"Prompt {len(self.sessions)} agents"
+
+    def _names(self, width: int) -> Sequence[TextLine]:
+        """Whom it goes to, all of them."""
+        names = ", ".join(clean_line(session.name) for session in self.sessions)
+        others = ", ".join(clean_line(session.name) for session in self.left_out)
+        rows = fitted([(names, Token.OUTPUT)], width)
+        return [*rows, *fitted([(f"not sent to (no agents): {others}", Token.FAINT)], width)] if others else rows
+
+
+class RenameDialog(Dialog):
+    """Another name for a session."""
+
+    title_text = "Rename"
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session) -> None:
+        super().__init__(look, keys)
+        self.session = session
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("New name", LineInput(self.session.name, id="new-name"))
+
+    def on_mount(self) -> None:
+        self.offer(("enter", "rename"), ("esc", "cancel"))
+        self.begin(self.query_one("#new-name", LineInput))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        name = event.value.strip()
+        if name and name != self.session.name:
+            self.want(RenameSession(session=self.session.id, name=name))
+        else:
+            self.dismiss()
+
+
+class TextDialog(Dialog):
+    """A text to read."""
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, title: str, rows: Rows) -> None:
+        super().__init__(look, keys)
+        self.title_text = title
+        self.reader = Reader(look, rows, margin=1)
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.reader
+
+    def on_mount(self) -> None:
+        self.reader.can_focus = True
+        self.offer(*self.offered(("up down", "scroll")))
+        self.begin(self.reader)
+
+    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        """The keys that are named at its foot, *scroll* among them."""
+        return scroll, ("esc", "close")
+
+    def on_key(self, event: events.Key) -> None:
+        if (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
+            self.reader.scroll_rows(rows)
+        elif event.key == "space":
+            self.reader.scroll_pages(1)
+
+    def is_read(self) -> bool:
+        """Whether its end was in sight; says so if not."""
+        if not self.reader.seen_end:
+            self.complain("There is more below.", "Scroll to the end to continue.")
+        return self.reader.seen_end
+
+    def share_room(self) -> None:
+        """The text scrolls, not what it stands in."""
+        super().share_room()
+        self.reader.styles.max_height = self.room
+
+
+class Confirmation(msgspec.Struct, frozen=True):
+    """Something that is asked before it is done."""
+
+    title: str
+    lines: tuple[str, ...]
+    yes: str
+    """What the key `y` does, in a word or two."""
+    deaf_s: float = SILENCE_S
+    """A yes that comes sooner was typed for something else."""
+
+
+class ConfirmDialog(TextDialog):
+    """A question with a yes that has a key of its own; Enter does nothing, and a yes that comes with it is none.
+
+    Nor is one of somebody who did not see all of it: what is too long for the window is scrolled first.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "yes", show=False),
+        Binding("n", "leave", "no", show=False),
+    ]
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        clock: Clock,
+        question: Confirmation,
+        then: Callable[["ConfirmDialog"], None],
+    ) -> None:
+        super().__init__(look, keys, question.title, self._rows)
+        self.clock, self.question, self.then = clock, question, then
+        self._asked_at = clock.ticking()
+        self._is_long = False
+        """Whether the window takes no more than a part of it."""
+
+    def on_mount(self) -> None:
+        self._asked_at = self.clock.ticking()
+
+    def begin(self, first: Widget | None) -> None:
+        """What was typed before it was there is no answer to it."""
+        super().begin(None)
+        self.set_focus(first)
+
+    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        return ("y", self.question.yes), *((scroll,) if self._is_long else ()), ("esc", "cancel")
+
+    def on_reader_moved(self, message: Reader.Moved) -> None:
+        message.stop()
+        is_long = self.reader.max_scroll_y > 0
+        if is_long != self._is_long:
+            self._is_long = is_long
+            self.offer(*self.offered(("up down", "scroll")))
+
+    def action_yes(self) -> None:
+        heard = self.clock.ticking() - self._asked_at >= self.question.deaf_s
+        if heard and (not self.question.deaf_s or self.is_read()):
+            self.then(self)
+
+    def _rows(self, width: int) -> Sequence[TextLine]:
+        first, *others = (clean_line(line) for line in self.question.lines)
+        said = [(first, Token.TEXT), *((line, Token.NOTICE) for line in others)]
+        return [row for text, token in said for row in fitted([(text, token)], width)]

@@ -1,0 +1,421 @@
+"""The dialog for a new session: who works, how, confined or not, where, and at what first."""
+
+import itertools
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+from textual import events
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kasmon.config.agent_address import split
+from kasmon.config.profile import ProfileOffer
+from kasmon.errors import KasmonError, UsageError
+from kasmon.model.commands import Mode
+from kasmon.model.transcript.text import Token
+from kasmon.paths import expanded
+from kasmon.sanitize import clean_line
+from kasmon.tui.clock import Clock
+from kasmon.tui.dialogs.agent_choice import AgentDialog
+from kasmon.tui.dialogs.base import ChoiceChanged, ChoiceField, DialogField
+from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
+from kasmon.tui.dialogs.sandbox_choice import SandboxField
+from kasmon.tui.gateway.protocol import CreateSession, SandboxChoices, SandboxPreview
+from kasmon.tui.key_names import shown_key
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import FolderNoticeRequested, SandboxPreviewRequested
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.transcript.prompt_box import TextBox
+from kasmon.tui.widgets.reader import Sentences
+
+MOST_RECENT: Final = 5
+"""So many recent folders are offered."""
+LONGEST_PART: Final = 24
+"""So many characters of a folder's or an agent's name are part of a name that is made of them."""
+UNFIT: Final = re.compile(r"[^\w.-]+")
+"""What of them is no part of a name."""
+MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
+NOBODY: Final = ProfileOffer(name="", modes=())
+
+
+class MoreToggle(Widget, can_focus=True):
+    """The line that folds the fields that few sessions need, and says what stands in them."""
+
+    ALLOW_SELECT = False
+
+    class Toggled(Message):
+        """It was unfolded, or folded."""
+
+    def __init__(self, look: ThemeStyles) -> None:
+        super().__init__(id="more", classes="choice")
+        self.look = look
+        self.is_open = False
+        self.summary = ""
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return 1
+
+    def render_line(self, y: int) -> Strip:
+        mark = self.look.mark("open" if self.is_open else "shut")
+        role = "accent.solid.bold" if self.has_focus else "accent.bold"
+        spans: list[Span] = [(f" {mark} ", role), (" ", "text"), ("" if self.is_open else self.summary, "faint")]
+        return self.look.strip(spans, self.size.width, "background")
+
+    def tell(self, summary: str) -> None:
+        """Say *summary* while it is folded."""
+        self.summary = summary
+        self.refresh()
+
+    def toggle(self) -> None:
+        self.is_open = not self.is_open
+        self.refresh()
+        self.post_message(self.Toggled())
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in ("enter", "space", "left", "right"):
+            event.stop()
+            self.toggle()
+
+    def on_click(self) -> None:
+        self.toggle()
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+
+class FolderSuggester(Suggester):
+    """Completes a folder that is being written: a recent one, else one of the machine. An existing one is complete, and
+    so are the *known* ones: what nobody wrote is not completed."""
+
+    def __init__(self, known: Sequence[str], folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._known, self._folders = known, folders
+        self.last = ("", "")
+        """What was written last, and how it is completed; empty where it is not."""
+
+    async def get_suggestion(self, value: str) -> str | None:
+        self.last = (value, "")
+        if not value.strip() or value.endswith("/") or value in self._known:
+            return None
+        try:
+            folders = await self._folders(value)
+        except KasmonError:
+            return None
+        if f"{value}/" in folders:
+            return None
+        recent = (folder for folder in self._known if folder.startswith(value))
+        found = next(recent, None) or next(iter(folders), None)
+        self.last = (value, found or "")
+        return found
+
+
+class NewSessionDialog(AgentDialog):
+    """Name, agent, mode, folder, first prompt; folded under *more* the sandbox, and the machine if it is another."""
+
+    title_text = "New session"
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        clock: Clock,
+        workdir: str,
+        taken: Iterable[str],
+        recent: Sequence[str] = (),
+    ) -> None:
+        """*recent* are the folders of the sessions that were started last, the last one first."""
+        super().__init__(look, keys)
+        self.clock = clock
+        self.workdir, self.taken = workdir, frozenset(taken)
+        self.name_box = LineInput(id="name")
+        self.folder = LineInput(workdir, id="folder")
+        self._recent = tuple(folder for folder in recent if folder != workdir)[:MOST_RECENT]
+        self._choices = (workdir, *self._recent)
+        """What the arrow keys go through in the folder's box."""
+        self.recent = Sentences(look, id="recent")
+        self._suggester: FolderSuggester | None = None
+        self.more = MoreToggle(look)
+        self.brings = Sentences(look, id="brings")
+        self.mode = ChoiceField(look, (), id="mode")
+        self.sandbox = SandboxField(look)
+        self.amount = ChoiceField(look, (), id="size")
+        self.amount_field = DialogField("Size", self.amount)
+        self.hosts = LineInput(placeholder="none; hosts, npm, pypi or github, comma-separated", id="hosts")
+        self.hosts_field = DialogField("Network", self.hosts)
+        self.machine = LineInput(placeholder="local", id="machine")
+        self.machine_field = DialogField("Machine", self.machine)
+        self._asked: SandboxPreviewRequested | None = None
+        """What was asked last, of what its sandbox gets; an answer to anything else counts no more."""
+        self._told_folder = workdir
+        """The folder for which the sandbox was told, or asked for."""
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("Name", self.name_box)
+        yield DialogField("Agent", Vertical(self.agent, self.why))
+        yield DialogField("Mode", self.mode)
+        yield DialogField("Folder", Vertical(self.folder, self.recent, self.brings))
+        yield DialogField("Prompt", TextBox(self.keys, "Optional", id="first-prompt"))
+        yield DialogField("More", self.more)
+        yield self.sandbox
+        yield self.amount_field
+        yield self.hosts_field
+        yield self.machine_field
+
+    def on_mount(self) -> None:
+        self.offer(("enter", "start"), ("tab", "next field"), ("esc", "close"))
+        if self._recent:
+            arrow = shown_key("down", self.look.utf8)
+            self.recent.say((f"{arrow} recent: {clean_line(', '.join(self._recent))}", Token.FAINT))
+        self._fit()
+        self.begin(self.name_box)
+        self._name_folder()
+
+    def offer_folders(self, folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
+        """Complete what is written in the folder's box by what *folders* finds."""
+        self.folder.suggester = self._suggester = FolderSuggester(self._choices, folders)
+
+    def takes(self, key: events.Key) -> bool:
+        """In the folder's box, Tab takes a completion if there is one, and the arrows go through recent folders."""
+        if self.focused is self.folder and not self.is_opening:
+            if key.key in ("up", "down") and self._recent:
+                self._turn(1 if key.key == "down" else -1)
+                return True
+            written, whole = self._suggester.last if self._suggester is not None else ("", "")
+            if key.key == "tab" and whole and written == self.folder.value:
+                self._write_folder(whole)
+                return True
+        return super().takes(key)
+
+    def _turn(self, by: int) -> None:
+        here = self._choices.index(self.folder.value) if self.folder.value in self._choices else 0
+        self._write_folder(self._choices[(here + by) % len(self._choices)])
+
+    def _write_folder(self, folder: str) -> None:
+        self.folder.value = folder
+        self.folder.action_end()
+
+    def offer_sandboxes(self, may_be: SandboxChoices) -> None:
+        """Offer to be confined so; told before the agents."""
+        self.sandbox.may_be = may_be
+        self.amount.put(may_be.sizes, may_be.sizes.index(may_be.size) if may_be.size in may_be.sizes else 0)
+        with self.hosts.prevent(Input.Changed):  # nobody typed it
+            self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
+
+    def offer_machines(self, names: Sequence[str]) -> None:
+        """Offer these machines; any other can be written as well."""
+        if names:
+            self.machine.complete(names, f"local; ssh hosts: {clean_line(', '.join(names))}")
+
+    def on_choice_changed(self, message: ChoiceChanged) -> None:
+        if message.choice is self.agent:
+            self._offer_modes()
+        elif message.choice is self.mode:
+            self._offer_sandboxes(self.sandbox.tier)
+        elif message.choice is self.sandbox.choice:
+            self._tell_sandbox()
+
+    def tell_confined(self, asked: SandboxPreviewRequested, confined: SandboxPreview | None, why_not: str = "") -> None:
+        """What the sandbox *asked* for would get; None where what is chosen can have none, and *why_not*."""
+        if asked is self._asked:
+            self.sandbox.tell(confined, why_not)
+            self._go_on()
+
+    def tell_folder(self, notice: str) -> None:
+        """Why what the folder brings along does not count; nothing where there is no need to say."""
+        self.brings.say(*([(clean_line(notice), Token.NOTICE)] if notice else []))
+
+    def on_input_changed(self, event: Input.Changed | None = None) -> None:
+        super().on_input_changed()
+        self._tell_name()
+
+    def on_more_toggle_toggled(self, message: MoreToggle.Toggled) -> None:
+        message.stop()
+        self._fit()
+        if self.more.is_open:
+            hidden = (self.sandbox.choice, self.amount, self.hosts, self.machine)
+            self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
+
+    def _tell_name(self) -> None:
+        """Show the name that an empty one becomes."""
+        self.name_box.stand_in(self._made_name())
+
+    def _made_name(self) -> str:
+        """A name of the folder and the agent that no session has."""
+        folder = expanded(self._folder).name or self.machine.value.strip()
+        parts = (UNFIT.sub("-", clean_line(part)).strip("-.")[:LONGEST_PART] for part in (folder, self.agent.value))
+        made = "-".join(filter(None, parts)) or "session"
+        numbered = (made if number == 1 else f"{made}-{number}" for number in itertools.count(1))
+        return next(name for name in numbered if name not in self.taken)
+
+    def on_input_blurred(self, event: Input.Blurred) -> None:
+        if event.input in (self.folder, self.machine):
+            self._name_folder()
+            self._tell_folders_sandbox()
+
+    def _name_folder(self) -> None:
+        """Have said what there is to say of the folder; of one on another machine there is nothing."""
+        self.brings.say()
+        if not self.machine.value.strip():
+            self.post_message(FolderNoticeRequested(self._folder))
+
+    def _agents_known(self) -> None:
+        missing = ", ".join(offer.name for offer in self.offers or () if offer.problem)
+        if self.agent.options and missing:
+            self.why.say((f"not installed: {clean_line(missing)}", Token.FAINT))
+        self._offer_modes()
+
+    def _offer_modes(self) -> None:
+        self.mode.put([MODES[mode] for mode in self._modes()])
+        self._offer_sandboxes(self._offer.sandbox)
+
+    def _offer_sandboxes(self, wanted: str) -> None:
+        self.sandbox.offer(self._mode, self._offer.confines, wanted)
+        self.more.is_open = self.more.is_open or bool(self.sandbox.tier)  # a person sees what it would get
+        self._tell_sandbox()
+        self._tell_name()
+
+    def _tell_sandbox(self) -> None:
+        """Say what the sandbox gets; whoever knows is asked."""
+        self._fit()
+        self._asked, self._told_folder = None, self._folder
+        if self.sandbox.say():
+            self._asked = SandboxPreviewRequested(self.agent.value, self._mode, self._folder, self.sandbox.tier)
+            self.post_message(self._asked)
+
+    def _tell_folders_sandbox(self) -> None:
+        """Say it anew where the folder is another now: it sees that one, and that may have a config of its own."""
+        if self._folder != self._told_folder and not self.machine.value.strip():
+            self._tell_sandbox()
+
+    def _fit(self) -> None:
+        """Show the fields that mean something for what is chosen, the rare ones where they are unfolded."""
+        is_interpreter, is_open = self._mode is Mode.INTERPRETER, self.more.is_open
+        self.sandbox.display = is_open and self.sandbox.is_offered
+        self.hosts_field.display = is_open and is_interpreter
+        self.amount_field.display = is_open and self._has_size
+        self.machine_field.display = is_open
+        sandbox = [f"sandbox: {self.sandbox.tier or 'none'}"] if self.sandbox.is_offered else []
+        machine = clean_line(self.machine.value.strip()) or "local"
+        self.more.tell(", ".join([*sandbox, f"machine: {machine}"]))
+
+    @property
+    def _offer(self) -> ProfileOffer:
+        return next((offer for offer in self.offers or () if offer.name == self.agent.value), NOBODY)
+
+    @property
+    def _mode(self) -> Mode | None:
+        modes = self._modes()
+        return modes[self.mode.chosen] if modes else None
+
+    @property
+    def _folder(self) -> str:
+        return self.folder.value.strip()
+
+    def _modes(self) -> tuple[Mode, ...]:
+        return self._offer.modes
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and isinstance(self.focused, ChoiceField):
+            event.stop()
+            self._act()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._act()
+
+    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
+        event.stop()
+        self._act()
+
+    def _act(self) -> None:
+        name = self.name_box.value.strip()
+        if name in self.taken:
+            self._complain_at("name", f"The name {clean_line(name)} is already in use.", "Choose another name.")
+        elif not self._await_agents() and self.agent.options:
+            self._create(name or self._made_name())
+
+    def _create(self, name: str) -> None:
+        machine = self.machine.value.strip()
+        self._tell_folders_sandbox()
+        sandbox = self.sandbox.tier if self.sandbox.is_open else None
+        if self.sandbox.why_not and not machine:
+            self._complain_at("sandbox-choice", self.sandbox.why_not.split("\n")[0], "Choose another sandbox.")
+            return
+        if sandbox and self.sandbox.is_asked and not machine:
+            self._await("its sandbox access is known")
+            return
+        agent, folder, mode = self.agent.value, self._folder, self._mode
+        workdir = str(expanded(folder)) if folder else ""
+        if mode is Mode.INTERPRETER:
+            if machine:
+                self._complain_at(
+                    "machine", "Interpreter sandboxes run on the local machine only.", "Leave the field empty."
+                )
+                return
+            workdir = "" if folder == self.workdir else workdir  # its own, unless somebody wrote another
+        elif machine:
+            agent, mode = f"{agent}@{machine}", Mode.TMUX
+            workdir = "" if folder == self.workdir else folder  # ours is none of its folders
+            try:
+                split(agent)
+            except UsageError as error:
+                self._complain_at("machine", error.message, error.hint)
+                return
+        prompt = self.query_one("#first-prompt", TextBox).text.strip()
+        wanted = CreateSession(name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox)
+        if mode is Mode.INTERPRETER:
+            wanted = msgspec.structs.replace(wanted, size=self._wanted_size(), hosts=self._hosts())
+        confined = self.sandbox.confined
+        if sandbox and confined is not None and not confined.is_agreed:
+            self._ask_agreement(wanted, confined)
+        else:
+            self.want(wanted)
+
+    def _wanted_size(self) -> str | None:
+        """None where it is what the config says, or nobody chose."""
+        is_usual = not self._has_size or self.amount.value == self.sandbox.may_be.size
+        return None if is_usual else self.amount.value
+
+    @property
+    def _has_size(self) -> bool:
+        """Whether the size of its sandbox is a person's to choose."""
+        has_size = self.sandbox.tier != "e2b"  # there it is its template's
+        return self._mode is Mode.INTERPRETER and has_size and len(self.amount.options) > 1
+
+    def _hosts(self) -> tuple[str, ...] | None:
+        """Likewise."""
+        hosts = tuple(host for host in re.split(r"[\s,]+", self.hosts.value) if host)
+        return None if hosts == self.sandbox.may_be.hosts else hosts
+
+    def _ask_agreement(self, wanted: CreateSession, confined: SandboxPreview) -> None:
+        """What is handed to a sandbox leaves kasmon's hands: a person says once that it may."""
+
+        def agree(dialog: ConfirmDialog) -> None:
+            dialog.dismiss()
+            self.want(msgspec.structs.replace(wanted, agrees=True))
+
+        lines = (f"{wanted.agent} starts in a sandbox with access to:", *confined.lines)
+        question = Confirmation("Sandbox access", lines, "agree and start")
+        self.app.push_screen(ConfirmDialog(self.look, self.keys, self.clock, question, agree))
+
+    def _complain_at(self, field: str, problem: str, hint: str) -> None:
+        self.complain(problem, hint)
+        if field in ("sandbox-choice", "machine") and not self.more.is_open:
+            self.more.is_open = True
+            self._fit()
+        self.set_focus(self.query_one(f"#{field}"))
+
+
+def _is_shown(field: Widget) -> bool:
+    return all(each.display for each in field.ancestors_with_self if isinstance(each, Widget))

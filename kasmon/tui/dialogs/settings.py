@@ -1,0 +1,113 @@
+"""The settings: choose a theme and see it at once; where the config lies, and what is wrong with it."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.model.transcript.text import Token
+from kasmon.sanitize import clean_line
+from kasmon.tui.dialogs.base import Dialog
+from kasmon.tui.gateway.protocol import KeepTheme
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.theme.theme import ThemeFile
+from kasmon.tui.widgets.reader import Sentences
+
+SAMPLE = ("asking", "working", "idle", "lost")
+ROOMY = 50
+"""In fewer cells a theme has its title alone."""
+
+
+class ThemeList(Widget, can_focus=True):
+    """The themes, one a line, each with a few of its colours."""
+
+    ALLOW_SELECT = False
+
+    def __init__(self, look: ThemeStyles, themes: Sequence[tuple[str, ThemeFile]], chosen: str) -> None:
+        super().__init__(id="themes")
+        self.look = look
+        self.themes = tuple(themes)
+        self.index = next((n for n, (name, _) in enumerate(themes) if name == chosen), 0)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.themes)
+
+    def render_line(self, y: int) -> Strip:
+        if y >= len(self.themes):
+            return Strip.blank(self.size.width, self.look.style("text", "raised"))
+        name, theme = self.themes[y]
+        here = y == self.index
+        own = ThemeStyles(theme, utf8=self.look.utf8)
+        title = f" {clean_line(theme.title)}"
+        apart = "  " if self.size.width >= ROOMY else " "
+        shapes: list[Span] = [(f" {own.state_glyph(state)}{apart}", f"state-{state}") for state in SAMPLE]
+        sample = own.strip(shapes, width_of(shapes))
+        left: list[Span] = [
+            (self.look.mark("cursor") if here else " ", "accent"),
+            (title, "text.bold" if here else "text"),
+            (f"  {clean_line(name)}" if self.size.width >= ROOMY else "", "faint"),
+        ]
+        strip = self.look.strip(left, self.size.width - width_of(shapes), "selected" if here else "raised")
+        return Strip.join([strip, sample])
+
+    def on_key(self, event: events.Key) -> None:
+        step = {"up": -1, "k": -1, "down": 1, "j": 1}.get(event.key)
+        if step is not None:
+            event.stop()
+            self.choose((self.index + step) % len(self.themes))
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y < len(self.themes):
+            self.choose(event.y)
+
+    def choose(self, index: int) -> None:
+        self.index = index
+        self.refresh()
+        if isinstance(self.screen, SettingsDialog):
+            self.screen.show_row(self, index)
+            self.screen.preview(self.themes[index][0])
+
+
+class SettingsDialog(Dialog):
+    """Up and down show a theme, Enter keeps it, Esc brings the old one back."""
+
+    title_text = "Settings"
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        themes: Sequence[tuple[str, ThemeFile]],
+        chosen: str,
+        show: Callable[[str], None],
+        config_path: str,
+        problems: Sequence[str],
+    ) -> None:
+        super().__init__(look, keys)
+        self.before, self.preview = chosen, show
+        self.config_path, self.problems = config_path, tuple(problems)
+        self.themes = ThemeList(look, themes, chosen)
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.themes
+        yield Sentences(self.look, id="config")
+
+    def on_mount(self) -> None:
+        said = [("", Token.TEXT), (f"Config: {clean_line(self.config_path) or 'none'}", Token.TEXT)]
+        said += [("Changes to this file apply immediately. Put custom themes in themes/ next to it.", Token.FAINT)]
+        said += [(clean_line(problem), Token.ERROR) for problem in self.problems]
+        self.query_one("#config", Sentences).say(*said)
+        self.offer(("up down", "preview"), ("enter", "apply"), ("esc", "revert"))
+        self.begin(self.themes)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            self.want(KeepTheme(name=self.themes.themes[self.themes.index][0]))
+
+    def action_leave(self) -> None:
+        self.preview(self.before)
+        self.dismiss()

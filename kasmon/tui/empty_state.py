@@ -1,0 +1,116 @@
+"""What stands in the list while there is nothing in it: what this is, what was found here, what to do. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from kasmon.config.profile import ProfileOffer
+from kasmon.model.commands import Mode
+from kasmon.sanitize import clean_line
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.theme.look import Span, width_of
+
+SIMULATED = "scripted"
+"""The agent that only acts: it is no agent that was found."""
+ANY = "shell"
+APART = "   "
+"""What stands between two columns."""
+FROM_A_SHELL = (
+    ("kasmon new fix-auth --agent {agent}", "start a session from a shell"),
+    ("kasmon doctor", "check what works on this machine"),
+    ("kasmon demo", "try it with simulated agents"),
+)
+
+
+def nothing_lines(
+    narrowed_to: str, keys: KeyMap, utf8: bool, offers: Sequence[ProfileOffer] | None = None
+) -> Sequence[Sequence[Span]]:
+    """The lines of an empty list.
+
+    Args:
+        narrowed_to: the filter's text that nothing fits; empty where there is no session at all.
+        keys: what each action is pressed with.
+        utf8: whether the terminal can show more than ASCII.
+        offers: the agents that can be started here; None while nobody knows.
+    """
+    if narrowed_to:
+        return (
+            ((f"No session matches {clean_line(narrowed_to)!r}.", "soft"),),
+            _do(keys.shown("show_all", utf8), "clear filter"),
+        )
+    there, missing = _agents(offers, works=True), _agents(offers, works=False)
+    return (
+        (("No sessions yet.", "text.bold"), (" Sessions that need you are listed first.", "soft")),
+        (),
+        *_found(offers, there, missing),
+        _do(keys.shown("new", utf8), f"new session ({there[0]} or another agent)" if there else "new session"),
+        _do(keys.shown("adopt", utf8), "adopt a running tmux pane"),
+        _do(keys.shown("help", utf8), "help"),
+        (),
+        *_from_a_shell(there[0] if there else ANY),
+    )
+
+
+def fitted(lines: Sequence[Sequence[Span]], rows: int, width: int) -> Sequence[Sequence[Span]]:
+    """*lines*, each on as many rows as it needs; without the empty ones where they do not fit into *rows* with them."""
+    whole = [row for line in lines for row in _wrapped(line, width)]
+    return whole if len(whole) <= rows else tuple(row for row in whole if row)
+
+
+def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
+    """*line* in rows of at most so many cells, as far as its words allow; of two columns the second goes below."""
+    if not line or width_of(line) <= width:
+        return [line]
+    if line[-1][0].startswith(APART):
+        (command, code), (what, role) = line
+        return [((command.rstrip(), code),), ((f"  {what.strip()}", role),)]
+    rows: list[list[Span]] = [[]]
+    for text, role in line:
+        for word in re.findall(r"\s*\S+|\s+", text):
+            if rows[-1] and width_of([*rows[-1], (word, role)]) > width:
+                rows.append([])
+            rows[-1].append((word if rows[-1] else word.lstrip(), role))
+    return rows
+
+
+def _found(
+    offers: Sequence[ProfileOffer] | None, there: Sequence[str], missing: Sequence[str]
+) -> Sequence[Sequence[Span]]:
+    """What was found on this machine; nothing while nobody knows."""
+    if offers is None:
+        return ()
+    if not there:
+        return (*_without_agents(missing), ())
+    found: Sequence[Span] = (("installed      ", "soft"), (", ".join(there), "text"))
+    if not missing:
+        return (found, ())
+    return (found, (("not installed  ", "soft"), (", ".join(missing), "soft")), ())
+
+
+def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[Span]]:
+    """That none was found, what was looked for, and what to do about it."""
+    none: Sequence[Span] = (("No coding agent is installed; any program can run here.", "warn"),)
+    if not missing:
+        return (none,)
+    looked: Sequence[Span] = (("not installed  ", "soft"), (", ".join(missing), "text"))
+    wayout: Sequence[Span] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
+    return (none, looked, (*wayout, (" in the config.", "soft")))
+
+
+def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
+    """What each command does, below each other."""
+    commands = [(command.format(agent=agent), what) for command, what in FROM_A_SHELL]
+    widest = max(len(command) for command, _ in commands)
+    return [((f"{command:<{widest}}", "says-code"), (f"{APART}{what}", "soft")) for command, what in commands]
+
+
+def _agents(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[str]:
+    """The names of the agents that can be started here, or that cannot; a sandbox's interpreters are none."""
+    return [
+        clean_line(offer.name)
+        for offer in offers or ()
+        if bool(offer.modes) is works and offer.name not in (SIMULATED, ANY) and Mode.INTERPRETER not in offer.modes
+    ]
+
+
+def _do(key: str, what: str) -> Sequence[Span]:
+    return ((key, "accent.bold"), (f"  {what}", "soft"))

@@ -1,0 +1,323 @@
+"""The world of a real kasmon: logs followed, hosts reached, config and themes watched. See `protocol.World`."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from kasmon.config import Config, ProfileOffer
+from kasmon.errors import SessionNotFoundError, of_system
+from kasmon.host.rpc.frames import FromTerminal
+from kasmon.model.collisions import CollisionSummary, summed
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
+from kasmon.model.fleet import Fleet
+from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.store.event_log import START, Cursor
+from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter
+from kasmon.supervisor.fleet.watch import FleetWatch
+from kasmon.tui.gateway.live_settings import LiveSettings
+from kasmon.tui.gateway.log_tail import follow
+from kasmon.tui.gateway.protocol import DashboardSettings, Heard, RecordedText, SandboxChoices, SandboxPreview, Wanted
+from kasmon.tui.gateway.terminal_host import TerminalHost
+
+if TYPE_CHECKING:
+    from kasmon.supervisor.plans.boards import PlanBoard
+    from kasmon.supervisor.sandboxes.history import SandboxHistory
+    from kasmon.supervisor.search.index_writer import SearchIndexWriter
+    from kasmon.supervisor.search.search import SessionHits
+    from kasmon.tui.gateway.live_commands import LiveCommands
+
+SHORTEST_SECRET: Final = 6
+"""A shorter value of a variable would hide half of every card."""
+RECONCILE_S: Final = 1.0
+"""How often it is looked whether there is a plan by now, in seconds."""
+PREPARED_S: Final = 0.05
+"""So long at most a fleet with a new request waits for what its card needs: a file system may not answer."""
+
+Given = ParamSpec("Given")
+Told = TypeVar("Told")
+
+
+def _in_our_words(
+    call: Callable[Given, Coroutine[Any, Any, Told]],
+) -> Callable[Given, Coroutine[Any, Any, Told]]:
+    """*call*, where what the system refuses (a disk that is full, a file that is not ours) is an error of ours."""
+
+    @functools.wraps(call)
+    async def told(*args: Given.args, **kwargs: Given.kwargs) -> Told:
+        try:
+            return await call(*args, **kwargs)
+        except OSError as error:
+            raise of_system(error) from error
+
+    return told
+
+
+class LiveGateway:
+    """Implements `Gateway` over one kasmon's places."""
+
+    def __init__(self, places: Paths) -> None:
+        self.places = places
+        self.watch = FleetWatch(places)
+        self._fleet = Fleet()
+        self._host = TerminalHost(places)
+        self._settings = LiveSettings(places)
+        self._wishes: LiveCommands | None = None
+        self._adopter = SandboxAdopter(places)
+        self._cards: dict[SessionId, tuple[str, tuple[str, ...]]] = {}
+        """Of each session that asked: its project, and the values that must not stand on a card."""
+        self._searcher: SearchIndexWriter | None = None
+        self._grounds_of: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
+        """A fleet's sessions, and those of them whose files count."""
+
+    @property
+    def _config(self) -> Config:
+        return self._settings.config
+
+    def first(self) -> Fleet:
+        """The fleet now, read at once: for the first frame, before there is a loop to block."""
+        self._fleet = self.watch.look()
+        return self._fleet
+
+    @property
+    def terminals(self) -> TerminalHost:
+        return self._host
+
+    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
+        self._host.heard = heard
+
+    async def changes(self) -> AsyncIterator[Fleet]:
+        async for fleet in self.watch.changes():
+            self._fleet = fleet
+            self._adopter.look(fleet.sessions)
+            if new := [session for session in fleet.sessions if session.asks and session.id not in self._cards]:
+                await asyncio.wait([asyncio.create_task(self._prepare_cards(new))], timeout=PREPARED_S)
+            yield fleet
+
+    async def _prepare_cards(self, sessions: Sequence[Session]) -> None:
+        """Read what a card of each needs before the dashboard hears that it asks: then it is busy, and threads wait."""
+
+        def read() -> dict[SessionId, tuple[str, tuple[str, ...]]]:
+            return {each.id: (_project(each), _values(self.places, each.id)) for each in sessions}
+
+        self._cards |= await asyncio.to_thread(read)
+
+    async def keep_searchable(self) -> None:
+        """From now on keep the index by which searches are quick, while this dashboard is the one that does."""
+        module = await asyncio.to_thread(import_module, "kasmon.supervisor.search.index_writer")
+        writer = module.SearchIndexWriter(self.places, lambda: self._fleet.sessions, lambda: self.watch.is_writer)
+        self._searcher = writer
+        self._searcher.start()
+
+    async def boards(self) -> AsyncIterator[tuple["PlanBoard", ...]]:
+        if not await asyncio.to_thread(self._may_have_plans):
+            yield ()
+        while not await asyncio.to_thread(self._may_have_plans):  # noqa: ASYNC110 - files are what it waits for
+            await asyncio.sleep(RECONCILE_S)
+        module = await asyncio.to_thread(import_module, "kasmon.supervisor.plans.boards")
+        async for boards in module.PlanBoards(self.places, lambda: self._fleet, lambda: self._config).changes():
+            yield boards
+
+    def _may_have_plans(self) -> bool:
+        """Whether one was ever begun, or lies in a folder of the config; half a megabyte is loaded for them then."""
+        with contextlib.suppress(OSError):
+            return bool(self._config.plans.folders) or any(self.places.plans.iterdir())
+        return False
+
+    def settings(self) -> AsyncIterator[DashboardSettings]:
+        return self._settings.changes()
+
+    def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+        return follow(self.places, self._fleet.get(session), session, since)
+
+    @_in_our_words
+    async def wish(self, wanted: Wanted, /) -> str:
+        if self._wishes is None:
+            await _loaded("kasmon.tui.gateway.live_commands")  # with every verb: 15 ms
+        return await self._wisher().carry_out(wanted)
+
+    def _wisher(self) -> "LiveCommands":
+        from kasmon.tui.gateway.live_commands import LiveCommands
+
+        self._wishes = self._wishes or LiveCommands(self.places, lambda: self._config, lambda: self._fleet)
+        return self._wishes
+
+    @_in_our_words
+    async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
+        await _loaded("kasmon.tui.gateway.live_sandbox")
+        from kasmon.tui.gateway.live_sandbox import offered
+
+        return await asyncio.to_thread(offered, self.places, self._config, folder)
+
+    @_in_our_words
+    async def folder_notice(self, folder: str, /) -> str:
+        from kasmon.supervisor.sessions.folder_config import in_folder  # seldom wanted
+
+        return (await asyncio.to_thread(in_folder, self.places, self._config, folder)).notice
+
+    @_in_our_words
+    async def sandboxes(self) -> SandboxChoices:
+        await _loaded("kasmon.tui.gateway.live_sandbox")
+        from kasmon.tui.gateway.live_sandbox import may_be
+
+        return await asyncio.to_thread(may_be, self.places, self._config)
+
+    @_in_our_words
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
+        await _loaded("kasmon.tui.gateway.live_sandbox")
+        from kasmon.tui.gateway.live_sandbox import confined
+
+        return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir, tier)
+
+    async def machines(self) -> Sequence[str]:
+        from kasmon.supervisor.sessions.machines import known  # seldom wanted
+
+        return await asyncio.to_thread(known, self._config.remote.ssh, self._fleet)
+
+    @_in_our_words
+    async def foreign_panes(self) -> Sequence[AdoptablePane]:
+        from kasmon.supervisor.sessions.adopt import foreign_panes
+
+        return await foreign_panes(self.places)
+
+    async def files(self, session: SessionId, /) -> Sequence[str]:
+        from kasmon.tui.gateway.file_listing import listed  # for whoever writes the name of one
+
+        return await asyncio.to_thread(listed, Path(self._session(session).workdir or "."))
+
+    async def folders(self, written: str, /) -> Sequence[str]:
+        from kasmon.tui.gateway.file_listing import folders_like  # for whoever writes the name of one
+
+        return await asyncio.to_thread(folders_like, written)
+
+    @_in_our_words
+    async def printed(self, session: SessionId, /) -> Sequence[str]:
+        from kasmon.supervisor.sessions.read import read as printed  # seldom wanted
+
+        return await printed(self.places, self._session(session), 0, ansi=True)
+
+    async def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
+        from kasmon.tui.gateway.live_search import found  # seldom wanted
+
+        async with contextlib.aclosing(found(self.places, self._fleet, words)) as there:
+            async for each in there:
+                yield each
+
+    @_in_our_words
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
+        from kasmon.tui.gateway.live_search import recorded
+
+        return await asyncio.to_thread(recorded, self.places, session, line, at)
+
+    async def fact(self, session: SessionId, place: int, /) -> Event | None:
+        from kasmon.tui.gateway.live_search import fact
+
+        return await asyncio.to_thread(fact, self.places, session, place)
+
+    @_in_our_words
+    async def explained(self, session: SessionId, /) -> Sequence[str]:
+        from kasmon.supervisor.sessions.explain import explain  # seldom wanted
+        from kasmon.supervisor.sessions.explanation_text import lines
+
+        return lines(await explain(self.places, self._session(session)))
+
+    async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
+        await _loaded("kasmon.supervisor.worktrees.collision_watch")
+        from kasmon.supervisor.worktrees.collision_watch import sweeps  # not before the first frame
+
+        async for sweep in sweeps(self._grounds):
+            names = {session.id: session.name for session in self._fleet.sessions}
+            yield {
+                session: summed([(names.get(other, other), hit) for other, hit in found])
+                for session, found in sweep.hits.items()
+            }
+
+    def _grounds(self) -> tuple[Session, ...]:
+        """The sessions whose files count; the same tuple as long as the fleet is the same."""
+        fleet, grounds = self._grounds_of
+        if fleet is not self._fleet.sessions:
+            fleet = self._fleet.sessions
+            grounds = tuple(session for session in fleet if session.exists and not session.adopted)
+            self._grounds_of = fleet, grounds
+        return grounds
+
+    @_in_our_words
+    async def diff(self, session: SessionId, /) -> str:
+        from kasmon.supervisor.worktrees.session_diff import diff_of  # seldom wanted
+
+        known = self._session(session)
+        if known.mode is Mode.INTERPRETER:
+            from kasmon.tui.gateway import live_sandbox
+
+            return await live_sandbox.turn_diff(self.places, known)
+        return await asyncio.to_thread(diff_of, known)
+
+    @_in_our_words
+    async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
+        from kasmon.tui.gateway.live_sandbox import past  # seldom wanted
+
+        return await asyncio.to_thread(past, self.places, self._session(session))
+
+    @_in_our_words
+    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
+        from kasmon.tui.gateway import live_sandbox
+
+        return await live_sandbox.turn_diff(self.places, self._session(session), turn)
+
+    async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        if session in self._cards:
+            return self._cards[session][1]
+        return await asyncio.to_thread(_values, self.places, session)
+
+    async def project(self, session: SessionId, /) -> str:
+        if session in self._cards:
+            return self._cards[session][0]
+        known = self._fleet.get(session)
+        return await asyncio.to_thread(_project, known) if known is not None else ""
+
+    @_in_our_words
+    async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
+        from kasmon.supervisor.sessions.operations import attach_argv  # seldom wanted
+
+        return await attach_argv(self.places, self._session(session))
+
+    def close(self) -> None:
+        """Bring the index up to date; agents and hosts go on."""
+        if self._searcher is not None:
+            self._searcher.close()
+        self.watch.close()
+
+    def _session(self, session: SessionId) -> Session:
+        known = self._fleet.get(session)
+        if known is None:
+            raise SessionNotFoundError(session)
+        return known
+
+
+async def _loaded(module: str) -> None:
+    """Load *module* in a thread, so that whoever imports it next holds nobody up."""
+    await asyncio.to_thread(import_module, module)
+
+
+def _project(session: Session) -> str:
+    """The folder that counts as the session's project; empty where it has none."""
+    from kasmon.host.session.rules import project_of  # for a request that is looked at
+
+    return project_of(session.workdir) if session.workdir else ""
+
+
+def _values(places: Paths, session: SessionId) -> tuple[str, ...]:
+    """The secret values of a session's own variables that are long enough to be told from ordinary words."""
+    from kasmon.backends.common.environment import given_secrets  # only where something is shown that may hold one
+
+    try:
+        return tuple(value for value in given_secrets(places, session) if len(value) >= SHORTEST_SECRET)
+    except OSError:
+        return ()

@@ -1,0 +1,120 @@
+"""What the config and the theme files say, read anew when one of them changed; of a broken one what it said before."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config import Config, parse
+from kasmon.config.parser import read
+from kasmon.config.profile import programs
+from kasmon.errors import ConfigError, KasmonError
+from kasmon.paths import Paths
+from kasmon.tui.gateway.protocol import DashboardSettings, Split
+
+RECONCILE_S: Final = 1.0
+"""How often it is looked where the system does not tell of changes, in seconds."""
+
+
+class LiveSettings:
+    """The settings of one kasmon's places, as they are read."""
+
+    def __init__(self, places: Paths) -> None:
+        self.config = Config()
+        """What was in force when it was read last."""
+        self._places = places
+        self._text = ""
+
+    async def changes(self) -> AsyncIterator[DashboardSettings]:
+        """Yield the settings now, then after each change of a file. Never ends by itself."""
+        seen: object = None
+        async for _ in _touched(self._places.config):
+            stamp = await asyncio.to_thread(_stamp, self._places)
+            if stamp != seen:
+                seen = stamp
+                yield await asyncio.to_thread(self._read)
+
+    def _read(self) -> DashboardSettings:
+        """The settings now; where the config is broken, the last good ones, and what is wrong."""
+        file, problems = self._places.config_file, list[str]()
+        try:
+            text = read(file)
+            self.config, self._text = parse(text, str(file)), text
+        except KasmonError as error:
+            problems.append(str(error))
+        config, ui = self.config, self.config.ui
+        return DashboardSettings(
+            theme=ui.theme,
+            bell=ui.bell,
+            toasts=ui.toasts,
+            finished_after_s=config.notify.finished_after_s,
+            agents=programs(config),
+            popup=config.attention.popup,
+            preview=ui.preview,
+            split=_split(self._places),
+            ascii=ui.ascii,
+            workdir=_own_folder(),
+            clipboard=tuple(name for name, profile in config.agents.items() if profile.clipboard),
+            keys=dict(config.keys),
+            theme_files=_theme_files(self._places.themes, problems),
+            config_path=str(file),
+            config_text=self._text,
+            problems=tuple(problems),
+        )
+
+
+def _own_folder() -> str:
+    """The dashboard's own; empty where that is not there any more."""
+    with contextlib.suppress(OSError):
+        return str(Path.cwd())
+    return ""
+
+
+def _split(places: Paths) -> Split:
+    """As it was stored; the default where nothing was, or nothing that can be read."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(places.split.read_bytes(), type=Split)
+    return Split()
+
+
+def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ...]:
+    """Path and text of the user's themes; what cannot be read is said in *problems*."""
+    files: list[tuple[str, str]] = []
+    for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
+        try:
+            files.append((str(path), path.read_text("utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(str(ConfigError(str(path), f"cannot be read ({error})")))
+    return tuple(files)
+
+
+def _stamp(places: Paths) -> tuple[tuple[str, int, int], ...]:
+    """What changes whenever a file of the config does: path, time and size of each."""
+    found: list[tuple[str, int, int]] = []
+    themes = places.themes.glob("*.toml") if places.themes.is_dir() else ()
+    for path in (places.config_file, *sorted(themes)):
+        with contextlib.suppress(OSError):
+            facts = path.stat()
+            found.append((str(path), facts.st_mtime_ns, facts.st_size))
+    return tuple(found)
+
+
+async def _touched(folder: Path) -> AsyncIterator[None]:
+    """Now, and whenever something in *folder* may have changed: at once where the system tells, else once a second."""
+    yield
+    while True:
+        if not await asyncio.to_thread(folder.is_dir):
+            await asyncio.sleep(RECONCILE_S)
+            yield
+            continue
+        await asyncio.to_thread(import_module, "watchfiles")
+        from watchfiles import awatch  # 40 ms of imports that nobody needs before the first picture
+
+        with contextlib.suppress(OSError, RuntimeError):
+            async for _ in awatch(folder, step=50, debounce=100, rust_timeout=1000, yield_on_timeout=True):
+                yield
+        await asyncio.sleep(RECONCILE_S)

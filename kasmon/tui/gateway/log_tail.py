@@ -1,0 +1,100 @@
+"""One session's story as it goes on: its log from a cursor, and the text that its agent is writing now."""
+
+import asyncio
+import contextlib
+import math
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
+from typing import Final
+
+from kasmon.errors import KasmonError, LogMissingError
+from kasmon.host.rpc.frames import FromHost, TextDelta, Watch
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.store.event_log import START, Cursor, EventLog
+from kasmon.tui.gateway.protocol import EventBatch, Heard
+
+LOOK_S, BUSY_LOOK_S = 0.05, 0.01
+"""How often the log's size is looked at, by a thread of its own; and as long as something was added lately."""
+BUSY_S: Final = 2.0
+"""How long that is, in seconds."""
+AT_ONCE: Final = 1000
+"""How many facts come in one piece at most: filing them must not be felt."""
+END_BYTES: Final = 1 << 19
+"""So much of a long log's end comes first, to be looked at until all of it is read."""
+LONG_BYTES: Final = 4 * END_BYTES
+RETRY_S: Final = 2.0
+
+
+async def follow(places: Paths, known: Session | None, session: SessionId, since: Cursor) -> AsyncIterator[Heard]:
+    """Yield what the log holds after *since*, then what is added, with the text being written; never ends by itself."""
+    loop = asyncio.get_running_loop()
+    heard: asyncio.Queue[Heard] = asyncio.Queue()
+    ended = threading.Event()
+
+    def told(facts: Heard) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
+            loop.call_soon_threadsafe(heard.put_nowait, facts)
+
+    reader = threading.Thread(target=_read, args=(EventLog(places.log(session)), since, told, ended), daemon=True)
+    reader.start()
+    structured = known is not None and known.mode is not Mode.TMUX
+    writing = loop.create_task(_listen(places, session, heard.put_nowait)) if structured else None
+    try:
+        while True:
+            yield await heard.get()
+    finally:
+        ended.set()
+        if writing is not None:
+            writing.cancel()
+
+
+def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: threading.Event) -> None:
+    """In a thread: tell of the facts behind *cursor*, a piece at a time, until *ended*."""
+    if cursor == START and (size := log.size()) > LONG_BYTES:
+        with contextlib.suppress(LogMissingError, OSError):
+            told(_end(log, Cursor(size - END_BYTES)))
+    added_at = -math.inf
+    while not ended.is_set():
+        if log.size() > cursor:
+            added_at = time.monotonic()
+            with contextlib.suppress(LogMissingError, OSError):
+                facts = log.read(cursor)
+                piece = list(islice(facts, AT_ONCE))
+                while piece and not ended.is_set():
+                    cursor = piece[-1][1]
+                    following = list(islice(facts, AT_ONCE))
+                    told(EventBatch(tuple(event for event, _ in piece), cursor, more=bool(following)))
+                    piece = following
+        ended.wait(BUSY_LOOK_S if time.monotonic() < added_at + BUSY_S else LOOK_S)
+
+
+def _end(log: EventLog, since: Cursor) -> EventBatch:
+    """The facts behind *since*, which is within some line."""
+    _, whole = next(log.lines(since), (b"", since))
+    return EventBatch(tuple(event for event, _ in log.read(whole)), whole, is_end=True)
+
+
+async def _listen(places: Paths, session: SessionId, told: Callable[[Heard], None]) -> None:
+    """Hear what the agent is writing, from its host, as long as there is one; no agent is started for that."""
+    from kasmon.host.rpc.connect import link  # not before the first frame
+
+    def push(frame: FromHost) -> None:
+        if isinstance(frame, TextDelta) and frame.session == session:
+            told(frame)
+
+    while True:
+        with contextlib.suppress(KasmonError):
+            reached = await link(places, session, Mode.SDK, only_looks=True)
+            gone = asyncio.Event()
+            reached.on_push, reached.on_close = push, gone.set
+            try:
+                reached.tell(Watch(session=session))
+                await gone.wait()
+            finally:
+                await reached.aclose()
+        await asyncio.sleep(RETRY_S)

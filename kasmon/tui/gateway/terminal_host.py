@@ -1,0 +1,83 @@
+"""The dashboard's line to the shared tmux host: opened when a terminal is first looked at, and again when it broke."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.frames import Blur, Focus, FromHost, FromTerminal, SubscriptionEnded, Unwatch, Watch
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
+from kasmon.tui.terminal.link import TerminalWish
+
+if TYPE_CHECKING:
+    from kasmon.host.rpc.connect import HostLink
+
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 5.0
+
+
+class TerminalHost:
+    """Implements `TerminalLink`. What was being watched is asked for again after the host came back."""
+
+    def __init__(self, places: Paths) -> None:
+        self.heard: Callable[[FromTerminal], None] = lambda frame: None
+        self._places = places
+        self._link: HostLink | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._watched: dict[SessionId, Watch] = {}
+        self._focused: dict[SessionId, Focus] = {}
+
+    def tell(self, wish: TerminalWish, /) -> None:
+        """Send *wish*; see `TerminalLink`. What a person typed while there was no host is dropped, not sent later."""
+        match wish:
+            case Watch():
+                self._watched[wish.session] = wish
+            case Unwatch():
+                self._watched.pop(wish.session, None)
+            case Focus():
+                self._focused[wish.session] = wish
+            case Blur():
+                self._focused.pop(wish.session, None)
+        if self._link is not None and self._link.is_open:
+            self._link.tell(wish)
+        elif isinstance(wish, Watch | Focus):
+            self._open()
+
+    def _open(self) -> None:
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._reach())
+
+    async def _reach(self) -> None:
+        """Open the line, however long that takes, and say again what is wanted of it."""
+        from kasmon.host.rpc.connect import link  # not before the first frame
+
+        pause_s = FIRST_PAUSE_S
+        while self._watched or self._focused:
+            try:
+                reached = await link(self._places, SessionId("tmux"), Mode.TMUX)
+            except KasmonError as error:
+                for session in (*self._watched, *self._focused):
+                    self.heard(SubscriptionEnded(session=session, why=error.message))
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                continue
+            reached.on_push = self._push
+            reached.on_close = self._broke
+            self._link = reached
+            for wish in (*self._watched.values(), *self._focused.values()):
+                reached.tell(wish)
+            break
+        self._opening = None
+
+    def _push(self, frame: FromHost) -> None:
+        if isinstance(frame, FromTerminal):
+            self.heard(frame)
+
+    def _broke(self) -> None:
+        self._link = None
+        for session in (*self._watched, *self._focused):
+            self.heard(SubscriptionEnded(session=session, why="host process died"))
+        if self._watched or self._focused:
+            self._open()

@@ -1,0 +1,386 @@
+"""The main screen: totals, list, preview, notices, keys. Its layout depends on the window's size."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from textual import events
+from textual.app import ComposeResult
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.model.fleet import Fleet, FleetTotals
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.tui.clock import Clock
+from kasmon.tui.gateway.protocol import Split
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import (
+    FilterChanged,
+    FilterClosed,
+    KeyContextChanged,
+    SessionSelected,
+    SortRequested,
+    SplitChanged,
+    StateClicked,
+)
+from kasmon.tui.preview import Content, Preview, TerminalPane
+from kasmon.tui.session_list.filter_bar import FilterBar
+from kasmon.tui.session_list.order import ListChange, ListSettings, difference
+from kasmon.tui.session_list.table import ListHeader, SessionTable
+from kasmon.tui.status_bars import Banner, KeyBar, TopBar, TopBarContent
+from kasmon.tui.textual_ext.strips import UniformContainer, UniformVertical
+from kasmon.tui.theme.look import ThemeStyles
+
+
+class ListTotals:
+    """Says what `kasmon.model.fleet.totals` says, of the sessions that it was told of."""
+
+    def __init__(self) -> None:
+        self._counted: dict[SessionId, Session] = {}
+        self._states: Counter[SessionState] = Counter()
+        self._crashed = self._finished = self._requests = self._tokens = 0
+        self._cost_usd = 0.0
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+    def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
+        """Count *changed* as they are now, and *gone* no more."""
+        for session in changed:
+            self._add(self._counted.pop(session.id, None), -1)
+            self._add(session, 1)
+            self._counted[session.id] = session
+        for session_id in gone:
+            self._add(self._counted.pop(session_id, None), -1)
+
+    def totals(self) -> FleetTotals:
+        """What there is now."""
+        return FleetTotals(
+            states=dict(self._states),
+            crashed=self._crashed,
+            finished=self._finished,
+            requests=self._requests,
+            tokens=self._tokens,
+            cost_usd=max(0.0, self._cost_usd),
+        )
+
+    def _add(self, session: Session | None, sign: int) -> None:
+        if session is None:
+            return
+        self._states[session.state] += sign * (not session.is_unviewed)
+        self._crashed += sign * session.crashed
+        self._finished += sign * session.is_unviewed
+        self._requests += sign * len(session.asks)
+        self._tokens += sign * (session.tokens.input + session.tokens.output if session.tokens else 0)
+        self._cost_usd += sign * (session.cost_usd or 0.0)
+
+
+LEAST_WIDTH: Final = 40
+LEAST_HEIGHT: Final = 10
+BESIDE_WIDTH: Final = 140
+"""From this width on the preview stands beside the list, else below it."""
+LEAST_PREVIEW_WIDTH: Final = 30
+LEAST_ROWS: Final = 4
+"""Fewer rows neither the list nor the preview below it gets by dragging the divider."""
+TOTALS_S: Final = 0.5
+"""The totals are counted at most once in so long, in seconds."""
+
+
+class TooSmall(Widget):
+    """A plain sentence, for a window that is too small for anything else."""
+
+    def __init__(self, look: ThemeStyles) -> None:
+        super().__init__(id="too-small")
+        self.look = look
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        lines = (
+            f"Terminal too small: {width}x{self.size.height}",
+            f"(minimum {LEAST_WIDTH}x{LEAST_HEIGHT}).",
+        )
+        return self.look.strip([(lines[y] if y < len(lines) else "", "text")], width)
+
+
+class MainView(UniformContainer):
+    """Everything on the main screen. Gets the fleet and the view; tells nobody but by its widgets' messages."""
+
+    def __init__(self, look: ThemeStyles, clock: Clock, make_inside: Content) -> None:
+        super().__init__(id="desk")
+        self.look, self.clock = look, clock
+        self.top_bar = TopBar(look, id="totals")
+        self.table = SessionTable(look, clock)
+        self.table_header = ListHeader(self.table)
+        self.filter_bar = FilterBar(look)
+        self.tally = ListTotals()
+        self.preview = Preview(look, clock, make_inside)
+        self.banner = Banner(look, id="banner")
+        self.key_bar = KeyBar(look, id="keys")
+        self.small = TooSmall(look)
+        self.side = UniformVertical(id="side")
+        self.preview_wanted = True
+        self.has_nobody = False
+        """There is no session: nothing to look at, and the list says how to begin."""
+        self.split = Split()
+        self._is_dragging = False
+        self.pinned: SessionId | None = None
+        self.focused_inside = False
+        self._kept_focus: Widget | None = None
+        """What had the keyboard when the window became too small for it."""
+        self._counted_at = float("-inf")
+        self._rows_given = -1
+
+    def compose(self) -> ComposeResult:
+        yield self.top_bar
+        with UniformContainer(id="middle"):
+            with self.side:
+                yield self.filter_bar
+                yield self.table_header
+                yield self.table
+            yield self.preview
+        yield self.banner
+        yield self.key_bar
+        yield self.small
+
+    def on_mount(self) -> None:
+        self.app.screen_change_signal.subscribe(self, lambda _screen: self._tell_place())
+
+    def on_descendant_focus(self) -> None:
+        self._tell_place()
+
+    def _tell_place(self) -> None:
+        self.post_message(KeyContextChanged())
+
+    def take(self, fleet: Fleet, change: ListChange | None = None) -> None:
+        """Show *fleet*."""
+        change = change or difference(self.table.fleet, fleet)
+        self.table.take(fleet, change)
+        self.tally.take(change.changed, change.gone)
+        self._count()
+        self._tell_filter()
+        self._preview_selected()
+        if self.has_nobody is bool(fleet.sessions):
+            self.has_nobody = not fleet.sessions
+            self._lay_out()
+        self._share_room()
+
+    def tick(self) -> None:
+        """A second passed."""
+        self.table.tick()
+        self._count()
+        self.preview.head.tick()
+        self._share_room()
+
+    def look_at(self, view: ListSettings) -> None:
+        """Show the list under *view* from now on."""
+        self.table.look_at(view)
+        self._tell_filter()
+        self.table_header.refresh()
+        self._count(at_once=True)
+        self._share_room()
+
+    def dress(self, look: ThemeStyles) -> None:
+        """Draw with *look* from now on."""
+        self.look = self.small.look = look
+        self.top_bar.dress(look)
+        self.table.dress(look)
+        self.table_header.refresh()
+        self.preview.dress(look)
+        self.filter_bar.words.dress(look)
+        self.banner.dress(look)
+        self.key_bar.dress(look)
+
+    def begin(self, *, preview: bool, split: Split) -> None:
+        """Lay it out as the settings say."""
+        self.preview_wanted, self.split = preview, split
+        self._lay_out()
+
+    def toggle_preview(self) -> None:
+        self.preview_wanted = not self.preview_wanted
+        self._lay_out()
+
+    def pin(self) -> None:
+        """Keep the selected session in the preview, or let go of the one that is kept."""
+        self.pinned = None if self.pinned is not None else self.table.selected
+        self.table.pin(self.pinned)
+        self.preview.head.pinned = self.pinned is not None
+        self._preview_selected()
+
+    def enter(self, session: SessionId) -> None:
+        """Give the whole middle to this session's inside."""
+        self.focused_inside = True
+        self.table.select(session)
+        self.preview.session = self.table.session(session)
+        self.preview.build()
+        self._lay_out()
+
+    def leave(self) -> None:
+        """Back to the list."""
+        self.focused_inside = False
+        self._lay_out()
+        self._preview_selected()
+        self.screen.set_focus(self.table)
+
+    def begin_filter(self, keys: KeyMap) -> None:
+        """Take what to narrow the list to."""
+        self.filter_bar.begin(keys)
+        self._share_room()
+
+    def show_all(self) -> None:
+        """Narrow the list to nothing."""
+        self.look_at(msgspec.structs.replace(self.table.view, filter=""))
+
+    def on_filter_changed(self, message: FilterChanged) -> None:
+        message.stop()
+        self.look_at(msgspec.structs.replace(self.table.view, filter=message.text))
+
+    def on_state_clicked(self, message: StateClicked) -> None:
+        """Narrow the list to this state, or show all again. Not while somebody writes there, or is inside."""
+        message.stop()
+        if self.filter_bar.box is None and not self.focused_inside:
+            text, view = f"state:{message.state}", self.table.view
+            self.look_at(msgspec.structs.replace(view, filter="" if view.filter == text else text))
+
+    def on_sort_requested(self, message: SortRequested) -> None:
+        message.stop()
+        self.look_at(msgspec.structs.replace(self.table.view, sort=message.sort))
+
+    def on_filter_closed(self, message: FilterClosed) -> None:
+        message.stop()
+        if not message.kept:
+            self.show_all()
+        self.filter_bar.end()
+        self._share_room()
+        self.screen.set_focus(self.table)
+
+    def on_session_selected(self, message: SessionSelected) -> None:
+        """In here, not in the app: what the desk itself makes a widget post comes no further than the desk."""
+        message.stop()
+        self._preview_selected()
+        self._tell_place()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out()
+
+    # The divider: the preview's left border where it is beside the list, else its first row.
+
+    def _is_divider(self, event: events.MouseEvent) -> bool:
+        if self.focused_inside or self.has_class("-no-preview") or self.has_class("-too-small"):
+            return False
+        preview = self.preview.region
+        if self.has_class("-beside"):
+            return event.screen_x == preview.x and preview.y <= event.screen_y < preview.bottom
+        return event.screen_y == preview.y
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if event.button == 1 and self._is_divider(event):
+            event.stop()
+            self._is_dragging = True
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if not self._is_dragging:
+            return
+        event.stop()
+        if not event.button:  # it came up where nobody heard it
+            self._drop()
+            return
+        width, height = self._room
+        if self.has_class("-beside"):
+            cells = max(LEAST_WIDTH, min(round(event.screen_x), width - LEAST_PREVIEW_WIDTH))
+            split = msgspec.structs.replace(self.split, width=_percent(cells, width))
+        else:
+            rows = max(LEAST_ROWS, min(round(event.screen_y) - 1, height - 2 - LEAST_ROWS))
+            split = msgspec.structs.replace(self.split, height=_percent(rows, height - 2))
+        if split != self.split:
+            self.split = split
+            self._lay_out()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._is_dragging:
+            event.stop()
+            self._drop()
+
+    def _drop(self) -> None:
+        self._is_dragging = False
+        self.release_mouse()
+        self.post_message(SplitChanged(self.split))
+
+    @property
+    def _room(self) -> Size:
+        """What it was given. While a window changes, the app knows of a later size, of which nobody may ever hear."""
+        return self.size or self.app.size
+
+    def _lay_out(self) -> None:
+        width, height = self._room
+        self._be_too_small(width < LEAST_WIDTH or height < LEAST_HEIGHT)
+        self.set_class(width >= BESIDE_WIDTH, "-beside")
+        has_room = height >= 16 or width >= BESIDE_WIDTH
+        self.set_class(self.has_nobody or not (self.preview_wanted and has_room), "-no-preview")
+        self.set_class(self.focused_inside, "-inside")
+        self.set_class(self.focused_inside and isinstance(self.preview.inside, TerminalPane), "-terminal")
+        self._rows_given = -1
+        self._share_width()
+        self._share_room()
+
+    def _share_width(self) -> None:
+        """Beside each other, the list gets what a person gave it, as far as both keep some room."""
+        width = self._room.width
+        is_split = bool(self.split.width) and self.has_class("-beside") and not self.has_class("-no-preview")
+        cells = max(LEAST_WIDTH, min(width * self.split.width // 100, width - LEAST_PREVIEW_WIDTH))
+        self.side.styles.width = cells if is_split and not self.focused_inside else None
+        self.preview.styles.width = "1fr" if is_split else None
+
+    def _be_too_small(self, too_small: bool) -> None:
+        """Textual takes the keyboard from what it hides; what had it gets it back, or else the list."""
+        was = self.has_class("-too-small")
+        self.set_class(too_small, "-too-small")
+        if too_small and not was:
+            self._kept_focus = self.screen.focused
+        elif was and not too_small and self.screen.focused is None:
+            kept, self._kept_focus = self._kept_focus, None
+            self.screen.set_focus(kept if kept is not None and kept.is_attached else self.table)
+
+    def _share_room(self) -> None:
+        """Below each other, the list gets what a person gave it; else what it needs, and at most half."""
+        room = self._room.height - 2
+        beside = self.has_class("-beside") or self.has_class("-no-preview")
+        needed = len(self.table.items) + 1 if self.table.items else len(self.table.nothing()) + 2
+        needed += self.filter_bar.has_class("-shown")
+        if self.split.height:
+            needed, most = room * self.split.height // 100, room - LEAST_ROWS
+        else:
+            most = room // 2
+        wanted = 0 if beside else min(max(LEAST_ROWS, needed), max(5, most))
+        if wanted != self._rows_given:
+            self._rows_given = wanted
+            self.side.styles.height = wanted or "1fr"
+
+    def _tell_filter(self) -> None:
+        text = self.table.view.filter
+        shown = len(self.table.shown()) if text else 0
+        self.filter_bar.tell(text, shown, len(self.table.fleet.sessions))
+
+    def _preview_selected(self) -> None:
+        kept = self.preview.session.id if self.focused_inside and self.preview.session else self.pinned
+        wanted = kept or self.table.selected
+        session = None if wanted is None else self.table.session(wanted)
+        if session is None and kept is not None and not self.focused_inside:
+            self.pinned = None
+            self.table.pin(None)
+        self.preview.session = session
+
+    def _count(self, at_once: bool = False) -> None:
+        now = self.clock.ticking()
+        if at_once or now - self._counted_at >= TOTALS_S:
+            self._counted_at = now
+            self.top_bar.counted = TopBarContent(self.tally.totals(), len(self.tally))
+
+
+def _percent(part: int, whole: int) -> int:
+    """The smallest percentage of *whole* that is *part*."""
+    return -(-part * 100 // max(whole, 1))

@@ -1,0 +1,173 @@
+"""What the app does when a widget tells something: whoever knows about it is asked.
+
+`messages.py` says what that is. Where an action changes the keys that count, `Kasmon` hears it itself.
+"""
+
+from typing import TYPE_CHECKING
+
+from textual.app import App
+
+from kasmon.model.commands import Answer, Prompt, Requeue, Run
+from kasmon.tui.action import KeyContext
+from kasmon.tui.gateway.protocol import Gateway, KeepSplit, SendToAgent, Wanted
+from kasmon.tui.keymap import ROWS
+from kasmon.tui.messages import (
+    ActionRequested,
+    CardClosed,
+    CodeEntered,
+    CommandRequested,
+    DiffRequested,
+    FilesRequested,
+    FolderNoticeRequested,
+    HitOpened,
+    InboxClosed,
+    NewAgentRequested,
+    PlanBoardClosed,
+    PromptEntered,
+    SandboxActionRequested,
+    SandboxPreviewRequested,
+    SandboxRefreshRequested,
+    SearchClosed,
+    SearchRequested,
+    SessionOpened,
+    SplitChanged,
+)
+
+if TYPE_CHECKING:
+    from kasmon.tui.actions.general import GeneralActions
+    from kasmon.tui.command_runner import CommandRunner
+    from kasmon.tui.main_view import MainView
+    from kasmon.tui.permissions.controller import PermissionController
+    from kasmon.tui.plan_board.controller import PlanBoardController
+    from kasmon.tui.search.controller import SearchController
+    from kasmon.tui.session_pane import SessionPane
+    from kasmon.tui.terminal.view import FocusView
+
+
+class MessageHandlers(App[None], inherit_bindings=False):
+    """The ears of the app."""
+
+    world: Gateway | None
+    desk: "MainView"
+    deeds: "GeneralActions"
+    inbox: "PermissionController"
+    inside: "SessionPane"
+    searching: "SearchController"
+    waves: "PlanBoardController"
+    wishes: "CommandRunner"
+
+    # Wishes.
+
+    def action_do(self, action: str) -> None:
+        """Do what the key table calls by this id; while a session has the keyboard, nothing that is the list's."""
+        if not self.desk.focused_inside or ROWS[action].where is not KeyContext.LIST:
+            getattr(self.deeds, action)()
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        """What is chosen by name or by a click is meant: who is inside a session comes out for what is the list's."""
+        message.stop()
+        if self.desk.focused_inside and ROWS[message.action].where is KeyContext.LIST:
+            self.inside.leave()
+        self.action_do(message.action)
+
+    def want(self, wanted: Wanted) -> None:
+        """Have *wanted* done; its outcome is told in a word."""
+        self.post_message(CommandRequested(wanted))
+
+    def on_command_requested(self, message: CommandRequested) -> None:
+        message.stop()
+        wanted = message.wanted
+        if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
+            self.inbox.sent(wanted.session, wanted.wish.request)
+        if self.world is not None:
+            self.run_worker(self.wishes.carry_out(wanted, message.token), group="wishes")
+
+    # What widgets tell.
+
+    def on_split_changed(self, message: SplitChanged) -> None:
+        message.stop()
+        self.want(KeepSplit(split=message.split))
+
+    def on_card_closed(self, message: CardClosed) -> None:
+        message.stop()
+        self.inbox.close(message.put_off)
+
+    def on_inbox_closed(self, message: InboxClosed) -> None:
+        message.stop()
+        self.inbox.close(message.put_off)
+
+    def on_plan_board_closed(self, message: PlanBoardClosed) -> None:
+        message.stop()
+        self.waves.close()
+
+    def on_diff_requested(self, message: DiffRequested) -> None:
+        message.stop()
+        if (session := self.desk.table.session(message.session)) is not None:
+            self.deeds.show_diff(session)
+
+    def on_new_agent_requested(self, message: NewAgentRequested) -> None:
+        message.stop()
+        self.waves.replace(message.wanted)
+
+    def on_focus_view_left(self, message: "FocusView.Left") -> None:
+        message.stop()
+        if self.desk.focused_inside:
+            self.inside.leave()
+
+    def on_focus_view_read_wanted(self, message: "FocusView.ReadWanted") -> None:
+        message.stop()
+        if (session := self.desk.table.session(message.session)) is not None:
+            self.inside.read_terminal(session, message.up)
+
+    def on_focus_view_waiting_clicked(self, message: "FocusView.WaitingClicked") -> None:
+        message.stop()
+        self.inbox.open()
+
+    def on_session_opened(self, message: SessionOpened) -> None:
+        message.stop()
+        self.inbox.close(())
+        self.waves.close()
+        self.call_later(self.inside.enter, message.session)
+
+    def on_search_requested(self, message: SearchRequested) -> None:
+        message.stop()
+        self.searching.look_for(message.words)
+
+    def on_hit_opened(self, message: HitOpened) -> None:
+        message.stop()
+        self.searching.go_to(message.hit)
+
+    def on_search_closed(self, message: SearchClosed) -> None:
+        message.stop()
+        self.searching.close()
+
+    def on_prompt_entered(self, message: PromptEntered) -> None:
+        message.stop()
+        wish: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
+        if message.changes is not None:
+            wish = Requeue(receipt=message.changes, text=message.text)
+        self.want(SendToAgent(session=message.session, wish=wish))
+
+    def on_code_entered(self, message: CodeEntered) -> None:
+        message.stop()
+        self.want(SendToAgent(session=message.session, wish=Run(interpreter=message.interpreter, code=message.code)))
+
+    def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
+        message.stop()
+        self.deeds.tell_confined(message)
+
+    def on_folder_notice_requested(self, message: FolderNoticeRequested) -> None:
+        message.stop()
+        self.deeds.tell_folder(message.folder)
+
+    def on_sandbox_action_requested(self, message: SandboxActionRequested) -> None:
+        message.stop()
+        self.deeds.on_sandbox(message)
+
+    def on_sandbox_refresh_requested(self, message: SandboxRefreshRequested) -> None:
+        message.stop()
+        self.deeds.look_again(message.session)
+
+    def on_files_requested(self, message: FilesRequested) -> None:
+        message.stop()
+        self.inside.offer_files(message.session)

@@ -1,0 +1,186 @@
+"""What calls a person who may be elsewhere: once for each reason and session, a storm as one, never what is seen. Pure.
+
+A reason is that a session begins to ask, is lost, crashed, is stuck, is unsure after work, is limited, or ends a long
+piece of work; the end of every turn is none. What was so when the dashboard opened is no news.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.sanitize import clean_line, redact
+from kasmon.tui.theme.look import ending, foremost, session_label, state_name
+
+GATHER_S: Final = 1.0
+"""So long the first reason waits for others to go with it, in seconds."""
+STORM_S: Final = 20.0
+"""In seconds."""
+STORM: Final = 3
+"""After so many calls within `STORM_S` the next ones wait until that is over, and come as one."""
+TOGETHER: Final = 2
+"""More reasons than this, of one moment, are one call."""
+AGAIN_S: Final = 600.0
+"""For a reason that comes and goes a person who has not looked is called at most once in so long, in seconds."""
+NAMES: Final = 3
+"""So many sessions a merged call names."""
+FLEETING: Final = frozenset({"unsure", "stuck", "limited"})
+"""Reasons that come and go."""
+BUSY: Final = frozenset({SessionState.WORKING, SessionState.ASKING})
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """One call to a person: what a desktop shows and a command is told. Clean, without secrets of known shape."""
+
+    kind: str
+    """`asking lost crashed stuck unsure limited finished`, `several`, or `plan`: one asks something, or is over."""
+    title: str
+    text: str
+    sessions: tuple[SessionId, ...]
+
+
+class Alerts:
+    """What is still to be told, and what was. Times are seconds of one clock that only goes on."""
+
+    def __init__(self) -> None:
+        self.finished_after_s = 60.0
+        """An agent that worked so long has finished something; 0 calls for no end."""
+        self._pending: dict[SessionId, Alert] = {}
+        self._since = 0.0
+        self._working_since: dict[SessionId, float] = {}
+        self._told: dict[tuple[SessionId, str], float] = {}
+        self._called: deque[float] = deque(maxlen=STORM)
+
+    def take(
+        self, before: Mapping[SessionId, Session], changed: Iterable[Session], seen: SessionId | None, now: float
+    ) -> bool:
+        """Learn what *changed*; whether there is something new to call for.
+
+        Args:
+            before: the sessions as they were.
+            seen: the session that a person looks at now.
+        """
+        is_new = False
+        for session in changed:
+            was = before.get(session.id)
+            kind = "" if was is None else self._kind(was, session)
+            self._follow(was, session)
+            if not kind:
+                pending = self._pending.get(session.id)
+                if pending is not None and pending.kind not in ("finished", state_name(session)):
+                    del self._pending[session.id]  # it is over before anybody was called
+            elif session.id != seen and not self._is_old(session.id, kind, now):
+                self._since = self._since if self._pending else now
+                self._pending[session.id] = alert(session, kind)
+                self._told[session.id, kind] = now
+                is_new = True
+        return is_new
+
+    def looked_at(self, session: SessionId) -> None:
+        """A person looks at *session*: nothing is left to tell of it, and what comes again is news again."""
+        self._pending.pop(session, None)
+        for kind in FLEETING:
+            self._told.pop((session, kind), None)
+
+    def forget(self, session: SessionId) -> None:
+        """*session* is gone: nothing is told of it, nor remembered."""
+        self.looked_at(session)
+        self._working_since.pop(session, None)
+        self._told = {key: at for key, at in self._told.items() if key[0] != session}
+
+    def due(self, now: float) -> list[Alert]:
+        """The calls to make now; each comes once."""
+        is_storm = len(self._called) == STORM and now - self._called[0] < STORM_S
+        if not self._pending or is_storm or now - self._since < GATHER_S:
+            return []
+        alerts = list(self._pending.values())
+        self._pending.clear()
+        calls = alerts if len(alerts) <= TOGETHER else [merged(alerts)]
+        self._called.extend([now] * len(calls))
+        return calls
+
+    def _kind(self, was: Session, session: Session) -> str:
+        """Why *session*, which *was* otherwise, is worth a call; empty where it is not."""
+        before, state = (session.state.value if not session.crashed else "crashed" for session in (was, session))
+        is_new = {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
+        if session.has_host_request and is_new:
+            return "asking"
+        if state == "asking":
+            return "asking" if is_new or before not in ("asking", "unsure") else ""
+        if state in ("lost", "crashed"):
+            return state if before != state else ""
+        if state == "unsure":
+            return "unsure" if was.state in BUSY else ""
+        if state == "limited":
+            return "limited" if before != state else ""
+        if session.stuck and not was.stuck:
+            return "stuck"
+        worked_s = session.since - self._working_since.get(session.id, was.since)
+        is_over = was.state in BUSY and state in ("idle", "ended") and not session.stopped
+        return "finished" if is_over and 0 < self.finished_after_s <= worked_s else ""
+
+    def _follow(self, was: Session | None, session: Session) -> None:
+        """Since when it works: a question in the midst of it is no end."""
+        if session.state not in BUSY and session.state is not SessionState.UNSURE:
+            self._working_since.pop(session.id, None)
+        elif was is not None and was.state is SessionState.WORKING:
+            self._working_since.setdefault(session.id, was.since)
+        elif session.state is SessionState.WORKING:
+            self._working_since.setdefault(session.id, session.since)
+
+    def _is_old(self, session: SessionId, kind: str, now: float) -> bool:
+        told_at = self._told.get((session, kind))
+        return kind in FLEETING and told_at is not None and now - told_at < AGAIN_S
+
+
+def alert(session: Session, kind: str) -> Alert:
+    """The call for one session."""
+    name = session_label(session, session.id)
+    said = {
+        "asking": f"{name} has a request",
+        "lost": f"Lost contact with {name}",
+        "crashed": f"{name} crashed",
+        "stuck": f"{name} may be stuck",
+        "unsure": f"{name}: status unknown",
+        "limited": f"{name} reached a usage limit",
+        "finished": f"{name} has finished",
+    }
+    match kind:
+        case "asking":
+            ask = foremost(session)
+            what = f"{ask.tool} {ask.title}".strip() if ask else session.last_line
+        case "crashed":
+            what = ending(session)
+        case "stuck":
+            what = session.stuck_why
+        case "unsure":
+            what = session.unsure_why or ""
+        case _:
+            what = session.last_line
+    return Alert(kind=kind, title=said[kind], text=_plain(what), sessions=(session.id,))
+
+
+def merged(alerts: Iterable[Alert]) -> Alert:
+    """One call for all of *alerts*."""
+    alerts = tuple(alerts)
+    finished = sum(each.kind == "finished" for each in alerts)
+    need = len(alerts) - finished
+    parts = [f"{need} {'session needs' if need == 1 else 'sessions need'} attention" if need else ""]
+    parts += [f"{finished} {'has' if finished == 1 else 'have'} finished" if finished else ""]
+    more = len(alerts) - NAMES
+    lines = [each.title for each in alerts[:NAMES]] + ([f"and {more} more"] if more > 0 else [])
+    return Alert(
+        kind="several",
+        title=", ".join(part for part in parts if part),
+        text="; ".join(lines),
+        sessions=tuple(session for each in alerts for session in each.sessions),
+    )
+
+
+def _plain(text: str) -> str:
+    """*text* of an agent, as it may leave the screen: one line, 200 characters, no token of a known shape."""
+    return clean_line(redact(text, ())[0])[:200]

@@ -1,0 +1,64 @@
+"""What deserves a word: once for each change of a session into a state that needs a person, never per look. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.sanitize import clean_line
+from kasmon.tui.theme.look import ending, foremost, state_name
+
+LOUD = ("asking", "lost", "crashed")
+MOST = 3
+"""So many notes are shown at once."""
+
+
+class Toast(msgspec.Struct, frozen=True):
+    """A short note in the corner."""
+
+    title: str
+    text: str
+    severity: Literal["information", "warning", "error"]
+    state: str
+
+
+def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> list[Toast]:
+    """One for each session that was known and is now asking, lost or crashed; a further request counts too."""
+    told: list[Toast] = []
+    for session in changed:
+        was = before.get(session.id)
+        state = state_name(session)
+        if was is None or state not in LOUD:
+            continue
+        further = state == "asking" and {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
+        if state_name(was) != state or further:
+            told.append(_toast(session, state))
+    return told
+
+
+def shortened(told: Iterable[Toast]) -> list[Toast]:
+    """*told* as they are shown: of a storm the first two, and how many more there are."""
+    told = list(told)
+    if len(told) <= MOST:
+        return told
+    more = len(told) - MOST + 1
+    worst: Literal["warning", "error"] = "warning"
+    if any(toast.severity == "error" for toast in told[MOST - 1 :]):
+        worst = "error"
+    return [
+        *told[: MOST - 1],
+        Toast(f"{more} more sessions need attention", "They are listed first.", worst, "several"),
+    ]
+
+
+def _toast(session: Session, state: str) -> Toast:
+    name = clean_line(session.name) or str(session.id)
+    if state == "asking":
+        ask = foremost(session)
+        what = clean_line(f"{ask.tool} {ask.title}".strip()) if ask else clean_line(session.last_line)
+        return Toast(f"{name} has a request", what[:200], "warning", state)
+    if state == "lost":
+        return Toast(f"Lost contact with {name}", "Its host process died.", "error", state)
+    return Toast(f"{name} crashed", ending(session), "error", state)

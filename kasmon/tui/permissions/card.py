@@ -1,0 +1,297 @@
+"""The card that asks a person: one request at a time, all of it, and keys that count only when they are meant.
+
+The request that is shown never changes under the person. Enter never approves. Nothing is answered by closing the card,
+by waiting, or by a key that came within the deaf time after the card appeared or changed.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from textual import events
+from textual.message import Message
+
+from kasmon.model.permission import Decision, Request, RequestId
+from kasmon.model.request_groups import alike
+from kasmon.model.session import Session
+from kasmon.tui.action import KeyContext
+from kasmon.tui.clock import Clock
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
+from kasmon.tui.permissions import request_groups
+from kasmon.tui.permissions.card_answer import AnswerableCard
+from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState
+from kasmon.tui.permissions.card_view import Room
+from kasmon.tui.permissions.inbox_state import how_it_closed
+from kasmon.tui.permissions.queue import PermissionSnapshot, place_in, turn
+from kasmon.tui.permissions.request_text import sheet
+from kasmon.tui.permissions.rule_scopes import reaches
+from kasmon.tui.permissions.similar_requests import most_similar
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.widgets.text_lines import press
+
+CHANGED: Final = "The request changed and nothing was sent. This is the current request."
+
+
+class PermissionCard(AnswerableCard):
+    """Shows the requests that wait, one by one. Gets `PermissionSnapshot` by `learn` and keys by `press`.
+
+    Posts `CommandRequested` for each answer, `CardClosed` when it is closed, and `SessionOpened` for what can only be
+    answered where it was asked.
+    """
+
+    class Turned(Message):
+        """It shows another request now, or other ones together."""
+
+    class ListWanted(Message):
+        """The person wants to see all requests that wait."""
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        clock: Clock,
+        keys: KeyMap,
+        asked: PermissionSnapshot,
+        first: Request,
+        room: Room,
+        *,
+        in_list: bool = False,
+        here: Session | None = None,
+    ) -> None:
+        self.asked = asked
+        self._in_list, self._here = in_list, here
+        super().__init__(look, clock, keys, room, self._fresh(first))
+
+    def on_mount(self) -> None:
+        self._open(self.request)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the person writes on it, or is in the middle of an answer: each key is its own then."""
+        return self._state.is_busy
+
+    @property
+    def together(self) -> tuple[RequestId, ...]:
+        """Those that are shown as one list; empty while one is shown."""
+        return tuple(entry.request.id for entry in self._state.together)
+
+    def show(self, request: Request) -> None:
+        """Show *request* instead, alone."""
+        if request.id != self.request.id or self._state.together:
+            self._end_writing()
+            self._open(request)
+
+    def gather(self, requests: Sequence[Request]) -> None:
+        """Show all of *requests*, which are alike; what is said then is said to each of them."""
+        self._end_writing()
+        if self.request not in requests:
+            self._state = self._fresh(requests[0])
+        listed = request_groups.entries(requests, self.asked.sessions, self.asked.known)
+        self._state = msgspec.structs.replace(self._state, together=listed, left_out=())
+        self._read_again()
+        self._change(doing=CardMode.TOGETHER)
+        self.tell(self.Turned())
+
+    # What comes from outside.
+
+    def learn(self, asked: PermissionSnapshot) -> None:
+        """The requests that wait are these now; the one that is shown stays."""
+        self.asked = asked
+        state, waiting = self._state, len(asked.waiting)
+        left_out = request_groups.left_out(state.together, asked.waiting)
+        place = place_in(asked.waiting, self.request.id)
+        is_void = len(left_out) == len(state.together) if state.together else place is None
+        if is_void and state.doing is not CardMode.OVER:
+            self._over()
+        elif not is_void:
+            now = {
+                "place": place or state.place,
+                "waiting": waiting,
+                "left_out": left_out,
+                "alike": self._alike(),
+                "similar": most_similar(self.request, asked),
+            }
+            if any(getattr(state, name) != value for name, value in now.items()):
+                self._change(**now)
+        session = asked.sessions.get(self.request.session)
+        if session is not self._state.session:
+            self._put(session=session)
+
+    def _ready(self) -> list[Request]:
+        """What waits and can be shown: it is known what must not stand on the card."""
+        return [ask for ask in self.asked.waiting if ask.session in self.asked.known]
+
+    def _alike(self) -> tuple[Request, ...]:
+        return alike(self.request, self._ready())
+
+    # Keys.
+
+    def press(self, event: events.Key) -> None:
+        """The person pressed a key, on the screen that the card is on."""
+        if self._writing is not None:
+            if event.key == "escape":
+                event.stop()
+                self._stop_writing()
+            return
+        event.stop()
+        event.prevent_default()
+        is_letter = self._state.doing is CardMode.SPELLING and event.is_printable
+        meant = event.key if is_letter else self._meant(event.key)
+        if self._scrolls(meant):
+            self.arming.press(self.clock.ticking())
+        elif meant == "quit":
+            self.tell(ActionRequested("quit"))
+        elif meant == "close":
+            self._back()
+        elif not self.is_armed:
+            self._wait()
+        elif self._state.doing is CardMode.SPELLING:
+            self._spell(event.character or "")
+        else:
+            self.ignore("")
+            self._do(meant)
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        """A click on one of the card's lines: it counts like its key."""
+        message.stop()
+        if press(self.app, message.action):
+            return
+        if message.action == "close":
+            self._back()
+        elif self.is_armed and self._writing is None:
+            self.ignore("")
+            self._do(message.action)
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        """A key came while none counts: say why, and wait for silence."""
+        self.arming.press(self.clock.ticking())
+        if self._fits and self._writing is None:
+            self.ignore("Wait: the card just changed. Keys work once it shows ready.")
+
+    def _meant(self, key: str) -> str:
+        """The action of *key*; the key itself where it means none, or chooses among the answers of a question."""
+        row = self.keys.action(key, KeyContext.CARD) or self.keys.action(key, KeyContext.EVERYWHERE)
+        if row is None and key in self.keys.of("quit"):
+            return "quit"  # a card that rose by itself keeps no one from leaving
+        is_choosing = bool(self.request.options) and self._state.doing is CardMode.READING
+        return key if row is None or (is_choosing and key in CHOOSING) else row.id
+
+    def _scrolls(self, action: str) -> bool:
+        """Whether *action* moved what is shown."""
+        match action:
+            case "read_on" | "read_back":
+                self.body.scroll_pages(1 if action == "read_on" else -1)
+            case "line_on" | "line_back":
+                self.body.scroll_rows(1 if action == "line_on" else -1)
+            case "read_top" | "read_end":
+                self.body.scroll_rows(10**6 if action == "read_end" else -(10**6))
+            case _:
+                return False
+        return True
+
+    def _do(self, what: str) -> None:
+        """The armed card's answer to a key."""
+        if self._state.doing is CardMode.OVER:
+            self.go(1) if what != "request_back" else self.go(-1)
+            return
+        match what:
+            case "all_requests":
+                self.tell(self.ListWanted())
+            case "allow_once":
+                self._allow(Decision.ALLOW)
+            case "allow_always":
+                self._allow(Decision.ALWAYS)
+            case "deny":
+                self._deny(Decision.DENY)
+            case "deny_always":
+                self._deny(Decision.NEVER)
+            case "deny_and_end":
+                self._deny(Decision.CANCEL)
+            case "reach" | "reach-session" | "reach-plan" | "reach-project":
+                self._reach(what.removeprefix("reach").removeprefix("-"))
+            case "together" if self._state.doing is CardMode.READING and self._state.alike:
+                self.gather(self._alike())
+            case "together":
+                self.ignore("No similar pending requests.")
+            case _ if self._state.together:
+                self.ignore(self._no_meaning(what))
+            case "edit":
+                self._write_edit()
+            case "later":
+                self._set_aside()
+            case "request_back":
+                self.go(-1)
+            case "request_on":
+                self.go(1)
+            case "enter" if not self.request.answerable or self._state.is_elsewhere:
+                self.tell(SessionOpened(self.request.session))
+            case "enter":
+                self._choose()
+            case _:
+                self._pick(what)
+
+    def _back(self) -> None:
+        """Esc: out of what is being done, else out of the card; nothing is answered."""
+        if self._state.together and place_in(self.asked.waiting, self.request.id) is None:
+            self._over()
+        elif self._state.doing in (CardMode.SPELLING, CardMode.REVIEWING, CardMode.TOGETHER):
+            self._edited = None
+            self._state = msgspec.structs.replace(self._state, together=(), left_out=())
+            self._read_again()
+            self._change(doing=CardMode.READING, spelled="", wrong="", edited=False)
+            self.tell(self.Turned())
+        else:
+            self.tell(CardClosed(tuple(ask.id for ask in self.asked.waiting)))
+
+    # From one to the next.
+
+    def go(self, by: int, answered: frozenset[RequestId] = frozenset()) -> None:
+        """Show the request after or before this one; leave when there is none but those just *answered*."""
+        waiting = [ask for ask in self._ready() if ask.id != self.request.id and ask.id not in answered]
+        if not waiting:
+            self.tell(CardClosed(()))
+            return
+        if answered and (own := [ask for ask in waiting if ask.session == self.request.session and not ask.later]):
+            waiting = own  # another session's request is never put under the hand that just answered this one's
+        behind = [ask for ask in waiting if turn(ask) > turn(self.request)]
+        before = [ask for ask in waiting if ask not in behind]
+        self._open((behind or before)[0] if by > 0 else (before or behind)[-1])
+
+    def _open(self, request: Request) -> None:
+        self._edited = self._draft = None
+        self._state = self._fresh(request)
+        self.body.dim(False)
+        self._expect_room()
+        self.body.read(self._rows)
+        self._change(read=self.body.seen_end)
+        self._expect_room()
+        self._put()
+        self.tell(self.Turned())
+
+    def _over(self) -> None:
+        """The shown request was answered elsewhere, or withdrawn."""
+        self._end_writing()
+        self._edited = None
+        session = self.asked.sessions.get(self.request.session)
+        closed = next((one for one in session.closed if one.id == self.request.id), None) if session else None
+        self.body.dim(True)
+        self._change(doing=CardMode.OVER, over=how_it_closed(closed, session))
+
+    def _fresh(self, request: Request) -> CardState:
+        known = self.asked.known.get(request.session, ())
+        session = self.asked.sessions.get(request.session)
+        before = self.asked.changed.get(request.session, request.id)
+        return CardState(
+            sheet=sheet(request, known),
+            session=session,
+            reaches=reaches(session, self.asked.projects.get(request.session, "")),
+            alike=alike(request, self._ready()),
+            place=place_in(self.asked.waiting, request.id) or 1,
+            waiting=max(1, len(self.asked.waiting)),
+            in_list=self._in_list,
+            here=self._here,
+            similar=most_similar(request, self.asked),
+            wrong="" if before == request.id else CHANGED,
+        )

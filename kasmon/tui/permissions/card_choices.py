@@ -1,0 +1,224 @@
+"""Which key does what on a card: answers, rules and how far they reach, a question's options. Pure."""
+
+from typing import Final
+
+import msgspec
+from rich.cells import cell_len
+
+from kasmon.model.permission import Decision, RequestKind
+from kasmon.model.transcript.text import Token, fitted
+from kasmon.sanitize import redact, visible
+from kasmon.tui.key_names import shown_key
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.permissions.card_text import BLANK, CardMode, CardState
+from kasmon.tui.permissions.question_picks import row_count
+from kasmon.tui.permissions.request_text import note_of
+from kasmon.tui.theme.look import Span, ThemeStyles, width_of
+from kasmon.tui.widgets.text_lines import DrawnLine, begun, pressing, side_by_side
+
+TOO_LONG: Final = "the rule is too long for this window"
+KEYS: Final = 3
+"""The cells of the keys that begin a row, so that what they do stands below each other; longer ones are shown whole."""
+ROOMY: Final = 60
+"""From this width on there is room for that."""
+
+
+def choice_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool = False) -> list[DrawnLine]:
+    """Which key does what; faint while it would do nothing. *brief* where a rule or an option is too long for that."""
+    ready: Span = (f"{look.state_glyph('working')} ready ", "good")
+    deaf: Span = (f"{look.state_glyph('starting')} wait ", "faint")
+    gauge = (ready if state.armed else deaf,)
+    match state.doing:
+        case CardMode.REASONING:
+            says = f"deny, and always deny in {state.reach}: {state.sheet.rule()}"
+            many = f"deny these {len(state.together) - len(state.left_out)}" if state.together else "deny"
+            label = says if state.saying is Decision.NEVER else many
+            return [
+                *_long_offer(look, _enter(look), label, True, width, pressing("enter")),
+                _way_back(look, width, "cancel"),
+            ]
+        case CardMode.WORDING:
+            ways = [
+                _first(look, width, _enter(look), "use this answer", True, pressing("enter")),
+                _way_back(look, width, "cancel"),
+            ]
+            return [*_options(state, look, keys, width, brief), BLANK, *ways]
+        case CardMode.EDITING:
+            return [_way_back(look, width, "review changes")]
+        case CardMode.SPELLING:
+            return [msgspec.structs.replace(_way_back(look, width, "cancel"), right=gauge)]
+        case CardMode.OVER:
+            more = "next request" if state.waiting else "back to the list"
+            line = _first(look, width, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
+            return [line, DrawnLine(_first(look, width, keys.shown("close"), "close", True).left, gauge, "close")]
+        case CardMode.TOGETHER:
+            back = _first(look, width, keys.shown("close", look.utf8), "back to single request", True, "close")
+            return [*_together(state, look, keys, width), msgspec.structs.replace(back, right=gauge)]
+    lines = [*_options(state, look, keys, width, brief), *_decisions(state, look, keys, width, brief)]
+    last = [_offer(look, keys.shown("close", look.utf8), "close", True, "close")]
+    if len(state.alike) > 1 and not state.edited:
+        last.append(_offer(look, keys.shown("together"), f"answer {len(state.alike)} similar", state.armed, "together"))
+    if state.waiting > 1 and not state.in_list:
+        arrows = f"{keys.shown('request_back', look.utf8)} {keys.shown('request_on', look.utf8)}"
+        last.append(_offer(look, arrows, "prev/next", state.armed, "request_on"))
+        last.append(_offer(look, keys.shown("all_requests", look.utf8), "inbox", state.armed, "all_requests"))
+    *others, end = side_by_side(last, width - width_of(gauge) - 1, first=_first_cells(width))
+    return [*lines, *others, msgspec.structs.replace(end, right=gauge)]
+
+
+def _decisions(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:
+    request = state.sheet.request
+    if not request.answerable:
+        why = "kasmon cannot answer this request. Answer it in the agent's terminal."
+        return [
+            *(DrawnLine(((f" {row}", "soft"),)) for row in _wrapped(why, width - 1)),
+            BLANK,
+            _first(look, width, _enter(look), "open terminal", state.armed, "enter"),
+        ]
+    approve = state.armed and state.read
+    words = {RequestKind.PLAN: "Approve the plan", RequestKind.AUTH: "I have signed in"}
+    lines: list[DrawnLine] = []
+    if Decision.ALLOW in request.choices or state.edited:
+        once = "Allow as edited" if state.edited else words.get(request.kind, "Allow once")
+        lines.append(_first(look, width, keys.shown("allow_once"), once, approve, "allow_once"))
+    lines += _standing(state, look, keys, width, brief)
+    row: list[DrawnLine] = []
+    denies = "Deny with a reason" if state.is_heard else "Deny"
+    if Decision.DENY in request.choices:
+        row.append(_offer(look, keys.shown("deny"), denies, state.armed, "deny"))
+    if Decision.CANCEL in request.choices:
+        row.append(_offer(look, keys.shown("deny_and_end"), "Deny and interrupt", state.armed, "deny_and_end"))
+    if Decision.EDIT in request.choices and request.input:
+        row.append(_offer(look, keys.shown("edit"), "Edit, then allow", approve, "edit"))
+    if state.is_elsewhere:
+        row.append(_offer(look, _enter(look), "Answer in terminal", state.armed, "enter"))
+    later = "Snooze" if not request.later else "Keep snoozed"
+    row.append(_offer(look, keys.shown("later"), later, state.armed, "later"))
+    return [*lines, *side_by_side(row, width, first=_first_cells(width))]
+
+
+def _standing(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:
+    """What would be allowed or denied from now on, all of it, and how far that reaches."""
+    choices, rule = state.sheet.request.choices, state.sheet.rule()
+    offered = [(Decision.ALWAYS, "Always", "allow_always"), (Decision.NEVER, "Never", "deny_always")]
+    lines: list[DrawnLine] = []
+    for decision, word, action in offered if state.may_rule else []:
+        if decision not in choices:
+            continue
+        if brief:
+            return [_first(look, width, keys.shown(action), f"{word}: {TOO_LONG}", False, action)]
+        live = state.armed and (state.read or decision is Decision.NEVER)
+        told = _long_offer(look, keys.shown(action), f"{word}: {rule}", live, width, action)
+        if lines and len(told) > 1:
+            told = [_first(look, width, keys.shown(action), f"{word}: same rule", live, action)]
+        lines += told
+    return [*lines, *_reach_lines(state, look, keys.shown("reach"), width)] if lines and state.reaches else lines
+
+
+def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> list[DrawnLine]:
+    """How far a rule would reach: every way where a row takes them, else the one that is chosen, whole."""
+    every = [_offer(look, key, "scope", state.armed, "reach")]
+    for reach in state.reaches:
+        here = reach.scope == state.scope
+        box = _box(look, here)
+        role = "accent.bold" if here else "text"
+        every.append(
+            DrawnLine(((f"{box} {reach.words}", role if state.armed else "faint"),), action=f"reach-{reach.scope}")
+        )
+    [row, *others] = side_by_side(every, width, gap=2, first=_first_cells(width))
+    if not others:
+        return [row]
+    return _long_offer(look, key, f"scope {state.reach}", state.armed, width, "reach")
+
+
+def _together(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
+    """What can be said to all of a list."""
+    many = len(state.together) - len(state.left_out)
+    approve = state.armed and state.read
+    row = [
+        _offer(look, keys.shown("allow_once"), f"Allow these {many} once", approve, "allow_once"),
+        _offer(look, keys.shown("deny"), f"Deny these {many} with a reason", state.armed, "deny"),
+    ]
+    return side_by_side(row, width, first=_first_cells(width))
+
+
+def _long_offer(look: ThemeStyles, key: str, label: str, live: bool, width: int, action: str = "") -> list[DrawnLine]:
+    """What a key does, on as many rows as that needs."""
+    used = max(_first_cells(width), cell_len(key) + 2) + 1
+    first, *others = _wrapped(label, width - used)
+    further = (DrawnLine(((f"{' ' * used}{row}", "text" if live else "faint"),), action=action) for row in others)
+    return [_first(look, width, key, first, live, action), *further]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return [row.text for row in fitted([(text, Token.TEXT)], max(1, width))]
+
+
+def _options(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:
+    request, known = state.sheet.request, state.sheet.known
+    labels = [redact(option, known)[0].replace("\n", "␤") for option in request.options]
+    notes = [note_of(request, number, known) for number in range(len(labels))]
+    if row_count(request) > len(labels):
+        labels.append(visible(state.picks.own) or "Custom answer")
+        notes.append("")
+    lines: list[DrawnLine] = []
+    for number, (label, note) in enumerate(zip(labels, notes, strict=True)):
+        picked, here = number in state.picks.picked, number == state.picks.cursor
+        role = "accent.bold" if picked else "text"
+        spans: tuple[Span, ...] = (
+            (f" {look.mark('cursor') if here else ' '} ", "accent"),
+            (f"{number + 1} ", "accent.bold" if state.armed else "faint"),
+            (f"{_box(look, picked, many=request.many)} ", role),
+        )
+        blank: tuple[Span, ...] = ((" " * width_of(spans), "text"),)
+        room = width - width_of(spans)
+        said = [
+            (row, role if state.armed else "faint")
+            for row in ([look.cut(label, room)] if brief else _wrapped(label, room))
+        ]
+        said += [(row, "soft") for row in (_wrapped(note, room) if note and not brief else [])]
+        lines += [DrawnLine((*(blank if y else spans), row), action=f"option-{number}") for y, row in enumerate(said)]
+    if lines and row_count(request) > len(request.options):
+        lines[-1] = msgspec.structs.replace(lines[-1], right=((f"{keys.shown('own_words')} ", "faint"),))
+    if lines and state.doing is CardMode.READING:
+        lines += [
+            BLANK,
+            _first(
+                look,
+                width,
+                _enter(look),
+                "submit selection",
+                state.armed and state.read and bool(state.picks.picked),
+                "enter",
+            ),
+        ]
+    return lines
+
+
+def _box(look: ThemeStyles, picked: bool, *, many: bool = False) -> str:
+    if look.utf8:
+        return ("■" if picked else "□") if many else ("◉" if picked else "○")
+    return ("[x]" if picked else "[ ]") if many else ("(x)" if picked else "( )")
+
+
+def _offer(look: ThemeStyles, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
+    roles = ("accent.bold", "text") if live else ("faint", "faint")
+    return DrawnLine(((f" {key} ", roles[0]), (f" {label}", roles[1])), action=action)
+
+
+def _first(look: ThemeStyles, width: int, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
+    """The same, where nothing stands before or beside it."""
+    return begun(_offer(look, key, label, live, action), _first_cells(width))
+
+
+def _first_cells(width: int) -> int:
+    """The cells that the key which begins a row takes at least."""
+    return KEYS + 2 if width >= ROOMY else 0
+
+
+def _way_back(look: ThemeStyles, width: int, label: str) -> DrawnLine:
+    return _first(look, width, "esc", label, True, pressing("esc"))
+
+
+def _enter(look: ThemeStyles) -> str:
+    return shown_key("enter", look.utf8)

@@ -1,0 +1,75 @@
+"""The card alone, over whatever is on the screen."""
+
+from collections.abc import Collection
+
+from textual import events
+from textual.app import ComposeResult
+
+from kasmon.model.permission import Request, SessionId
+from kasmon.model.session import Session
+from kasmon.tui.action import KeyContext
+from kasmon.tui.clock import Clock
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import ActionRequested
+from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.permissions.card_layout import in_window
+from kasmon.tui.permissions.card_text import CardState
+from kasmon.tui.permissions.queue import PermissionSnapshot
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import ThemeStyles
+
+
+class CardScreen(Overlay):
+    """Shows one request after the other. What comes from outside it gets by `learn`.
+
+    *here* is the session that the person had selected or entered when it opened.
+    """
+
+    places = (KeyContext.CARD,)
+    AUTO_FOCUS = ""
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        clock: Clock,
+        keys: KeyMap,
+        asked: PermissionSnapshot,
+        first: Request,
+        here: Session | None,
+    ) -> None:
+        super().__init__()
+        self.look = look
+        self.card = PermissionCard(look, clock, keys, asked, first, self._room, here=here)
+
+    def compose(self) -> ComposeResult:
+        yield self.card
+
+    @property
+    def concerned(self) -> Collection[SessionId]:
+        """The sessions that it has to hear of, whether they ask or not."""
+        return {self.card.request.session}
+
+    def learn(self, asked: PermissionSnapshot) -> None:
+        """The requests that wait are these now."""
+        self.card.learn(asked)
+
+    def dress(self, look: ThemeStyles) -> None:
+        """Draw with *look* from now on."""
+        super().dress(look)
+        self.card.dress(look)
+
+    def on_key(self, event: events.Key) -> None:
+        self.card.press(event)
+
+    def on_resize(self) -> None:
+        self.card.resized()
+
+    def on_permission_card_turned(self, message: PermissionCard.Turned) -> None:
+        message.stop()
+
+    def on_permission_card_list_wanted(self, message: PermissionCard.ListWanted) -> None:
+        message.stop()
+        self.post_message(ActionRequested("all_requests"))
+
+    def _room(self, state: CardState, roomy: bool) -> tuple[int, int]:
+        return in_window(*self.app.size)

@@ -1,0 +1,263 @@
+"""The lines around a request on its card: whose it is, and what to mind; and the state all is drawn from. Pure."""
+
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from kasmon.model.commands import Mode
+from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestKind
+from kasmon.model.rule import Scope
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import Token, fitted
+from kasmon.sanitize import clean_line
+from kasmon.tui.action import KeyContext
+from kasmon.tui.key_names import shown_key
+from kasmon.tui.keymap import ACTIONS, KeyMap
+from kasmon.tui.permissions.question_picks import QuestionPicks, row_count
+from kasmon.tui.permissions.request_groups import GroupedRequest
+from kasmon.tui.permissions.request_text import RequestDocument
+from kasmon.tui.permissions.rule_scopes import THIS_SESSION, ScopeReach
+from kasmon.tui.permissions.similar_requests import SimilarRequest
+from kasmon.tui.session_meter import can
+from kasmon.tui.theme.look import (
+    KIND_WORDS,
+    LEAST_FOLDER,
+    Span,
+    ThemeStyles,
+    age,
+    mode_word,
+    session_label,
+    wave_place,
+    width_of,
+)
+from kasmon.tui.widgets.text_lines import DrawnLine
+
+BLANK: Final = DrawnLine()
+NARROW: Final = 56
+"""In fewer cells the head says when it was asked by a number alone."""
+BARE: Final = 3
+"""Pieces of the head before it says which agent asks."""
+CHOOSING: Final = ("up", "down", "space")
+"""What moves among the answers of a question, and marks one."""
+
+
+class CardMode(Enum):
+    """What the person does with the request that is on the card."""
+
+    READING = auto()
+    REASONING = auto()
+    """Writing why not."""
+    WORDING = auto()
+    """Writing an answer in their own words."""
+    EDITING = auto()
+    REVIEWING = auto()
+    """Looking at the edited input before allowing it."""
+    SPELLING = auto()
+    """Typing the tool's first letters, since there are hidden characters."""
+    TOGETHER = auto()
+    """Reading all of several requests that are alike."""
+    OVER = auto()
+    """Somebody else answered, or the agent took it back."""
+
+
+class CardState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the card's lines are drawn from."""
+
+    sheet: RequestDocument
+    session: Session | None
+    place: int
+    """Which of those that wait it is, from 1."""
+    waiting: int
+    doing: CardMode = CardMode.READING
+    armed: bool = False
+    """Whether keys count."""
+    rows: int = 0
+    """How many the request takes, as far as that is known."""
+    ahead: int = 0
+    """Those from the first that is in sight on."""
+    below: int = 0
+    """Those below what is in sight; they follow from the room there is."""
+    read: bool = False
+    """Whether its end was in sight."""
+    picks: QuestionPicks = QuestionPicks()
+    saying: Decision = Decision.DENY
+    """What the reason that is written goes with."""
+    reaches: tuple[ScopeReach, ...] = (THIS_SESSION,)
+    scope: Scope = "session"
+    """How far a rule made here would reach: one of `reaches`."""
+    alike: tuple[Request, ...] = ()
+    """This request and the others that wait and are like it; empty where there is none."""
+    together: tuple[GroupedRequest, ...] = ()
+    """Those that are answered together, while their list is shown."""
+    left_out: tuple[GroupedRequest, ...] = ()
+    """Those of the list that changed meanwhile: they get no answer."""
+    spelled: str = ""
+    """What was typed so far of the tool's first letters."""
+    wrong: str = ""
+    """What is wrong with what was written, or that the prompt changed; empty for nothing."""
+    ignored: str = ""
+    """Why the last key did nothing; empty where it did something."""
+    over: str = ""
+    """How it ended, where it did meanwhile."""
+    edited: bool = False
+    """Whether another input than the agent's would be allowed."""
+    here: Session | None = None
+    """The session that the person had selected or entered when the card opened."""
+    similar: SimilarRequest | None = None
+    """Another pending request that is easily mistaken for this one."""
+    in_list: bool = False
+    """It stands beside the list of all requests, whose keys are not its own."""
+
+    @property
+    def reach(self) -> str:
+        """How far a rule made here would reach, in words."""
+        return next((reach.words for reach in self.reaches if reach.scope == self.scope), "")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the person writes, or is in the middle of an answer."""
+        return self.doing not in (CardMode.READING, CardMode.TOGETHER, CardMode.OVER)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the agent is told why something was denied."""
+        session = self.session
+        if self.sheet.request.takes_reason:
+            return True
+        return session is None or (session.mode is not Mode.TMUX and can(session, "hears_reasons"))
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it stands in a terminal that a person can go to, and Enter chooses nothing on the card."""
+        return self.session is not None and self.session.mode is Mode.TMUX and not self.sheet.request.options
+
+    @property
+    def is_other_session(self) -> bool:
+        """Whether the request is of another session than the one that the person had selected or entered."""
+        return self.here is not None and self.here.id != self.sheet.request.session
+
+    @property
+    def may_rule(self) -> bool:
+        """Whether a rule may be made of what is shown."""
+        return bool(self.sheet.request.rule) and not self.sheet.secrets and not self.edited and not self.together
+
+
+def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
+    """What is asked, by whom, since when, and how many wait."""
+    request, session = state.sheet.request, state.session
+    if state.together:
+        return _head_of_list(state, look)
+    dot = f" {look.mark('dot')} "
+    kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
+    many = f"{state.place} of {state.waiting}  " if state.waiting > 1 else ""
+    since = age(now - request.asked_at)
+    left: list[Span] = [
+        (kind, "state-asking.solid.bold"),
+        ("  ", "text"),
+        (session_label(session, request.session), "text.bold"),
+    ]
+    right: list[Span] = [(many, "accent.bold"), (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint")]
+    if session is not None:
+        room = width - width_of(right) - 2
+        known = (session.agent, mode_word(session), wave_place(session))
+        for part in (clean_line(part) for part in known if part):
+            said = f"{dot}{part}" if len(left) > BARE else f"  {part}"
+            if width_of(left) + width_of([(said, "")]) > room:
+                break
+            left.append((said, "soft"))
+        else:
+            room -= width_of(left) + len(dot)
+            folder = look.cut_folder(clean_line(session.workdir), room) if room >= LEAST_FOLDER else ""
+            left += [(f"{dot}{folder}", "soft")] if folder else []
+    first = DrawnLine(tuple(left), tuple(right))
+    title, tool = state.sheet.title(), state.sheet.tool()
+    lead: list[Span] = [(" ", "text")]
+    if tool:
+        lead += [(tool, "says-tool.bold"), ("  ", "text")]
+    if title and not (request.kind is RequestKind.QUESTION and request.shown.startswith(request.title)):
+        lead.append((title, "text" if tool else "text.bold"))
+    marks = [*_other_session(state, look, width), *_similar(state, look, width)]
+    return [first, *(marks or [BLANK]), *([DrawnLine(tuple(lead)), BLANK] if len(lead) > 1 else [])]
+
+
+def _other_session(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
+    """That the request is of another session than the one that the person is at."""
+    if not state.is_other_session or state.here is None:
+        return []
+    return [_marked("another session", "warn", f"not {session_label(state.here, state.here.id)}", look, width)]
+
+
+def _similar(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
+    """Which other request is easily mistaken for this one, and what tells the two apart."""
+    if (similar := state.similar) is None or state.doing is CardMode.OVER:
+        return []
+    return [_marked(f"looks like {similar.place}, {similar.whose}", "info", similar.difference, look, width)]
+
+
+def _marked(mark: str, role: str, text: str, look: ThemeStyles, width: int) -> DrawnLine:
+    """A *mark* on a coloured ground and a *text* after it, in one row."""
+    chip = look.cut(f" {mark} ", width)
+    text = look.cut(f"  {text}", max(0, width - width_of([(chip, "")])))
+    return DrawnLine(((chip, f"{role}.solid.bold"), (text, f"{role}.bold")))
+
+
+def _head_of_list(state: CardState, look: ThemeStyles) -> list[DrawnLine]:
+    kind = f" {look.state_glyph('asking')} {KIND_WORDS[state.sheet.request.kind]} "
+    told = f"{len(state.together)} similar requests"
+    first = DrawnLine(((kind, "state-asking.solid.bold"), ("  ", "text"), (told, "text.bold")))
+    return [first, BLANK, DrawnLine(((" ", "text"), (state.sheet.tool(), "says-tool.bold"))), BLANK]
+
+
+def list_keys(keys: KeyMap) -> tuple[str, ...]:
+    """The keys of the inbox itself, which mean nothing to the card beside it."""
+    return tuple(key for row in ACTIONS if row.where is KeyContext.INBOX for key in keys.of(row.id))
+
+
+def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, width: int) -> list[DrawnLine]:
+    """What to mind before deciding, all of it."""
+    lines: list[list[Span]] = []
+    if state.below and state.doing is not CardMode.OVER:
+        rows = "1 more line" if state.below == 1 else f"{state.below} more lines"
+        line: list[Span] = [(f" ({rows})", "warn")]
+        if not state.read:
+            taken = list_keys(keys) if state.in_list else CHOOSING if row_count(state.sheet.request) else ()
+            key = next((shown_key(key, look.utf8) for key in keys.of("read_on") if key not in taken), "")
+            line += [("  ", "text"), (key, "accent.bold"), (" scrolls; approve at the end", "soft")]
+        lines.append(line)
+    if state.sheet.request.may_be_cut and state.doing is not CardMode.OVER:
+        lines.append([(" ", "text"), (f" {MAY_BE_CUT} ", "warn.solid.bold"), (" to allow it", "soft")])
+    if state.sheet.hidden and state.doing is not CardMode.OVER:
+        why = " text in ⟨ ⟩ is invisible in a terminal"
+        lines.append([(" ", "text"), (" hidden characters ", "warn.solid.bold"), (why, "soft")])
+    if state.sheet.secrets:
+        count = "1 secret" if state.sheet.secrets == 1 else f"{state.sheet.secrets} secrets"
+        why = "  no rule can be created"
+        lines.append([(f" {count} redacted", "warn"), (why, "soft")])
+    if state.edited and state.doing is CardMode.REVIEWING:
+        lines.append([(" ", "text"), (" edited ", "info.solid.bold"), (" will run instead", "soft")])
+    if state.left_out and state.doing is not CardMode.OVER:
+        names = ", ".join(entry.name for entry in state.left_out)
+        many = "1 of these was" if len(state.left_out) == 1 else f"{len(state.left_out)} of these were"
+        lines.append([(f" {many} changed or withdrawn and will not be answered: {names}", "warn")])
+    if state.wrong:
+        lines.append([(f" {state.wrong}", "bad.bold")])
+    if state.doing is CardMode.SPELLING:
+        typed = state.spelled + "_" * (len(letters) - len(state.spelled))
+        lines.append([(f" Type {letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
+    if state.doing is CardMode.OVER:
+        lines.append([(f" {state.over}", "info.bold"), ("  No answer is sent from here.", "soft")])
+    shown = (DrawnLine(tuple(row)) for line in lines for row in _whole(line, width))
+    return [BLANK, *shown, *([BLANK] if lines else [])]
+
+
+def _whole(line: list[Span], width: int) -> list[list[Span]]:
+    """*line*, or where that is too long each piece of it in rows of its own."""
+    if width_of(line) <= width:
+        return [line]
+    rows: list[list[Span]] = []
+    for text, role in ((text, role) for text, role in line if text.strip()):
+        is_chip = ".solid" in role
+        wrapped = [text] if is_chip else [row.text for row in fitted([(text.strip(), Token.TEXT)], width - 2)]
+        rows += [[(" ", "text"), (row, role)] for row in wrapped]
+    return rows

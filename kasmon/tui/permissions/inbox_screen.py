@@ -1,0 +1,317 @@
+"""The inbox: every request that waits, one line each, and beside the list the chosen one on its card.
+
+The card is the one that rises over the list of sessions: it shows, arms and answers here as it does there.
+"""
+
+from collections.abc import Collection
+from typing import Final, TypeAlias
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from kasmon.model.permission import Request, RequestId, SessionId
+from kasmon.tui.action import Action, KeyContext
+from kasmon.tui.clock import Clock
+from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.messages import ActionRequested, CardClosed, InboxClosed
+from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.permissions.card_layout import BORDER, SIDES
+from kasmon.tui.permissions.card_text import CardState
+from kasmon.tui.permissions.inbox_list import InboxList
+from kasmon.tui.permissions.inbox_marks import (
+    NOT_YET,
+    NOTHING,
+    Marks,
+    bar,
+    head_line,
+    like,
+    settled,
+    stepped,
+    still,
+    toggled,
+)
+from kasmon.tui.permissions.inbox_state import InboxRows
+from kasmon.tui.permissions.queue import PermissionSnapshot
+from kasmon.tui.status_bars import KeyBar
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.widgets.reader import Sentences
+from kasmon.tui.widgets.text_lines import TextLines
+
+Size: TypeAlias = tuple[int, int]
+BESIDE_COLUMNS: Final = 140
+"""From this width on the card stands beside the list, else below it."""
+LIST_SHARE: Final = 44
+"""Percent of the width that the list has beside a card."""
+LOW_ROWS: Final = 30
+"""In a lower window the list makes room for a card that is written on, or that has the keys."""
+BARS: Final = 2
+"""Rows of the line above and the line below."""
+FEW: Final = 4
+"""Rows that the list has in a low window, and at least in others where it needs them."""
+
+
+def is_beside(window: Size) -> bool:
+    """Whether the card stands beside the list."""
+    return window[0] >= BESIDE_COLUMNS
+
+
+def list_columns(window: Size) -> int:
+    """The list's cells beside a card."""
+    return window[0] * LIST_SHARE // 100
+
+
+def list_rows(window: Size, needed: int, *, tight: bool) -> int:
+    """The list's rows above a card; *tight* where the card needs what there is."""
+    rows = window[1]
+    if tight and rows < LOW_ROWS:
+        return 1
+    most = FEW if rows < LOW_ROWS else max(FEW, (rows - BARS) // 3)
+    return max(1, min(needed, most))
+
+
+def room(window: Size, listed: int) -> Size:
+    """Cells of a row and rows within the card's border; *listed* rows are the list's where it stands above."""
+    columns, rows = window
+    if is_beside(window):
+        return columns - list_columns(window) - SIDES, rows - BARS - BORDER
+    return columns - SIDES, rows - BARS - BORDER - listed
+
+
+TICK_S = 0.5
+HERE = ("help", "palette", "quit")
+"""What may be done elsewhere, and here too."""
+
+
+class InboxScreen(Overlay):
+    """Gets `PermissionSnapshot` by `learn`; its card posts the answers, and it `InboxClosed`."""
+
+    places = (KeyContext.INBOX, KeyContext.CARD)
+    AUTO_FOCUS = ""
+
+    def __init__(
+        self, look: ThemeStyles, clock: Clock, keys: KeyMap, asked: PermissionSnapshot, first: RequestId | None = None
+    ) -> None:
+        super().__init__()
+        self.look, self.clock, self.keys, self.asked = look, clock, keys, asked
+        self.rows = InboxRows()
+        self.cursor = first
+        self.marks: Marks = frozenset()
+        self.card: PermissionCard | None = None
+        self.in_request = False
+        """Whether the request has the keys that are the list's otherwise."""
+        self.word = ""
+        """What is said about the last key."""
+        self.head = TextLines(look, "surface", id="inbox-head")
+        self.list = InboxList(look, clock)
+        self.middle = Container(self.list, id="inbox-middle")
+        self.nothing = Sentences(look, id="inbox-nothing")
+        self.nothing.ground = "background"
+        self.bar = KeyBar(look, id="inbox-keys")
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        yield self.middle
+        yield self.bar
+
+    def on_mount(self) -> None:
+        self.middle.mount(self.nothing)
+        self.set_interval(TICK_S, self._tick)
+        self._lay_out()
+        self.learn(self.asked)
+
+    @property
+    def concerned(self) -> Collection[SessionId]:
+        """The sessions that it has to hear of, whether they ask or not."""
+        return self.rows.sessions | ({self.card.request.session} if self.card is not None else frozenset())
+
+    def learn(self, asked: PermissionSnapshot) -> None:
+        """The requests that wait are these now."""
+        self.asked = asked
+        self.rows.take(asked, self.clock.ticking())
+        self.marks = still(self.rows, self.marks)
+        if self.card is not None:
+            self.card.learn(asked)
+        self._follow()
+
+    def dress(self, look: ThemeStyles) -> None:
+        """Draw with *look* from now on."""
+        super().dress(look)
+        self.head.look = self.list.look = self.nothing.look = look
+        self.bar.dress(look)
+        if self.card is not None:
+            self.card.dress(look)
+        self._draw()
+
+    # What is shown.
+
+    def _follow(self) -> None:
+        """Show the request at the cursor; where that is gone, the first that waits."""
+        self.cursor = settled(self.rows, self.cursor, on_waiting=self.card is None)
+        row = self.rows.row(self.cursor)
+        if row is not None and row.waits and row.request.session in self.asked.known:
+            if self.card is None:
+                self._begin(row.request)
+            elif not self.card.together and not self.card.is_busy:
+                self.card.show(row.request)
+        self._draw()
+
+    def _begin(self, request: Request) -> None:
+        self.card = PermissionCard(self.look, self.clock, self.keys, self.asked, request, self._room, in_list=True)
+        self.middle.mount(self.card)
+
+    def _drop(self) -> None:
+        """There is nothing to answer any more; what was answered just now may still be among what waits."""
+        if self.card is not None:
+            self.card.remove()
+        self.card, self.cursor, self.marks, self.in_request = None, None, frozenset(), False
+        self._draw()
+
+    def _draw(self) -> None:
+        self.list.show(self.rows.shown, self.cursor, self.marks, self._like())
+        self.head.say(head_line(self.rows.shown, len(self.marks), self.word))
+        self.nothing.display = self.card is None
+        self.list.display = bool(self.rows.shown)
+        self.nothing.say(*(NOT_YET if self.rows.waiting else NOTHING))
+        self.bar.offered = bar(self.keys, self.look, has_card=self.card is not None, in_request=self.in_request)
+
+    def _like(self) -> Marks:
+        ready = [ask for ask in self.asked.waiting if ask.session in self.asked.known]
+        return like(self.rows, self.cursor, self.marks, ready)
+
+    def _tick(self) -> None:
+        if self.rows.sweep(self.clock.ticking(), self.cursor if self.card is not None else None):
+            self._draw()
+        self.list.refresh()
+        if self.card is not None:
+            self.card.tick()
+
+    # Room.
+
+    def on_resize(self) -> None:
+        self._lay_out()
+        if self.card is not None:
+            self.card.resized()
+
+    def _lay_out(self) -> None:
+        beside = is_beside(self.app.size)
+        self.set_class(beside, "-beside")
+        self.list.styles.width = list_columns(self.app.size) if beside else "1fr"
+        self.list.styles.height = "1fr" if beside else list_rows(self.app.size, len(self.rows.shown), tight=False)
+
+    def _room(self, state: CardState, tight: bool) -> tuple[int, int]:
+        """What the card has; below a list, that gets what a card in this state leaves to it."""
+        tight = tight or self.in_request or state.is_busy
+        rows = list_rows(self.app.size, len(self.rows.shown), tight=tight)
+        if not is_beside(self.app.size):
+            self.list.styles.height = rows
+        return room(self.app.size, rows)
+
+    # Keys and clicks.
+
+    def on_key(self, event: events.Key) -> None:
+        action = None if self.card is not None and self.card.is_busy else self._meant(event.key)
+        if action is not None:
+            event.stop()
+            event.prevent_default()
+            self._do(action.id)
+        elif self.card is not None:
+            self.card.press(event)
+
+    def _meant(self, key: str) -> Action | None:
+        """What *key* means to the inbox; None where it is the card's."""
+        own = self.keys.action(key, KeyContext.INBOX)
+        if own is not None and (not self.in_request or own.id in ("to_request", "leave_inbox")):
+            return own
+        anywhere = self.keys.action(key, KeyContext.EVERYWHERE, KeyContext.LIST)
+        return anywhere if anywhere is not None and anywhere.id in HERE else None
+
+    def _do(self, action: str) -> None:
+        self.word = ""
+        if self.card is not None and not self.card.is_armed:
+            self.card.arming.press(self.clock.ticking())
+        match action:
+            case "inbox_down" | "inbox_up":
+                self._point(stepped(self.rows, self.cursor, 1 if action == "inbox_down" else -1))
+            case "inbox_top" | "inbox_bottom":
+                far = len(self.rows.shown)
+                self._point(stepped(self.rows, self.cursor, far if action == "inbox_bottom" else -far))
+            case "mark":
+                self._mark(self.cursor)
+            case "to_request":
+                self._enter(not self.in_request)
+            case "leave_inbox" if self.in_request:
+                self._enter(False)
+            case "leave_inbox" if self.marks:
+                self._take(frozenset())
+            case "leave_inbox":
+                self.post_message(InboxClosed(tuple(ask.id for ask in self.asked.waiting)))
+            case _:
+                self.post_message(ActionRequested(action))
+        self._draw()
+
+    def _point(self, request: RequestId | None) -> None:
+        self.cursor = request
+        self._follow()
+
+    def _enter(self, inside: bool) -> None:
+        self.in_request = inside and self.card is not None
+        if self.card is not None:
+            self.card.resized()
+
+    def _mark(self, request: RequestId | None) -> None:
+        marks, self.word = toggled(self.rows, request, self.marks, self._like())
+        if marks != self.marks:
+            self._take(marks)
+
+    def _take(self, marks: Marks) -> None:
+        """From two on, what is marked stands on the card, all of it; else the request at the cursor."""
+        self.marks = marks
+        if self.card is None:
+            return
+        if len(marks) > 1:
+            self.card.gather([row.request for row in self.rows.shown if row.request.id in marks])
+        elif self.card.together:
+            here = self.rows.row(self.cursor)
+            self.card.show(here.request if here is not None and here.waits else self.card.request)
+
+    def on_inbox_list_picked(self, message: InboxList.Picked) -> None:
+        message.stop()
+        self.word = ""
+        if self.card is not None and self.card.is_busy:
+            return
+        if message.marks:
+            self._mark(message.request)
+        self._point(message.request)
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        if ROWS[message.action].where is KeyContext.INBOX:
+            message.stop()
+            self._do(message.action)
+
+    # What the card tells.
+
+    def on_permission_card_turned(self, message: PermissionCard.Turned) -> None:
+        """It went on by itself after an answer, or gathered what is alike."""
+        message.stop()
+        if self.card is None:
+            return
+        if self.card.together:
+            self.marks = frozenset(self.card.together)
+        else:
+            self.cursor = self.card.request.id
+            self.marks = self.marks if len(self.marks) == 1 else frozenset()
+        self._draw()
+
+    def on_permission_card_list_wanted(self, message: PermissionCard.ListWanted) -> None:
+        message.stop()
+        self._enter(False)
+
+    def on_card_closed(self, message: CardClosed) -> None:
+        """Nothing is left to answer; or somebody clicked on "not now"."""
+        message.stop()
+        if message.put_off:
+            self.post_message(InboxClosed(message.put_off))
+        else:
+            self._drop()

@@ -1,0 +1,146 @@
+"""The rows of the inbox: every pending request, and for a few seconds the closed ones with how they ended. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from kasmon.host.session.requests import CHANGED
+from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId, SessionId
+from kasmon.model.request_groups import crowds
+from kasmon.model.session import Session
+from kasmon.sanitize import clean_line, redact
+from kasmon.tui.permissions.queue import PermissionSnapshot, turn
+
+ANSWERED: Final = {
+    Decision.ALLOW: "Allowed once",
+    Decision.ALWAYS: "Always allowed",
+    Decision.DENY: "Denied",
+    Decision.NEVER: "Always denied",
+    Decision.EDIT: "Allowed with an edited input",
+    Decision.CHOOSE: "Answered",
+    Decision.CANCEL: "Denied and interrupted",
+    Decision.LATER: "Snoozed",
+}
+
+
+def how_it_closed(closed: ClosedRequest | None, session: Session | None) -> str:
+    """Who closed a request, at which screen, and with what; or why the agent does not wait any more."""
+    if session is None:
+        return "The session was removed from the list."
+    if closed is None:
+        return "The request is no longer pending."
+    if closed.decision is None:
+        return f"Withdrawn: {clean_line(closed.by) or 'the agent no longer waits for it'}."
+    if closed.by == "policy":
+        by = f"by rule {clean_line(closed.rule)}" if closed.rule else "by a rule"
+    elif closed.who:
+        by = f"by {clean_line(closed.by)} at {clean_line(closed.who)}"
+    else:
+        by = "by you, elsewhere" if closed.by == "user" else f"by {clean_line(closed.by)}"
+    return f"{ANSWERED[closed.decision]} {by}."
+
+
+ANSWERED_S: Final = 6.0
+"""So long a row says how its request ended, in seconds."""
+SENT: Final = "Sending your answer."
+
+
+class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, as its line shows it."""
+
+    request: Request
+    name: str
+    agent: str
+    says: str
+    """Its tool and title, secrets hidden; empty while it is not known what must not be shown."""
+    crowd: int = 0
+    """How many are alike, itself among them; 0 where there is no other one."""
+    changed: bool = False
+    """It came in the place of one that stood here, which the agent takes back."""
+    outcome: str = ""
+    """How it ended, or that an answer is on its way; empty while it waits."""
+    until: float = float("inf")
+    """When it goes away, on the ticking clock."""
+
+    @property
+    def waits(self) -> bool:
+        return not self.outcome
+
+
+class InboxRows:
+    """Remembers what was shown, to tell what became of it."""
+
+    def __init__(self) -> None:
+        self._rows: dict[RequestId, InboxRow] = {}
+        self.shown: tuple[InboxRow, ...] = ()
+
+    def row(self, request: RequestId | None) -> InboxRow | None:
+        return None if request is None else self._rows.get(request)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(row.waits for row in self.shown)
+
+    @property
+    def sessions(self) -> frozenset[SessionId]:
+        """Those whose requests have a row."""
+        return frozenset(row.request.session for row in self.shown)
+
+    def take(self, asked: PermissionSnapshot, now: float) -> None:
+        """Learn what waits, at *now* on the ticking clock."""
+        waiting = {ask.id: ask for ask in asked.waiting}
+        for row in [row for id_, row in self._rows.items() if id_ not in waiting]:
+            self._rows[row.request.id] = _ended(row, asked, now)
+        counts = crowds([ask for ask in asked.waiting if ask.session in asked.known])
+        for ask in asked.waiting:
+            before = self._rows.get(ask.id)
+            changed = before.changed if before is not None else self._replaces(ask, asked)
+            self._rows[ask.id] = _waiting(ask, asked, counts.get(ask.id, 0), changed)
+        self._arrange()
+
+    def sweep(self, now: float, keep: RequestId | None) -> bool:
+        """Drop the rows whose time is over, but for *keep*; tell whether there were any."""
+        over = [id_ for id_, row in self._rows.items() if row.until <= now and id_ != keep]
+        for id_ in over:
+            del self._rows[id_]
+        if over:
+            self._arrange()
+        return bool(over)
+
+    def _arrange(self) -> None:
+        self.shown = tuple(sorted(self._rows.values(), key=lambda row: turn(row.request)))
+
+    def _replaces(self, ask: Request, asked: PermissionSnapshot) -> bool:
+        """Whether a request that has a row here was taken back for this one."""
+        gone = [row.request for row in self._rows.values() if row.request.session == ask.session]
+        session = asked.sessions.get(ask.session)
+        return any(
+            (closed := _closed(one.id, session)) is not None
+            and closed.by == CHANGED
+            and (one.kind, one.tool) == (ask.kind, ask.tool)
+            for one in gone
+        )
+
+
+def _waiting(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool) -> InboxRow:
+    session, known = asked.sessions.get(ask.session), asked.known.get(ask.session)
+    says = "" if known is None else clean_line(redact(f"{ask.tool}  {ask.title}".strip(), known)[0])
+    name = clean_line(session.name) if session is not None and session.name else ask.session
+    agent = clean_line(session.agent) if session is not None else ""
+    return InboxRow(request=ask, name=name, agent=agent, says=says, crowd=crowd, changed=changed)
+
+
+def _ended(row: InboxRow, asked: PermissionSnapshot, now: float) -> InboxRow:
+    """*row*, whose request waits no more."""
+    session = asked.sessions.get(row.request.session)
+    closed = _closed(row.request.id, session)
+    if row.until != float("inf"):
+        return row
+    if closed is None and row.request.id in asked.sent:
+        return msgspec.structs.replace(row, outcome=SENT, crowd=0)
+    return msgspec.structs.replace(row, outcome=how_it_closed(closed, session), crowd=0, until=now + ANSWERED_S)
+
+
+def _closed(request: RequestId, session: Session | None) -> ClosedRequest | None:
+    return next((one for one in session.closed if one.id == request), None) if session is not None else None

@@ -1,0 +1,112 @@
+"""A request as text that a person edits: its secrets are numbered holes, which are filled again. Pure."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kasmon.model.answer import missing_fields
+from kasmon.model.permission import Request
+from kasmon.sanitize import has_hidden, redact
+from kasmon.tui.permissions.request_text import command_of
+
+
+class UnfinishedEdit(Exception):  # noqa: N818 - it is no error: the person goes on writing
+    """The edited text cannot be what the tool gets; the message says why."""
+
+
+def editable(request: Request, known: Sequence[str] = ()) -> str:
+    """What a person edits of *request*: its command, else its whole input as JSON; secrets left out."""
+    command = command_of(request)
+    if command is not None and isinstance(command[1], str):
+        return without_secrets(command[1], known)
+    return without_secrets(_json(request), _in_json(known))
+
+
+def edited_input(request: Request, text: str, known: Sequence[str] = ()) -> dict[str, Any]:
+    """The tool's input as edited; secrets that were left out are put back.
+
+    Raises:
+        Unfinished: if it is no JSON object, a hidden part was broken, or a required field is missing.
+    """
+    command = command_of(request)
+    if command is not None and isinstance(command[1], str):
+        return _complete(request, {**request.input, command[0]: restored(text, command[1], known)})
+    try:
+        value = json.loads(restored(text, _json(request), _in_json(known)))
+    except json.JSONDecodeError as error:
+        raise UnfinishedEdit(f"this is not valid JSON: {error.msg}, line {error.lineno}") from error
+    if not isinstance(value, dict):
+        raise UnfinishedEdit("the input must be a JSON object, in braces")
+    return _complete(request, value)
+
+
+def _complete(request: Request, edited: dict[str, Any]) -> dict[str, Any]:
+    if missing := missing_fields(request, edited):
+        raise UnfinishedEdit(f"missing: {', '.join(map(repr, missing))}")
+    return edited
+
+
+def can_edit(request: Request) -> bool:
+    """Whether a person can edit it as text: nothing in it would be lost on the way."""
+    command = command_of(request)
+    text = command[1] if command is not None and isinstance(command[1], str) else _json(request)
+    return not has_hidden(text) and bool(request.input)
+
+
+def _json(request: Request) -> str:
+    return json.dumps(request.input, indent=2, ensure_ascii=False)
+
+
+_HOLE: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
+_SHOWN_PIECE: Final = re.compile(r"⟨hidden: (\d+) characters⟩|⟨U\+[0-9A-F]+⟩|.", re.DOTALL)
+
+
+def without_secrets(text: str, known: Sequence[str]) -> str:
+    """*text* as it is, but for its secrets: each is a numbered hole, so that `restored` can put it back."""
+    shown: list[str] = []
+    number = 0
+    for piece, secret in _pieces(text, known):
+        number += secret
+        shown.append(f"⟨hidden {number}: {len(piece)} characters⟩" if secret else piece)
+    return "".join(shown)
+
+
+def restored(edited: str, raw: str, known: Sequence[str]) -> str:
+    """*edited* with the secrets of *raw* back in their places; those whose holes were taken out are gone.
+
+    Raises:
+        Unfinished: if a hole is not as it was.
+    """
+    secrets = [piece for piece, secret in _pieces(raw, known) if secret]
+    holes = {number: f"⟨hidden {number}: {len(secret)} characters⟩" for number, secret in enumerate(secrets, 1)}
+
+    def back(match: re.Match[str]) -> str:
+        if holes.get(int(match[1])) != match[0]:
+            raise UnfinishedEdit("a hidden part was changed; keep it whole or remove it completely")
+        return secrets[int(match[1]) - 1]
+
+    if "⟨hidden" in _HOLE.sub("", edited) and secrets:
+        raise UnfinishedEdit("a hidden part is incomplete; keep it whole or remove it completely")
+    return _HOLE.sub(back, edited) if secrets else edited
+
+
+def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """*text* cut into what is shown and what is secret; `redact` shows each other character as one mark or itself."""
+    at = start = 0
+    for match in _SHOWN_PIECE.finditer(redact(text, known)[0]):
+        if match[1] is None:
+            at += 1
+        elif text.startswith(match[0], at):  # hidden before it was written down; its host puts it back
+            at += len(match[0])
+        else:
+            size = int(match[1])
+            yield text[start:at], False
+            yield text[at : at + size], True
+            start = at = at + size
+    yield text[start:], False
+
+
+def _in_json(known: Sequence[str]) -> tuple[str, ...]:
+    """Secret values, also as JSON writes them."""
+    return (*known, *(json.dumps(value, ensure_ascii=False)[1:-1] for value in known))

@@ -1,0 +1,59 @@
+"""Requests that one key may answer together (`model.request_groups` says which): all of each as rows to read before.
+Pure."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from kasmon.model.permission import Request, SessionId
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, fitted
+from kasmon.sanitize import clean_line
+from kasmon.tui.permissions.request_text import RequestDocument, sheet
+
+
+class GroupedRequest(msgspec.Struct, frozen=True):
+    """One of several requests in a list, as the person read it."""
+
+    sheet: RequestDocument
+    name: str
+    """What its session is called."""
+    place: str
+    """Its agent and its folder, which decide what a command does there."""
+
+    @property
+    def request(self) -> Request:
+        return self.sheet.request
+
+
+def entries(
+    requests: Sequence[Request],
+    sessions: Mapping[SessionId, Session],
+    known: Mapping[SessionId, tuple[str, ...]],
+) -> tuple[GroupedRequest, ...]:
+    """*requests* as a list shows them; *known* are the secret values of each session."""
+    return tuple(_entry(request, sessions.get(request.session), known.get(request.session, ())) for request in requests)
+
+
+def left_out(listed: Sequence[GroupedRequest], waiting: Sequence[Request]) -> tuple[GroupedRequest, ...]:
+    """Those *listed* that do not wait any more as they were read: answered, withdrawn, or another request now."""
+    still = {(ask.id, ask.digest) for ask in waiting}
+    return tuple(entry for entry in listed if (entry.request.id, entry.request.digest) not in still)
+
+
+def rows(listed: Sequence[GroupedRequest], width: int) -> list[TextLine]:
+    """Each of *listed* in rows of at most *width* cells: whose it is, then all of it."""
+    drawn: list[TextLine] = []
+    for number, entry in enumerate(listed, 1):
+        mark: Margin = ((f"{number} ", Token.NUMBER),)
+        under: Margin = ((" " * (len(str(number)) + 1), Token.NUMBER),)
+        drawn += [BLANK] if drawn else []
+        drawn += fitted([(entry.name, Token.STRONG), (f"  {entry.place}", Token.FAINT)], width, mark, under)
+        drawn += entry.sheet.rows(width)
+    return drawn
+
+
+def _entry(request: Request, session: Session | None, known: tuple[str, ...]) -> GroupedRequest:
+    name = session.name if session is not None else request.session
+    place = f"{session.agent} in {session.workdir}" if session is not None else ""
+    return GroupedRequest(sheet(request, known), clean_line(name), clean_line(place))

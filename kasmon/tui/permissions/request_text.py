@@ -1,0 +1,325 @@
+"""A request as rows to read before deciding: all of it, with nothing hidden but secrets. Pure.
+
+A command has its lines as they were written, each broken at `&&`, `|` and `;`; an edit is a diff; everything else is as
+it was sent. Characters that cannot be seen are shown; two commands that look equal differ at most in a blank before an
+operator.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from kasmon.model.permission import Request, RequestKind
+from kasmon.model.request_groups import strings, texts
+from kasmon.model.transcript import diff, markdown
+from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, fitted
+from kasmon.sanitize import has_hidden, redact
+
+Kind: TypeAlias = Literal["blank", "sign", "break", "word"]
+Part: TypeAlias = tuple[int, str]
+"""Depth and text: a line as it was written begins at depth 0; what follows one of its operators is at depth 1."""
+
+BREAK: Final[Part] = (-1, "\n")
+"""A line break between two lines of the command."""
+_BLANK: Final = re.compile(r"[ \t]+")
+_SIGN: Final = re.compile(r"&&|\|\||\|&|;;|[|;&]")
+
+
+def split_command(text: str) -> list[Part]:
+    """*text* in its lines as they were written, each broken before `&&`, `||`, `|` and `;` only.
+
+    What is quoted or nested is not broken, and a here-document stays in its lines. All that is left out is one blank
+    before an operator at which a line is broken.
+    """
+    if "<<" in text:
+        return [part for line in text.split("\n") for part in ((0, line), BREAK)][:-1]
+    parts: list[Part] = []
+    depth, line = 0, ""
+    for kind, raw in _pieces(text):
+        if kind == "break":
+            parts += [(depth, line), BREAK] if line else [BREAK]
+            depth, line = 0, ""
+        elif kind == "sign" and raw != "&" and line.strip():
+            before = line.rstrip(" \t")
+            parts.append((depth, before))
+            depth, line = 1, _further(line[len(before) :]) + raw
+        else:
+            line += raw
+    return [*parts, (depth, line)] if line else parts
+
+
+def _further(gap: str) -> str:
+    """What of the blanks before an operator is worth seeing."""
+    return gap[1:] if gap[:1] == " " else gap
+
+
+def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
+    """*text* without a gap: blanks, signs, line breaks and words."""
+    at = 0
+    while at < len(text):
+        start = at
+        if blank := _BLANK.match(text, at):
+            at = blank.end()
+            yield "blank", blank[0]
+        elif text[at] == "\n":
+            at += 1
+            yield "break", "\n"
+        elif _ends_word(text, at) and (sign := _SIGN.match(text, at)):
+            at = sign.end()
+            yield "sign", sign[0]
+        else:
+            while (
+                at < len(text) and text[at] not in " \t\n" and not (_SIGN.match(text, at) and not _redirects(text, at))
+            ):
+                at = _word_end(text, at)
+            yield "word", text[start:at]
+
+
+def _ends_word(text: str, at: int) -> bool:
+    return text[at] in " \t\n" or (_SIGN.match(text, at) is not None and not _redirects(text, at))
+
+
+def _redirects(text: str, at: int) -> bool:
+    """Whether the `&` at *at* belongs to a redirection: `2>&1`, `&>`."""
+    return text[at] == "&" and (text[at - 1 : at] in (">", "<") or text[at + 1 : at + 2] == ">")
+
+
+def _word_end(text: str, at: int) -> int:
+    """Behind the quoted, escaped or nested piece, or the one character, that begins at *at*."""
+    character = text[at]
+    if character == "\\":
+        return min(at + 2, len(text))
+    if character in "'\"`":
+        return _quote_end(text, at)
+    if character in "$<>" and text[at + 1 : at + 2] == "(":
+        return _nest_end(text, at + 1)
+    return at + 1
+
+
+def _quote_end(text: str, at: int) -> int:
+    quote, at = text[at], at + 1
+    while at < len(text) and text[at] != quote:
+        at += 2 if text[at] == "\\" and quote != "'" else 1
+    return min(at + 1, len(text))
+
+
+def _nest_end(text: str, at: int) -> int:
+    depth = 0
+    while at < len(text):
+        if text[at] in "'\"":
+            at = _quote_end(text, at)
+            continue
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+        if depth == 0:
+            break
+    return at
+
+
+COMMAND_KEYS: Final = ("command", "cmd", "argv")
+"""Keys of a tool's input that hold what would be run."""
+EMPTY: Final = "⟨empty⟩"
+_MARK: Final = re.compile(r"⟨[^⟩]*⟩|[␤␍␉␠]")
+_BEGINS: Final[tuple[Margin, Margin]] = ((("  ", Token.FAINT),), (("    ", Token.FAINT),))
+"""The margin of a command's line, and of what follows an operator in it or is an argument."""
+_GOES_ON: Final[tuple[Margin, Margin]] = ((("↳ ", Token.FAINT),), (("  ↳ ", Token.FAINT),))
+"""What stands left of their further rows."""
+_FIRST_WORD: Final = re.compile(r"\s*(?:&&|\|[|&]?|;{1,2})?\s*\S+")
+_UNDER: Final[Margin] = (("  ", Token.FAINT),)
+
+
+class RequestDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What a card shows of a request."""
+
+    request: Request
+    known: tuple[str, ...] = ()
+    """Secret values that are not shown."""
+    hidden: bool = False
+    """It holds characters that a person could not see."""
+    secrets: int = 0
+    """How many secrets are not shown."""
+
+    def title(self) -> str:
+        return redact(self.request.title, self.known)[0].replace("\n", "␤")
+
+    def tool(self) -> str:
+        return redact(self.request.tool, self.known)[0].replace("\n", "␤")
+
+    def rule(self) -> str:
+        return redact(self.request.rule, self.known)[0].replace("\n", "␤")
+
+    def rows(self, width: int, *, with_options: bool = False) -> list[TextLine]:
+        """The whole request in rows of at most *width* cells.
+
+        Args:
+            width: in cells.
+            with_options: the answers to choose and their notes too, where they cannot stand below it whole.
+        """
+        rows = list(_rows(self.request, self.known, width))
+        return [*rows, *_options(self.request, self.known, width)] if with_options else rows
+
+
+def sheet(request: Request, known: Sequence[str] = ()) -> RequestDocument:
+    """*request* as its card shows it; *known* are secret values of its session."""
+    return RequestDocument(
+        request=request,
+        known=tuple(known),
+        hidden=any(map(has_hidden, texts(request))),
+        secrets=max(redact("\n".join(strings(request.input)), known)[1], redact(request.shown, known)[1]),
+    )
+
+
+def command_of(request: Request) -> tuple[str, str | list[str]] | None:
+    """The key and the value of what *request* would run; None if it is no command."""
+    for key in COMMAND_KEYS:
+        value = request.input.get(key)
+        if isinstance(value, str):
+            return key, value
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return key, list(value)
+    return None
+
+
+def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLine]:
+    command = command_of(request)
+    told = False
+    if command is not None:
+        _, value = command
+        parts = _argv(value) if isinstance(value, list) else split_command(value)
+        yield from _command(parts, known, width)
+        told = isinstance(value, str) and _same(request.shown, value)
+    if request.shown and not told and not (command and request.shown == request.title):
+        if command is not None:
+            yield from (BLANK, *fitted([("the agent's description", Token.FAINT)], width))
+        if request.is_diff:
+            yield from _diff(redact(request.shown.removesuffix("\n"), known)[0].split("\n"), width)
+        elif request.kind is RequestKind.PLAN:
+            yield from _markdown(request.shown, known, width)
+        else:
+            token = Token.CODE if request.kind is RequestKind.PERMISSION else Token.TEXT
+            yield from _text(request.shown, known, width, token)
+    yield from _rest(request, known, width, bool(command or request.shown))
+    if request.why:
+        yield from (BLANK, *fitted([("reason", Token.FAINT)], width))
+        yield from _text(request.why, known, width, Token.TEXT)
+
+
+def _options(request: Request, known: Sequence[str], width: int) -> Iterator[TextLine]:
+    """The answers to choose, each with its note, all of them."""
+    for number, option in enumerate(request.options):
+        first: Margin = ((f"{number + 1} ", Token.NUMBER),)
+        text = redact(option, known)[0].replace("\n", "␤")
+        yield BLANK
+        yield from fitted(marked(text, Token.TEXT), width, first, (("  ", Token.NUMBER),))
+        yield from fitted(marked(note_of(request, number, known), Token.FAINT), width, _UNDER, _UNDER)
+
+
+def note_of(request: Request, number: int, known: Sequence[str]) -> str:
+    """What option *number*, from 0, means by the agent's word, on one line; empty where it did not say."""
+    notes = request.option_notes
+    return redact(notes[number], known)[0].replace("\n", "␤") if number < len(notes) else ""
+
+
+def _markdown(text: str, known: Sequence[str], width: int) -> Iterator[TextLine]:
+    """Markdown as it reads, the marks of what cannot be seen made loud; all of its words are there."""
+    for line in markdown.drawn(redact(text, known)[0], width, ()):
+        spans = [piece for said, token in line.spans for piece in marked(said, token)]
+        yield msgspec.structs.replace(line, spans=tuple(spans))
+
+
+def _same(shown: str, command: str) -> bool:
+    return shown.strip().removeprefix("$ ") == command.strip()
+
+
+def _text(text: str, known: Sequence[str], width: int, token: Token) -> Iterator[TextLine]:
+    for line in redact(text, known)[0].split("\n"):
+        yield from fitted(marked(line, token), width)
+
+
+def diff_rows(text: str, width: int) -> list[TextLine]:
+    """A unified diff in rows of at most *width* cells, hidden characters shown."""
+    return _diff(redact(text.removesuffix("\n"))[0].split("\n"), width)
+
+
+def _diff(lines: Sequence[str], width: int) -> list[TextLine]:
+    rows: list[TextLine] = []
+    digits = max((len(number) for number, _ in diff.numbered(lines)), default=1)
+    for number, (text, token) in diff.numbered(lines):
+        first: Margin = ((f"{number:>{digits}} ", Token.NUMBER),)
+        rest: Margin = ((" " * (digits + 1), Token.NUMBER),)
+        rows += fitted(marked(text, token), width, first, rest, words=False)
+    return rows
+
+
+def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[TextLine]:
+    """One line for each part of a command; the word that is executed in it stands out."""
+    rows: list[TextLine] = []
+    for depth, part in parts:
+        if (depth, part) == BREAK:
+            before = rows.pop().spans if rows else ()
+            rows.append(TextLine((*before, ("␤", Token.WARNING))))
+            continue
+        lines = (redact(part, known)[0] or EMPTY).split("\n")
+        for number, line in enumerate(lines):
+            end = "␤" if number < len(lines) - 1 else ""
+            first = _GOES_ON[depth] if number else _BEGINS[depth]
+            spans = marked(line + end, Token.CODE) if number else _strong_first(line + end)
+            rows += fitted(spans, width, first, _GOES_ON[depth], words=False)
+    return rows
+
+
+def _strong_first(line: str) -> list[Span]:
+    """*line* with its operator and its first word in bold; marks stay as loud as they are."""
+    match = _FIRST_WORD.match(line)
+    at, spans = match.end() if match else 0, list[Span]()
+    for text, token in marked(line, Token.CODE):
+        strong = text[: max(0, at)] if token is Token.CODE else ""
+        spans += [(strong, Token.STRONG)] if strong else []
+        spans += [(text[len(strong) :], token)] if len(strong) < len(text) or not text else []
+        at -= len(text)
+    return spans
+
+
+def _argv(values: Sequence[str]) -> list[Part]:
+    return [(min(number, 1), value) for number, value in enumerate(values)]
+
+
+def _rest(request: Request, known: Sequence[str], width: int, after: bool) -> Iterator[TextLine]:
+    """What else the tool would get."""
+    left = {key: value for key, value in request.input.items() if key not in COMMAND_KEYS}
+    if request.kind is RequestKind.QUESTION and request.shown:
+        return  # its input is the question again, as the agent's own protocol has it
+    if request.kind is RequestKind.PLAN:
+        left = {key: value for key, value in left.items() if value != request.shown}
+    if request.is_diff:
+        seen = {line[start:] for line in request.shown.split("\n") for start in (1, 6)}
+        left = {key: value for key, value in left.items() if not _is_seen(value, seen)}
+    if left and after:
+        yield BLANK
+    for key, value in left.items():
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        name = redact(str(key), known)[0].replace("\n", "␤")
+        lines = redact(text, known)[0].split("\n")
+        yield from fitted([(f"{name}  ", Token.FAINT), *marked(lines[0], Token.CODE)], width)
+        for line in lines[1:]:
+            yield from fitted(marked(line, Token.CODE), width, _UNDER, _UNDER, words=False)
+
+
+def _is_seen(value: Any, seen: set[str]) -> bool:
+    """Whether a diff whose lines are *seen* shows all of *value*."""
+    return isinstance(value, str) and all(line in seen for line in value.split("\n"))
+
+
+def marked(text: str, token: Token) -> list[Span]:
+    """*text* with the marks of what cannot be seen made loud."""
+    spans: list[Span] = []
+    at = 0
+    for match in _MARK.finditer(text):
+        if match.start() > at:
+            spans.append((text[at : match.start()], token))
+        spans.append((match[0], Token.WARNING))
+        at = match.end()
+    return [*spans, (text[at:], token)] if at < len(text) or not spans else spans

@@ -1,0 +1,216 @@
+"""The cards of one plan, drawn and scrolled; the titles of its waves stay in sight where they are columns."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.progress import SETTLED
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.tui.clock import Clock
+from kasmon.tui.plan_board.card_text import CardMoment, narrow, standing, wide
+from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
+from kasmon.tui.theme.look import Ground, Span, ThemeStyles, width_of
+
+EDGE: Final = 2
+"""Cells at the left of a card: the cursor's bar and a blank."""
+GAP: Final = 2
+"""And at its right in a column."""
+SHAPES: Final = 16
+"""A wave's title shows the shapes of so many of its tasks."""
+
+
+class PlanBoardView(ScrollView, can_focus=False):
+    """Gets a board and where the cursor is by `show`; posts `Picked` for a click."""
+
+    ALLOW_SELECT = False
+
+    class Picked(Message):
+        """A click on a card; *opens* where it was the second."""
+
+        def __init__(self, task: str, opens: bool) -> None:
+            super().__init__()
+            self.task, self.opens = task, opens
+
+    def __init__(self, look: ThemeStyles, clock: Clock) -> None:
+        super().__init__(id="waves")
+        self.look, self.clock = look, clock
+        self.board: PlanBoard | None = None
+        self.cursor = ""
+        self.hits: Mapping[SessionId, CollisionSummary] = {}
+        self.room = BoardLayout(Plan(name=""), 1)
+        self._laid: tuple[Plan | None, int] = (None, 0)
+        self._titles: list[list[Span]] = []
+        self._cards: dict[str, list[list[Span]]] = {}
+
+    def show(self, board: PlanBoard | None, cursor: str) -> None:
+        """Show *board*, the cursor on the task *cursor*."""
+        is_other = board is not self.board
+        self.board, self.cursor = board, cursor
+        self._lay_out()
+        if is_other:
+            self._titles = [self._title(wave) for wave in range(len(self.room.waves))]
+        self._cards = {}
+        self.keep_in_sight()
+        self.refresh()
+
+    def mark(self, hits: Mapping[SessionId, CollisionSummary]) -> None:
+        """These sessions change what others change."""
+        self.hits = hits
+        self.tick()
+
+    def tick(self) -> None:
+        """A second passed."""
+        self._cards = {}
+        self.refresh()
+
+    def dress(self, look: ThemeStyles) -> None:
+        self.look = look
+        self._titles = [self._title(wave) for wave in range(len(self.room.waves))]
+        self.tick()
+
+    @property
+    def page(self) -> int:
+        """How many cards stand below each other in sight."""
+        place = self.room.place(self.cursor)
+        return max(1, self._rows // place.height) if place is not None else 1
+
+    def keep_in_sight(self) -> None:
+        """Scroll so far that the cursor's card is there, whole; at the first of a wave its title too."""
+        place = self.room.place(self.cursor)
+        if place is None or not self.size.height:
+            return
+        top = place.y - (0 if self.room.is_beside or self.room.at(0, place.y - 1).task is not None else 1)
+        x, y = self.scroll_offset
+        y = min(max(y, place.y + place.height - self._rows), top)
+        x = min(max(x, place.x + place.width - self.size.width), place.x)
+        self.scroll_to(x, y, animate=False, immediate=True, force=True)
+
+    def on_resize(self) -> None:
+        self._lay_out()
+        self.keep_in_sight()
+
+    @property
+    def _heads(self) -> int:
+        return HEADS if self.room.is_beside else 0
+
+    @property
+    def _rows(self) -> int:
+        """The rows that the cards have."""
+        return max(1, self.size.height - self._heads)
+
+    def _lay_out(self) -> None:
+        plan = None if self.board is None else self.board.plan
+        width = max(1, self.container_size.width - 1)
+        if plan is not self._laid[0] or width != self._laid[1]:
+            self._laid = (plan, width)
+            self.room = BoardLayout(plan or Plan(name=""), width)
+            self._cards = {}
+            columns, rows = self.room.size
+            self.virtual_size = Size(columns, rows + self._heads)
+
+    # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        width, room = self.size.width, self.room
+        if self.board is None or not room.waves:
+            return self.look.strip((), width)
+        x, down = self.scroll_offset
+        if not room.is_beside:
+            return self._low(y + down, width)
+        first, last = x // room.column, min(len(room.waves) - 1, (x + width - 1) // room.column)
+        strips = [
+            self._head(wave, y) if y < HEADS else self._cell(wave, y - HEADS + down) for wave in range(first, last + 1)
+        ]
+        start = x - first * room.column
+        return Strip.join(strips).adjust_cell_length(start + width, self.look.style("text")).crop(start, start + width)
+
+    def _low(self, y: int, width: int) -> Strip:
+        """A row where the waves stand below each other."""
+        at = self.room.at(0, y)
+        if at.task is not None:
+            return self._card(at.task, at.line, width, width - EDGE - 1)
+        if at.line or y >= self.room.size[1]:
+            return self.look.strip((), width)
+        title = self._titles[at.wave]
+        rule = self.look.mark("rule") * max(0, width - width_of(title) - 3)
+        return self.look.strip([(" ", "text"), *title, (" ", "text"), (rule, "line")], width)
+
+    def _head(self, wave: int, line: int) -> Strip:
+        """A row of a column's title."""
+        inner = self.room.column - GAP
+        if line:
+            here = self.room.wave(self.cursor) == wave
+            rule = self.look.mark("rule") * (inner - 1)
+            return self.look.strip([(" ", "text"), (rule, "accent" if here else "line")], self.room.column)
+        spans: list[Span] = [(" ", "text")]
+        left = inner - 1
+        for text, role in self._titles[wave]:
+            cut = self.look.cut(text, left)
+            spans.append((cut, role))
+            left -= width_of([(cut, role)])
+        return self.look.strip(spans, self.room.column)
+
+    def _cell(self, wave: int, y: int) -> Strip:
+        number, line = divmod(y, CARD)
+        tasks = self.room.waves[wave]
+        if number >= len(tasks) or line == CARD - 1:
+            return self.look.strip((), self.room.column)
+        return self._card(tasks[number], line, self.room.column, self.room.column - EDGE - GAP - 1)
+
+    def _card(self, task: Task, line: int, width: int, inner: int) -> Strip:
+        """A row of a card that has *width* cells, *inner* of them for text."""
+        here = task.id == self.cursor
+        ground: Ground = "selected" if here else "background"
+        assert self.board is not None
+        if (rows := self._cards.get(task.id)) is None:
+            rows = self._cards[task.id] = self._drawn(self.board, task, inner)
+        bar = self.look.mark("cursor") if here else self.look.mark("bar") if self.room.is_beside else " "
+        role = "accent" if here else self._bar_role(task)
+        edge: list[Span] = [(bar, role), (" ", "text")]
+        if not self.room.is_beside:
+            return self.look.strip([*edge, *rows[line]], width, ground)
+        card = self.look.strip([*edge, *rows[line]], width - GAP, ground)
+        return Strip.join([card, self.look.strip((), GAP)])
+
+    def _bar_role(self, task: Task) -> str:
+        assert self.board is not None
+        how = standing(self.board, task)
+        return how.role if how.role not in ("faint", "soft") else "line"
+
+    def _drawn(self, board: PlanBoard, task: Task, inner: int) -> list[list[Span]]:
+        moment = CardMoment(self.look, self.clock.now(), self.hits)
+        if self.room.is_beside:
+            return narrow(board, task, self.room.order(task.id), inner, moment)
+        return wide(board, task, inner, moment)
+
+    def _title(self, wave: int) -> list[Span]:
+        """A wave's title: its number, the shapes of its tasks, how many of them are settled."""
+        board, tasks = self.board, self.room.waves[wave]
+        assert board is not None
+        hows = [standing(board, task) for task in tasks]
+        done = sum(board.run.of(task.id).state in SETTLED for task in tasks)
+        begun = any(how.name not in ("waits", "never") for how in hows)
+        spans: list[Span] = [
+            (f"wave {self.room.numbers[wave]}", "accent.bold" if begun else "soft.bold"),
+            ("  ", "text"),
+        ]
+        spans += [(how.glyph(self.look), how.role) for how in hows[:SHAPES]]
+        spans += [(self.look.mark("more"), "faint")] if len(hows) > SHAPES else []
+        return [*spans, (f"  {done}/{len(tasks)}", "text.bold"), (" done", "faint")]
+
+    def on_click(self, event: events.Click) -> None:
+        x, down = self.scroll_offset
+        if event.y < self._heads:
+            return
+        at = self.room.at(event.x + x, event.y - self._heads + down)
+        if at.task is not None:
+            event.stop()
+            self.post_message(self.Picked(at.task.id, event.chain == 2))

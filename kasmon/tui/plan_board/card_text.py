@@ -1,0 +1,268 @@
+"""What a task's card on the wave board says: its state, who works at it, what it took, what it waits for. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.formatting import GLYPHS
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.plan import Task
+from kasmon.model.plan.progress import TaskRun, TaskState
+from kasmon.model.plan.scheduler import tries_left
+from kasmon.model.session import Session
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.tui.theme.look import Span, ThemeStyles, age, money, news, state_name, width_of
+
+SHAPES: Final = {
+    "waits": ("◌", "."),
+    "ready": ("○", "o"),
+    "checking": ("◑", "c"),
+    "claimed": ("◆", "!"),
+    "again": ("↻", "r"),
+    "done": ("✓", "+"),
+    "failed": ("✕", "x"),
+    "skipped": ("–", "-"),
+    "stopped": ("–", "-"),
+    "never": ("◌", "."),
+}
+"""A task's own state -> its shape, and its shape where the terminal is not UTF-8; one that runs has its session's."""
+ROLES: Final = {
+    "waits": "faint",
+    "ready": "soft",
+    "checking": "info",
+    "claimed": "state-asking",
+    "again": "warn",
+    "done": "good",
+    "failed": "state-crashed",
+    "skipped": "faint",
+    "stopped": "faint",
+    "never": "faint",
+}
+WORDS: Final = {"waits": "waiting", "again": "retrying", "claimed": "done?", "never": "not started"}
+STATE, AGENT, COST, CHECK = 11, 9, 8, 30
+"""Cells of a state, an agent and a cost where they stand below each other, and the most for what is checked."""
+ROOMY: Final = 64
+"""From so many cells on a low card names agent and cost."""
+ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
+
+
+class TaskCardState(NamedTuple):
+    """How a task stands, as the board names it."""
+
+    name: str
+    """A key of `SHAPES`, or while it runs the state of its session."""
+    needs_person: bool = False
+
+    def glyph(self, look: ThemeStyles) -> str:
+        return (SHAPES.get(self.name) or GLYPHS[self.name])[0 if look.utf8 else 1]
+
+    @property
+    def role(self) -> str:
+        return ROLES.get(self.name) or f"state-{self.name}"
+
+    @property
+    def word(self) -> str:
+        return WORDS.get(self.name, self.name)
+
+
+def standing(board: PlanBoard, task: Task) -> TaskCardState:
+    """How *task* stands."""
+    at, is_over = board.run.of(task.id), board.run.state == "ended"
+    match at.state:
+        case TaskState.RUNNING if is_over:
+            return TaskCardState("stopped")
+        case TaskState.WAITING if is_over:
+            return TaskCardState("never")
+        case TaskState.RUNNING:
+            name = "starting" if (session := _session(board, at)) is None else state_name(session)
+            return TaskCardState(name, name in ("asking", "lost"))
+        case TaskState.CLAIMED:
+            return TaskCardState("checking") if task.check else TaskCardState("claimed", not is_over)
+        case TaskState.FAILED:
+            if tries_left(board.run, task) and not is_over:
+                return TaskCardState("again")
+            return TaskCardState("failed", not is_over)
+        case TaskState.WAITING:
+            return TaskCardState("waits" if task.id in board.ahead.blocked else "ready")
+        case _:
+            return TaskCardState(at.state.value)
+
+
+class CardMoment(NamedTuple):
+    """What a card depends on beside its plan."""
+
+    look: ThemeStyles
+    now: float
+    hits: Mapping[SessionId, CollisionSummary] = {}
+    """The sessions that change what others change."""
+
+
+def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: CardMoment) -> list[list[Span]]:
+    """The card of *task* as four rows of *width* cells, for a column; *place* says which of its wave it is."""
+    look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
+    at, how = board.run.of(task.id), standing(board, task)
+    loud = ".bold" if how.needs_person else ""
+    title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
+    state: list[Span] = [("  ", "text"), (how.word, f"{how.role}{loud}"), *_apart(look, _time(at, now), "soft")]
+    state += [*_apart(look, agent_of(board, task), "soft"), *_apart(look, _cost(board, at), "soft")]
+    return [
+        _row(look, title, [], width),
+        _row(look, state, [], width),
+        _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], [], width),
+        _row(
+            look,
+            [("  ", "text"), *_tried(look, at), *_checked(task, at)],
+            [*_changed(at), (f"  {place}", "faint")],
+            width,
+        ),
+    ]
+
+
+def wide(board: PlanBoard, task: Task, width: int, moment: CardMoment) -> list[list[Span]]:
+    """The card of *task* as two rows of *width* cells, where the waves stand below each other."""
+    look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
+    at, how = board.run.of(task.id), standing(board, task)
+    loud = ".bold" if how.needs_person else ""
+    title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
+    state: list[Span] = [
+        ("  ", "text"),
+        (look.fit(how.word, STATE), f"{how.role}{loud}"),
+        (f"{_time(at, now):>5}", "soft"),
+    ]
+    if width >= ROOMY:
+        agent, spent = look.fit(agent_of(board, task), AGENT), look.fit(_cost(board, at), COST, right=True)
+        state = [(agent, "soft"), (spent, "soft"), *state]
+    checked = _tried(look, at) + [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
+    return [
+        _row(look, title, state, width),
+        _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], checked, width),
+    ]
+
+
+def said(board: PlanBoard, task: Task, now: float) -> list[Span]:
+    """What there is to say about *task* right now: what it waits for, what it does, why it failed."""
+    at = board.run.of(task.id)
+    if blocked := board.ahead.blocked.get(task.id):
+        return [(clean_line(blocked), "faint")]
+    session = _session(board, at)
+    match at.state:
+        case TaskState.RUNNING if session is not None and board.run.state != "ended":
+            return news(session, now)
+        case TaskState.FAILED:
+            return [(clean_line(_last_line(at) or at.why), "state-crashed")]
+        case TaskState.CLAIMED:
+            return [(clean_line(at.why) or "reported done, not checked", "text")]
+        case TaskState.DONE if at.is_checked and session is not None and session.last_line:
+            return [(clean_line(session.last_line), "faint")]
+        case TaskState.DONE | TaskState.SKIPPED:
+            return [(clean_line(at.why), "faint")]
+        case TaskState.WAITING if at.failures and board.run.state != "ended":
+            return [(f"retrying after: {clean_line(at.failures[-1])}", "warn")]
+    return []
+
+
+def agent_of(board: PlanBoard, task: Task) -> str:
+    """Who works at *task*, or is to."""
+    at = board.run.of(task.id)
+    session = _session(board, at)
+    if session is not None and at.state is not TaskState.WAITING:
+        return clean_line(session.agent) or "program"
+    return clean_line(at.agent_for(board.plan, task))
+
+
+def cost(board: PlanBoard, at: TaskRun) -> float | None:
+    """What all attempts of a task cost so far, in US dollars; None where nobody told."""
+    known = [board.sessions.get(id_) for id_ in (*at.earlier, at.session) if id_]
+    told = [session.cost_usd for session in known if session is not None and session.cost_usd is not None]
+    return sum(told) if told else None
+
+
+def _session(board: PlanBoard, at: TaskRun) -> Session | None:
+    return board.sessions.get(at.session)
+
+
+def _title(task: Task, at: TaskRun) -> list[Span]:
+    loud = at.state in (*ON, TaskState.FAILED)
+    role = "text.bold" if loud else "text" if at.state is TaskState.WAITING else "soft"
+    number: Span = (f"{clean_line(task.id)} ", "faint")
+    title = clean_line(task.title)
+    return [number, (title if title != task.id else "", role)]
+
+
+def _time(at: TaskRun, now: float) -> str:
+    """How long its last attempt runs, or took."""
+    if at.took_s is not None and at.state not in ON:
+        return age(at.took_s)
+    if at.state is TaskState.CLAIMED:
+        return age(at.since - at.began_at)
+    return age(now - at.began_at) if at.state is TaskState.RUNNING else ""
+
+
+def _cost(board: PlanBoard, at: TaskRun) -> str:
+    usd = cost(board, at)
+    return "" if usd is None else money(usd)
+
+
+def _mark(look: ThemeStyles, hit: CollisionSummary | None) -> list[Span]:
+    return [] if hit is None else [(f"{look.mark('collides')} ", "bad.bold" if hit.lines else "warn")]
+
+
+def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardState) -> list[Span]:
+    """What it changes that another one changes; what a person is asked is told before that."""
+    if hit is None or how.needs_person:
+        return []
+    return [(clean_line(hit.words), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint")]
+
+
+def _checked(task: Task, at: TaskRun) -> list[Span]:
+    """What its check said, or will ask."""
+    if at.check is None or at.state is TaskState.WAITING:
+        is_over = at.state in (TaskState.DONE, TaskState.FAILED, TaskState.SKIPPED)
+        if not task.check or is_over:
+            return [("not checked" if is_over else "no check", "faint")]
+        now = at.state is TaskState.CLAIMED
+        return [(f"{'checking' if now else 'check'}: {clean_line(task.check)}", "info" if now else "faint")]
+    if at.check.ok:
+        took = f" {age(at.check.took_s)}" if at.check.took_s >= 1 else ""
+        return [(f"check passed{took}", "good")]
+    return [(f"check {clean_line(at.check.why) or f'failed (exit {at.check.exit_code})'}", "bad")]
+
+
+def _last_line(at: TaskRun) -> str:
+    """The last words of a check that failed, which say most."""
+    lines = at.check.output.splitlines() if at.check is not None and not at.check.ok else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _tried(look: ThemeStyles, at: TaskRun) -> list[Span]:
+    if at.attempt < 2:
+        return []
+    return [(f"attempt {at.attempt}", "warn"), (f" {look.mark('dot')} ", "faint")]
+
+
+def _changed(at: TaskRun) -> list[Span]:
+    """How many files it changed; that it changed none is worth a look."""
+    if at.changed is None or at.state not in (TaskState.CLAIMED, TaskState.DONE):
+        return []
+    many = "nothing changed" if not at.changed else "1 file" if at.changed == 1 else f"{at.changed} files"
+    return [(many, "faint" if at.changed else "warn")]
+
+
+def _apart(look: ThemeStyles, text: str, role: str) -> list[Span]:
+    """*text* behind a dot; nothing where there is none."""
+    return [(f" {look.mark('dot')} ", "faint"), (text, role)] if text else []
+
+
+def _row(look: ThemeStyles, left: Sequence[Span], right: Sequence[Span], width: int) -> list[Span]:
+    """*left* and *right* at the ends of *width* cells; *left* is cut where both do not fit."""
+    right = list(right) if width_of(right) + 8 <= width else []
+    room = width - width_of(right) - (1 if right else 0)
+    shown: list[Span] = []
+    for text, role in left:
+        cut = look.cut(text, room)
+        shown.append((cut, role))
+        room -= width_of([(cut, role)])
+        if cut != text or room <= 0:
+            break
+    return [*shown, (" " * (width - width_of(shown) - width_of(right)), "text"), *right]

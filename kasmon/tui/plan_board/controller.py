@@ -1,0 +1,150 @@
+"""The plans of the dashboard: kept as they come, shown on the wave board, told of where they ask a person."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kasmon.errors import KasmonError
+from kasmon.model.permission import SessionId
+from kasmon.sanitize import clean_line, redact
+from kasmon.tui.notifications.alerts import Alert
+from kasmon.tui.status_bars import BannerContent
+
+if TYPE_CHECKING:
+    from kasmon.model.collisions import CollisionSummary
+    from kasmon.supervisor.plans.boards import PlanBoard
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.gateway.protocol import DecideOnPlan
+    from kasmon.tui.plan_board.dialogs import OtherAgentDialog
+    from kasmon.tui.plan_board.screen import PlanBoardScreen
+
+
+class PlanBoardController:
+    """The wave board of one dashboard, and what it remembers while it is closed."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+        self.boards: tuple[PlanBoard, ...] = ()
+        self.has_boards = False
+        self.hits: Mapping[SessionId, CollisionSummary] = {}
+        self._shown: PlanBoardScreen | None = None
+
+    async def follow(self) -> None:
+        """Take the plans as the world tells of them."""
+        assert self.app.world is not None
+        async for boards in self.app.world.boards():
+            self.take(boards)
+
+    def take(self, boards: "tuple[PlanBoard, ...]") -> None:
+        """The plans are these now."""
+        if self.has_boards:
+            self._call(boards)
+        self.boards, self.has_boards = boards, True
+        if (screen := self.screen) is not None:
+            screen.learn(boards)
+        self.app.inbox.tell()
+
+    def _call(self, boards: "tuple[PlanBoard, ...]") -> None:
+        """Call a person for each plan that begins to ask something, or has ended, unless they look at it."""
+        before = {board.id: board for board in self.boards}
+        for board in boards:
+            was, asks, is_over = before.get(board.id), board.ahead.asks, board.run.state == "ended"
+            is_new = bool(asks) and not (was is not None and was.ahead.asks)
+            if is_over:
+                is_new = was is not None and was.run.state != "ended" and not was.run.is_aborted
+            if is_new and not self._is_seen(board):
+                text = f"The plan has ended: {board.run.outcome}." if is_over else f"Needs a decision: {asks}"
+                title = f"Plan {redact(clean_line(board.plan.name))[0]}"
+                self.app.calls.tell(Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=()))
+
+    def _is_seen(self, board: "PlanBoard") -> bool:
+        """Whether a person looks at *board* now."""
+        screen = self.screen
+        return screen is not None and screen.plan == board.id and self.app.calls.is_there
+
+    def mark(self, hits: "Mapping[SessionId, CollisionSummary]") -> None:
+        """These sessions change what others change; all others do not."""
+        self.hits = hits
+        if (screen := self.screen) is not None:
+            screen.view.mark(hits)
+
+    @property
+    def screen(self) -> "PlanBoardScreen | None":
+        """The board, while it is there."""
+        return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
+
+    def open(self) -> None:
+        """Show the board: at the task of the session that is shown if it has one, else where it was."""
+        from kasmon.tui.plan_board.screen import PlanBoardScreen  # not before the first frame
+
+        app = self.app
+        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+            return
+        plan, task = self._place()
+        before = self._shown
+        self._shown = PlanBoardScreen(app.look, app.clock, app.keys, self.boards, plan, task)
+        if before is not None:
+            self._shown.cursors = before.cursors | self._shown.cursors
+            self._shown.plan = plan or before.plan
+        self._shown.view.hits = self.hits
+        app.push_screen(self._shown)
+        app.inbox.tell()
+
+    def close(self) -> None:
+        """Take the board away."""
+        if (screen := self.screen) is not None:
+            screen.dismiss()
+            self.app.hold_still()
+            self.app.call_later(self.app.inbox.tell)
+
+    def replace(self, wanted: "DecideOnPlan") -> None:
+        """Ask who does a task once more. The dialog is there at once; its agents come when they are known."""
+        from kasmon.tui.plan_board.dialogs import OtherAgentDialog
+
+        dialog = OtherAgentDialog(self.app.look, self.app.keys, wanted)
+        self.app.push_screen(dialog)
+        self.app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
+
+    async def _offer(self, dialog: "OtherAgentDialog") -> None:
+        world = self.app.world
+        try:
+            dialog.offer_agents(await world.offers() if world is not None else ())
+        except KasmonError as error:
+            dialog.cannot_offer(error)
+
+    @property
+    def asking(self) -> "tuple[PlanBoard, ...]":
+        """The plans that ask a person something who does not look at the board."""
+        if self.screen is not None:
+            return ()
+        return tuple(board for board in self.boards if board.ahead.asks and board.run.state != "ended")
+
+    def notice(self) -> BannerContent | None:
+        """What the first plan that asks wants to know, how many more ask, and the key that shows it."""
+        if not self.asking:
+            return None
+        board, *others = self.asking
+        more = f" (and {plans_ask(len(others), 'more ')})" if others else ""
+        text = f"Plan {clean_line(board.plan.name)}{more}: {clean_line(board.ahead.asks)}"
+        return BannerContent(text, "state-asking", self.key, "decide", "board")
+
+    @property
+    def key(self) -> str:
+        """The key that shows the board, where a person is now."""
+        app = self.app
+        return (app.keys.shown if app.list_has_keys else app.keys.shown_while_writing)("board", app.utf8)
+
+    def _place(self) -> tuple[str, str]:
+        """Plan and task of the session that the list's cursor is on; empty where that is none of a plan's."""
+        selected = self.app.desk.table.selected
+        session = None if selected is None else self.app.desk.table.session(SessionId(selected))
+        for board in self.boards if session is not None and session.plan else ():
+            if session is not None and board.id == session.plan:
+                for task, at in board.run.tasks.items():
+                    if session.id in (at.session, *at.earlier):
+                        return board.id, task
+        return "", ""
+
+
+def plans_ask(number: int, more: str = "") -> str:
+    """In words that so many plans ask something."""
+    return f"1 {more}plan needs a decision" if number == 1 else f"{number} {more}plans need a decision"

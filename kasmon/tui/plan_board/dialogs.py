@@ -1,0 +1,93 @@
+"""Two dialogs of the wave board: an edited plan that may be taken over, and another agent for a task."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from kasmon.model.transcript.text import BLANK, TextLine, Token, fitted
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.plans.edit import PlanEdit
+from kasmon.tui.clock import Clock
+from kasmon.tui.dialogs.agent_choice import AgentDialog
+from kasmon.tui.dialogs.base import DialogField
+from kasmon.tui.dialogs.common import TextDialog
+from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.permissions.queue import SILENCE_S
+from kasmon.tui.theme.look import ThemeStyles
+
+SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
+
+
+class PlanEditDialog(TextDialog):
+    """How a plan's file differs from what runs, or one that does not run. `y` takes it over, once it was in sight."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "yes", "yes", show=False)]
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, clock: Clock, plan: str, edit: PlanEdit) -> None:
+        self.runs_it = "/" in plan
+        super().__init__(look, keys, "Run this plan" if self.runs_it else "The plan file changed", self._rows)
+        self.clock, self.plan, self.edit = clock, plan, edit
+        self.verb = "run" if self.runs_it else "apply"
+        self._asked_at = clock.ticking()
+
+    def on_mount(self) -> None:
+        self._asked_at = self.clock.ticking()
+
+    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        return (*(() if self.edit.refused else (("y", self.verb),)), scroll, ("esc", "cancel"))
+
+    def action_yes(self) -> None:
+        if self.edit.refused or self.clock.ticking() - self._asked_at < SILENCE_S:
+            return
+        if self.is_read():
+            self.want(ApplyPlanEdit(plan=self.plan, digest=self.edit.digest))
+
+    def _rows(self, width: int) -> Sequence[TextLine]:
+        rows: list[TextLine] = []
+        if self.edit.refused:
+            rows += fitted(
+                [("The plan cannot run:" if self.runs_it else "The changes cannot be applied:", Token.ERROR)], width
+            )
+            for why in self.edit.refused:
+                rows += fitted([(clean_line(why), Token.WARNING)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
+            rows += [BLANK] if self.edit.lines else []
+        for line in self.edit.lines:
+            shown = clean_line(line)
+            rows += fitted([(shown, SIGNS.get(shown[:1], Token.TEXT))], width, (), (("  ", Token.TEXT),))
+        if not self.edit.refused:
+            rows += [BLANK, *fitted([("What you agree to:", Token.STRONG)], width)]
+            for line in self.edit.agreement:
+                rows += fitted([(clean_line(line), Token.TEXT)], width, (), (("    ", Token.TEXT),))
+        return rows
+
+
+class OtherAgentDialog(AgentDialog):
+    """Who does a task once more."""
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, wanted: DecideOnPlan) -> None:
+        super().__init__(look, keys)
+        self.wanted = wanted
+        self.title_text = f"Retry task {clean_line(wanted.task)} with another agent"
+        self.why.say(("The new agent gets the earlier failures. A running attempt is stopped.", Token.NOTICE))
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("Agent", self.agent)
+        yield self.why
+
+    def on_mount(self) -> None:
+        self.offer(("left right", "choose"), ("enter", "retry"), ("esc", "close"))
+        self.begin(self.agent)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            self._act()
+
+    def _act(self) -> None:
+        if not self._await_agents() and self.agent.options:
+            plan, task = self.wanted.plan, self.wanted.task
+            self.want(DecideOnPlan(plan=plan, deed="replace", task=task, agent=self.agent.value))

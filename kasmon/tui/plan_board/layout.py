@@ -1,0 +1,124 @@
+"""Where the cards of the wave board stand: waves beside each other as columns, or below each other where it is narrow.
+
+Pure. A place is counted in cells and rows from the board's first card; what is in sight of it is the view's.
+"""
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from kasmon.model.plan.plan import Plan, Task
+
+BESIDE_COLUMNS: Final = 100
+"""From this width on the waves are columns."""
+LEAST: Final = 36
+"""A column's cells, at least."""
+MOST: Final = 64
+"""And at most."""
+CARD: Final = 5
+"""A card's rows in a column, with the blank one below it."""
+LOW_CARD: Final = 2
+"""Its rows where the waves stand below each other."""
+HEADS: Final = 2
+"""Rows of the columns' titles, which stay in sight."""
+
+
+class CardPosition(NamedTuple):
+    """Where something stands, and how large it is: cells and rows."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class LayoutPosition(NamedTuple):
+    """What stands at some row."""
+
+    wave: int
+    """Its place among the waves, from 0."""
+    task: Task | None
+    """None: the wave's title, or nothing."""
+    line: int
+    """Which of its rows."""
+
+
+class BoardLayout:
+    """The places of one plan's cards in a width."""
+
+    def __init__(self, plan: Plan, width: int) -> None:
+        self.width = width
+        self.is_beside = width >= BESIDE_COLUMNS
+        by_wave: dict[int, list[Task]] = {}
+        for task in plan.tasks:
+            by_wave.setdefault(task.wave, []).append(task)
+        self.numbers = sorted(by_wave)
+        """The waves' numbers."""
+        self.waves = [tuple(by_wave[number]) for number in self.numbers]
+        self._index = {task.id: (wave, n) for wave, tasks in enumerate(self.waves) for n, task in enumerate(tasks)}
+        together = max(1, min(len(self.waves), width // LEAST)) if self.is_beside else 1
+        self.column = min(MOST, width // together) if self.is_beside else width
+        """The cells of a column, with the gap at its right."""
+        self._starts: list[int] = []
+        """Where each wave begins where they stand below each other."""
+        row = 0
+        for tasks in self.waves:
+            self._starts.append(row)
+            row += 2 + LOW_CARD * len(tasks)
+        self._rows = max(0, row - 1)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Cells and rows of all."""
+        if not self.is_beside:
+            return self.width, self._rows
+        most = max((len(tasks) for tasks in self.waves), default=0)
+        return self.column * len(self.waves), most * CARD
+
+    def place(self, task: str) -> CardPosition | None:
+        """Where the card of *task* stands; None where there is no such task."""
+        if (index := self._index.get(task)) is None:
+            return None
+        wave, number = index
+        if self.is_beside:
+            return CardPosition(self.column * wave, CARD * number, self.column, CARD)
+        return CardPosition(0, self._starts[wave] + 1 + LOW_CARD * number, self.width, LOW_CARD)
+
+    def order(self, task: str) -> str:
+        """Which of its wave *task* is, as in the list of sessions: 3/4."""
+        wave, number = self._index[task]
+        return f"{number + 1}/{len(self.waves[wave])}"
+
+    def wave(self, task: str) -> int:
+        """The place among the waves of that in which *task* is, from 0; -1 where there is no such task."""
+        return self._index.get(task, (-1, 0))[0]
+
+    def task(self, id_: str) -> Task | None:
+        """The task of that id, if there is one."""
+        wave, number = self._index.get(id_, (-1, 0))
+        return self.waves[wave][number] if wave >= 0 else None
+
+    def at(self, x: int, y: int) -> LayoutPosition:
+        """What stands there."""
+        if self.is_beside:
+            wave, (number, line) = x // self.column, divmod(y, CARD)
+            tasks = self.waves[wave] if wave < len(self.waves) else ()
+            return LayoutPosition(wave, tasks[number] if number < len(tasks) and line < CARD - 1 else None, line)
+        wave = max(0, bisect_right(self._starts, y) - 1)
+        if not self.waves or y == self._starts[wave]:
+            return LayoutPosition(wave, None, 0)
+        number, line = divmod(y - self._starts[wave] - 1, LOW_CARD)
+        tasks = self.waves[wave]
+        return LayoutPosition(wave, tasks[number], line) if number < len(tasks) else LayoutPosition(wave, None, 1)
+
+    def stepped(self, task: str, across: int, along: int) -> str:
+        """The task so many waves to the right of *task*, and so many cards below; the nearest that there is."""
+        if (index := self._index.get(task)) is None:
+            return self.waves[0][0].id if self.waves else ""
+        wave, number = index
+        if across:
+            wave = min(max(0, wave + across), len(self.waves) - 1)
+            return self.waves[wave][min(number, len(self.waves[wave]) - 1)].id
+        if self.is_beside:
+            return self.waves[wave][min(max(0, number + along), len(self.waves[wave]) - 1)].id
+        order = [each.id for tasks in self.waves for each in tasks]
+        return order[min(max(0, order.index(task) + along), len(order) - 1)]

@@ -1,0 +1,279 @@
+"""The wave board: the waves of a plan as columns, its tasks as cards, what it asks on top; keys decide on both."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from kasmon.model.plan.plan import Task
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.tui.action import Action, KeyContext
+from kasmon.tui.clock import Clock
+from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog, TextDialog
+from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.messages import (
+    ActionRequested,
+    CommandRequested,
+    DiffRequested,
+    NewAgentRequested,
+    PlanBoardClosed,
+    SessionOpened,
+)
+from kasmon.tui.plan_board.board_view import PlanBoardView
+from kasmon.tui.plan_board.card_text import standing
+from kasmon.tui.plan_board.decisions import DEEDS, meant
+from kasmon.tui.plan_board.dialogs import PlanEditDialog
+from kasmon.tui.plan_board.header import NOTHING, asked_lines, bar, head_line
+from kasmon.tui.plan_board.task_details import task_rows
+from kasmon.tui.status_bars import Banner, BannerContent, KeyBar
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.widgets.reader import Sentences
+from kasmon.tui.widgets.text_lines import TextLines
+
+TICK_S: Final = 1.0
+HERE: Final = ("help", "palette", "inbox", "all_requests", "quit")
+"""What may be done elsewhere, and here too."""
+WORDS: Final = {"plan_abort": ("Abort", "abort"), "task_skip": ("Skip", "skip")}
+"""Action -> the title of its question, and what its yes does."""
+
+
+class PlanBoardScreen(Overlay):
+    """Gets the plans by `learn`; posts wishes, and what else is to be shown."""
+
+    places = (KeyContext.BOARD,)
+    AUTO_FOCUS = ""
+    carries_notice = True
+
+    def __init__(
+        self, look: ThemeStyles, clock: Clock, keys: KeyMap, boards: Sequence[PlanBoard], plan: str = "", task: str = ""
+    ) -> None:
+        super().__init__()
+        self.look, self.clock, self.keys = look, clock, keys
+        self.boards = tuple(boards)
+        self.plan = plan
+        """The plan that is shown."""
+        self.cursors: dict[str, str] = {plan: task} if plan else {}
+        """Plan -> the task that the cursor is on, or was when it was shown last."""
+        self.head = TextLines(look, "surface", id="waves-head")
+        self.asked = TextLines(look, "surface", id="waves-asked")
+        self.view = PlanBoardView(look, clock)
+        self.nothing = Sentences(look, id="waves-nothing")
+        self.nothing.ground = "background"
+        self.middle = Container(self.view, id="waves-middle")
+        self.banner = Banner(look, id="waves-banner")
+        self.bar = KeyBar(look, id="waves-keys")
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        yield self.asked
+        yield self.middle
+        yield self.banner
+        yield self.bar
+
+    def on_mount(self) -> None:
+        self.middle.mount(self.nothing)
+        self.nothing.say(*NOTHING)
+        self.set_interval(TICK_S, self._tick)
+        self.learn(self.boards)
+
+    def learn(self, boards: Sequence[PlanBoard]) -> None:
+        """The plans are these now."""
+        self.boards = tuple(boards)
+        self._draw()
+
+    @property
+    def board(self) -> PlanBoard | None:
+        """The plan that is shown; the first one where that is gone."""
+        shown = (board for board in self.boards if board.id == self.plan)
+        return next(shown, self.boards[0] if self.boards else None)
+
+    @property
+    def card(self) -> Task | None:
+        """The task that the cursor is on."""
+        return None if (board := self.board) is None else self.view.room.task(self.cursors.get(board.id, ""))
+
+    def notice(self, notice: BannerContent | None) -> None:
+        """Something waits elsewhere."""
+        self.banner.notice = notice
+
+    def dress(self, look: ThemeStyles) -> None:
+        """Draw with *look* from now on."""
+        super().dress(look)
+        self.head.look = self.asked.look = self.nothing.look = look
+        self.view.dress(look)
+        self.bar.dress(look)
+        self.banner.dress(look)
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        board = self.board
+        if board is not None:
+            self.plan = board.id
+            self._point(board)
+        width = self.app.size.width
+        which = (self.boards.index(board) + 1 if board is not None else 0, len(self.boards))
+        self.head.say(head_line(board, which, self.keys, self.look, self.clock.now(), width))
+        self.asked.say(*asked_lines(board, self.keys, self.look, width))
+        self.nothing.display = board is None
+        self.view.display = board is not None
+        self.view.show(board, self.cursors.get(self.plan, ""))
+        self.bar.offered = bar(board, self.card, self.keys, self.look)
+
+    def _point(self, board: PlanBoard) -> None:
+        """Where the cursor is on no task of *board*: to the first that needs a person, else that is not settled."""
+        known = {task.id for task in board.plan.tasks}
+        if self.cursors.get(board.id) not in known and known:
+            needing = [task.id for task in board.plan.tasks if standing(board, task).needs_person]
+            open_ = [task.id for task in board.plan.tasks if standing(board, task).name not in ("done", "skipped")]
+            self.cursors[board.id] = next(iter([*needing, *open_, board.plan.tasks[0].id]))
+
+    def _tick(self) -> None:
+        self.view.tick()
+        if (board := self.board) is not None:
+            which = (self.boards.index(board) + 1, len(self.boards))
+            self.head.say(head_line(board, which, self.keys, self.look, self.clock.now(), self.app.size.width))
+
+    # Keys and clicks.
+
+    def on_key(self, event: events.Key) -> None:
+        if (action := self._meant(event.key)) is not None:
+            event.stop()
+            event.prevent_default()
+            self._do(action.id)
+
+    def _meant(self, key: str) -> Action | None:
+        """What *key* means to the board, or elsewhere and here too."""
+        own = self.keys.action(key, KeyContext.BOARD)
+        if own is not None:
+            return own
+        anywhere = self.keys.action(key, KeyContext.EVERYWHERE, KeyContext.LIST)
+        return anywhere if anywhere is not None and anywhere.id in (*HERE, "board") else None
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        if ROWS[message.action].where is KeyContext.BOARD:
+            message.stop()
+            self._do(message.action)
+
+    def on_plan_board_view_picked(self, message: PlanBoardView.Picked) -> None:
+        message.stop()
+        self._go(message.task)
+        if message.opens:
+            self._do("task_open")
+
+    def _do(self, action: str) -> None:
+        match action:
+            case "leave_board" | "board":
+                self.post_message(PlanBoardClosed())
+            case "task_down" | "task_up":
+                self._step(0, 1 if action == "task_down" else -1)
+            case "board_down" | "board_up":
+                self._step(0, self.view.page if action == "board_down" else -self.view.page)
+            case "wave_on" | "wave_back":
+                self._step(1 if action == "wave_on" else -1, 0)
+            case "task_top" | "task_bottom":
+                self._go_far(first=action == "task_top")
+            case "task_next":
+                self._go_on()
+            case "plan_on" | "plan_back":
+                self._turn(1 if action == "plan_on" else -1)
+            case "task_open" | "task_diff":
+                self._visit(SessionOpened if action == "task_open" else DiffRequested)
+            case "task_read":
+                self._read()
+            case "plan_edit":
+                self._show_edit()
+            case "plan_pause" | "task_replace":
+                self._decide(action)
+            case _ if action in DEEDS:
+                self._decide(action)
+            case _:
+                self.post_message(ActionRequested(action))
+
+    # Moving.
+
+    def _go(self, task: str) -> None:
+        if (board := self.board) is not None:
+            self.cursors[board.id] = task
+            self._draw()
+
+    def _step(self, across: int, along: int) -> None:
+        if (board := self.board) is not None:
+            self._go(self.view.room.stepped(self.cursors.get(board.id, ""), across, along))
+
+    def _go_far(self, *, first: bool) -> None:
+        if waves := self.view.room.waves:
+            self._go(waves[0][0].id if first else waves[-1][-1].id)
+
+    def _go_on(self) -> None:
+        """To the next task that needs a person, from the cursor on and around."""
+        board = self.board
+        if board is None:
+            return
+        tasks = [task for wave in self.view.room.waves for task in wave]
+        here = next((n for n, task in enumerate(tasks) if task.id == self.cursors.get(board.id)), -1)
+        for task in (*tasks[here + 1 :], *tasks[: here + 1]):
+            if standing(board, task).needs_person:
+                self._go(task.id)
+                return
+        self._say("No task needs attention.")
+
+    def _turn(self, by: int) -> None:
+        """To the next plan, around."""
+        if (board := self.board) is not None:
+            self.plan = self.boards[(self.boards.index(board) + by) % len(self.boards)].id
+            self._draw()
+
+    # Deeds.
+
+    def _visit(self, how: type[SessionOpened | DiffRequested]) -> None:
+        """Tell that the session of the task at the cursor is wanted, if it has one."""
+        board, task = self.board, self.card
+        if board is None or task is None:
+            return
+        wanted = board.run.of(task.id).session
+        if (session := board.sessions.get(wanted)) is not None:
+            self.post_message(how(session.id))
+        else:
+            self._say(f"Task {task.id} {'no longer has a session' if wanted else 'has no session yet'}.")
+
+    def _read(self) -> None:
+        board, task = self.board, self.card
+        if board is not None and task is not None:
+            title = f"Task {clean_line(task.id)}"
+            self.app.push_screen(TextDialog(self.look, self.keys, title, lambda width: task_rows(board, task, width)))
+
+    def _show_edit(self) -> None:
+        board = self.board
+        if board is None or board.edit is None:
+            self._say("The plan file has no changes to apply.")
+        else:
+            self.app.push_screen(PlanEditDialog(self.look, self.keys, self.clock, board.id, board.edit))
+
+    def _decide(self, action: str) -> None:
+        board, task = self.board, self.card
+        if board is None:
+            return
+        what = meant(board, task, action)
+        if what.wanted is None:
+            self._say(what.refusal)
+        elif action == "task_replace":
+            self.post_message(NewAgentRequested(what.wanted))
+        elif what.asks:
+            wanted = what.wanted
+            title, yes = WORDS.get(action, (ROWS[action].label.capitalize(), ROWS[action].label))
+            question = Confirmation(title, what.asks, yes)
+            self.app.push_screen(
+                ConfirmDialog(self.look, self.keys, self.clock, question, lambda dialog: dialog.want(wanted))
+            )
+        else:
+            self.post_message(CommandRequested(what.wanted))
+
+    def _say(self, text: str) -> None:
+        self.app.notify(clean_line(text), markup=False)

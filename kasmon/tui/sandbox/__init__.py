@@ -1,0 +1,1 @@
+"""A sandbox on the dashboard: its status, its screen, and the fork dialog."""

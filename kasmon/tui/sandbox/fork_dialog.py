@@ -1,0 +1,83 @@
+"""The dialog about another sandbox: its name, where it begins, and what is not taken along."""
+
+import itertools
+from collections.abc import Iterable
+
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kasmon.model.sandbox.policy import COPYING
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import Token
+from kasmon.sanitize import clean_line
+from kasmon.tui.dialogs.base import Dialog, DialogField
+from kasmon.tui.gateway.protocol import ForkSandbox, ReplaySandbox
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import CommandRequested
+from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.widgets.reader import Sentences
+
+
+class ForkDialog(Dialog):
+    """A sandbox that begins at *checkpoint* of *session* (empty: now), or in which all that ran there runs again."""
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        session: Session,
+        checkpoint: str,
+        taken: Iterable[str],
+        *,
+        replays: bool = False,
+    ) -> None:
+        super().__init__(look, keys)
+        self.session, self.checkpoint, self.replays = session, checkpoint, replays
+        self.taken = frozenset(taken)
+        where = f" at {clean_line(checkpoint)}" if checkpoint else ""
+        self.title_text = f"{'Replay' if replays else 'Fork'} {clean_line(session.name)}{where}"
+        self.about = Sentences(look, id="about")
+
+    def inside(self) -> Iterable[Widget]:
+        yield DialogField("Name", LineInput(self._made_name(), id="another"))
+        yield self.about
+
+    def _made_name(self) -> str:
+        """The name that an empty one becomes: the session's, with the first number behind it that is free."""
+        numbered = (f"{self.session.name}-{number}" for number in itertools.count(2))
+        return next(name for name in numbered if name not in self.taken)
+
+    def on_mount(self) -> None:
+        if self.replays:
+            self.about.say(
+                ("A new sandbox repeats everything that ran here up to that point.", Token.NOTICE),
+                ("Side effects outside the sandbox will be repeated.", Token.WARNING),
+            )
+        elif self.session.sandbox in COPYING and not self.checkpoint:
+            name = clean_line(self.session.name)
+            told = [(f"Copies the files and all memory of {name}; programs keep running in both.", Token.NOTICE)]
+            if not sleeps_on_disk(self.session):
+                then = "then resumes at once" if can_sleep(self.session) else "and stays paused"
+                told.append((f"For the copy, {name} is paused to disk, {then}.", Token.NOTICE))
+            self.about.say(*told)
+        else:
+            self.about.say(
+                ("Copies files and saved interpreter variables.", Token.NOTICE),
+                ("Running processes and open files are not copied.", Token.NOTICE),
+            )
+        self.offer(("enter", "create"), ("esc", "close"))
+        self.begin(self.query_one("#another", LineInput))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        name = event.value.strip() or self._made_name()
+        if name in self.taken:
+            self.complain(f"The name {clean_line(name)} is already in use.", "Choose another name.")
+        elif self.replays:  # as long as that takes; its outcome is told to whoever is there then
+            wanted = ReplaySandbox(session=self.session.id, name=name, checkpoint=self.checkpoint)
+            self.post_message(CommandRequested(wanted))
+            self.dismiss()
+        else:
+            self.want(ForkSandbox(session=self.session.id, name=name, checkpoint=self.checkpoint))

@@ -1,0 +1,242 @@
+"""One session's sandbox, over everything else: how it is, what ran in it, what was kept, and whom it did not reach."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import Token
+from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
+from kasmon.tui.action import KeyContext
+from kasmon.tui.clock import Clock
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import ActionRequested, SandboxActionRequested, SandboxRefreshRequested
+from kasmon.tui.sandbox.entries import Entry, about, entries, head, point_of, row, turn_of
+from kasmon.tui.sandbox.status import can_pause, can_sleep
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import ThemeStyles, width_of
+from kasmon.tui.widgets.reader import Reader, Sentences
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line
+
+ROOMY: Final = 140
+"""From this width on what is told of an entry stands beside the list, else below it."""
+PICK: Final = "box_pick"
+SELDOM: Final = ("box_replay", "box_diff", "box_keep", "box_restore", "box_freeze")
+"""What the line at the bottom leaves out where it has no room for all, in this order; help has them."""
+NOTHING: Final = (
+    ("Nothing ran here yet.", Token.TEXT),
+    ("Each turn is listed with its code and exit code, with checkpoints before and after.", Token.NOTICE),
+)
+AGENTS: Final = (
+    ("An agent runs in this sandbox; its history is in its transcript.", Token.TEXT),
+    ("Blocked hosts are listed here.", Token.NOTICE),
+)
+
+
+class SandboxScreen(Overlay):
+    """The sandbox of *session*. Posts `SandboxActionRequested`, and `SandboxRefreshRequested` when it changed."""
+
+    places = (KeyContext.SANDBOX,)
+    DEFAULT_CSS = """
+    SandboxScreen { align: left top; background: $background; }
+    SandboxScreen #box-middle { layout: vertical; height: 1fr; width: 1fr; }
+    SandboxScreen.-beside #box-middle { layout: horizontal; }
+    SandboxScreen #box-list { height: 1fr; width: 1fr; }
+    SandboxScreen #box-about { height: 45%; min-height: 9; max-height: 100%; width: 1fr; border-top: solid $k-line; }
+    SandboxScreen.-beside #box-about { height: 1fr; width: 44%; border-top: none; border-left: solid $k-line; }
+    """
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, clock: Clock, session: Session) -> None:
+        super().__init__()
+        self.look, self.keys, self.clock, self.session = look, keys, clock, session
+        self.past: SandboxHistory | None = None
+        self.entries: tuple[Entry, ...] = ()
+        self.at = 0
+        self.head = TextLines(look, "surface", id="box-head")
+        self.list = TextLines(look, "background", id="box-list")
+        self.reader = Reader(look, ground="background", margin=1, id="box-about")
+        self.problem = Sentences(look, id="box-problem")
+        self.foot = TextLines(look, "surface", id="box-keys")
+        self._acts: dict[str, Callable[[], object]] = {
+            "box_down": lambda: self.pick(self.at + 1),
+            "box_up": lambda: self.pick(self.at - 1),
+            "box_top": lambda: self.pick(0),
+            "box_bottom": lambda: self.pick(len(self.entries) - 1),
+            "box_read_on": lambda: self.reader.scroll_pages(1),
+            "box_read_back": lambda: self.reader.scroll_pages(-1),
+            "leave_box": self.dismiss,
+        }
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        with Container(id="box-middle"):
+            yield self.list
+            yield self.reader
+        yield self.problem
+        yield self.foot
+
+    def on_mount(self) -> None:
+        self.set_interval(1.0, self._draw)
+        self._draw()
+
+    def on_resize(self) -> None:
+        self.set_class(self._is_beside, "-beside")
+        self.call_after_refresh(self._draw)
+
+    # What it shows.
+
+    def tell(self, past: SandboxHistory | None) -> None:
+        """Show this; the entry that was chosen stays chosen."""
+        chosen = self.chosen
+        self.past, self.entries = past, entries(past) if past is not None else ()
+        self.at = self.entries.index(chosen) if self.at and chosen in self.entries else 0
+        self.problem.say()
+        self._read(is_same=chosen is not None and chosen == self.chosen)
+        self._draw()
+
+    def complain(self, problem: str) -> None:
+        """It could not be looked up; what to do next may stand on a line of its own."""
+        self.problem.say(*((line, Token.ERROR) for line in problem.split("\n")))
+
+    def follow(self, fleet: Fleet) -> None:
+        """The fleet is this now."""
+        now = fleet.get(self.session.id)
+        if now is None:
+            self.dismiss()
+        elif now != self.session:
+            before, self.session = self.session, now
+            self._draw()
+            if _moved(before) != _moved(now):
+                self.post_message(SandboxRefreshRequested(now.id))
+
+    def dress(self, look: ThemeStyles) -> None:
+        super().dress(look)
+        for widget in (self.head, self.list, self.reader, self.problem, self.foot):
+            widget.look = look
+        self._draw()
+        self.reader.refresh()
+
+    # Keys.
+
+    @property
+    def chosen(self) -> Entry | None:
+        return self.entries[self.at] if self.at < len(self.entries) else None
+
+    def takes(self, key: events.Key) -> bool:
+        found = next((found for name in key.aliases if (found := self.keys.action(name, KeyContext.SANDBOX))), None)
+        return found is not None and self.do(found.id)
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        if self.do(message.action):
+            message.stop()
+
+    def do(self, action: str) -> bool:
+        """Do what the key table calls by this id; whether there is such a thing here."""
+        if action.startswith(PICK):
+            self.pick(int(action.removeprefix(PICK)))
+        elif (act := self._acts.get(action)) is not None:
+            act()
+        elif (
+            action in self._offered()
+            or action in ("box_freeze", "box_wake")
+            or (action in ("box_keep", "box_pause", "box_fork_now") and self.session.backend == "interpreter")
+        ):
+            self._want(action)
+        else:
+            return action.startswith("box_")
+        return True
+
+    def pick(self, at: int) -> None:
+        """Choose the entry of this number, the newest being 0; nothing where there is none."""
+        if 0 <= at < len(self.entries):
+            self.at = at
+            self._read()
+            self._draw()
+
+    def _want(self, action: str) -> None:
+        entry, past = self.chosen, self.past
+        point = point_of(entry, past) if entry is not None and past is not None else ""
+        turn = turn_of(entry) if entry is not None else 0
+        host = (entry.entry or f"{entry.host}:{entry.port}") if isinstance(entry, RefusedHost) else ""
+        self.post_message(SandboxActionRequested(self.session.id, action, checkpoint=point, turn=turn, host=host))
+
+    def _offered(self) -> dict[str, str]:
+        """What can be done here, with the entry that is chosen: the action, and its word."""
+        entry, past, acts = self.chosen, self.past, dict[str, str]()
+        if entry is None or past is None:
+            return acts
+        if turn_of(entry):
+            acts["box_diff"] = "diff"
+        if point_of(entry, past):
+            acts |= {"box_restore": "restore", "box_fork": "fork", "box_replay": "replay"}
+        if isinstance(entry, RefusedHost) and entry.fix and entry.host:
+            acts["box_allow"] = "allow"
+        return acts
+
+    # Drawing.
+
+    @property
+    def _is_beside(self) -> bool:
+        return self.size.width >= ROOMY
+
+    def _read(self, *, is_same: bool = False) -> None:
+        entry, past = self.chosen, self.past
+        if is_same:
+            return
+        if entry is None or past is None:
+            self.reader.read(lambda width: ())
+        else:
+            self.reader.read(lambda width: about(entry, past, width))
+
+    def _draw(self) -> None:
+        self._draw_head()
+        width = max(self.list.size.width, 1)
+        room = max(self.list.size.height, 1)
+        first = max(0, min(self.at - room // 2, len(self.entries) - room))
+        lines = []
+        for number in range(first, min(first + room, len(self.entries))):
+            line = row(self.entries[number], self.look, width, self.clock.now(), is_here=number == self.at)
+            lines.append(msgspec.structs.replace(line, action=f"{PICK}{number}"))
+        if self.past is not None and not self.entries:
+            nothing = NOTHING if self.session.backend == "interpreter" else AGENTS
+            lines = [DrawnLine(), *(DrawnLine(((f"  {text}", _role(token)),)) for text, token in nothing)]
+        self.list.say(*lines)
+        self.foot.say(self._keys())
+
+    def _draw_head(self) -> None:
+        self.head.say(*head(self.session, self.past, self.look, self.clock.now(), max(self.size.width, 1)))
+
+    def _keys(self) -> DrawnLine:
+        housing, is_interpreter = self.session.housing, self.session.backend == "interpreter"
+        words = dict(self._offered())
+        if housing is not None and self.session.exists:
+            words |= {"box_wake": "resume"} if housing.is_asleep else {}
+            words |= {"box_freeze": "pause"} if can_sleep(self.session) else {}
+            words |= {"box_pause": "pause to disk"} if can_pause(self.session) else {}
+            words |= {"box_keep": "checkpoint", "box_fork_now": "fork now"} if is_interpreter else {}
+        words["leave_box"] = "back"
+        place = f"{self.at + 1} of {len(self.entries)} " if self.entries else ""
+        room = max(self.size.width, 1) - len(place) - 2
+        for seldom in SELDOM:
+            if width_of(self._shown(words).left) > room:
+                words.pop(seldom, None)
+        return msgspec.structs.replace(self._shown(words), right=((place, "soft"),))
+
+    def _shown(self, words: Mapping[str, str]) -> DrawnLine:
+        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in words.items())
+        return key_line(keys, (" ", "text"))
+
+
+def _moved(session: Session) -> tuple[object, ...]:
+    """What changes when there is more to tell of its past."""
+    housing = session.housing
+    return (housing.checkpoints_counted, housing.phase, housing.lost, session.turn_ended) if housing else ()
+
+
+def _role(token: Token) -> str:
+    return "text" if token is Token.TEXT else "soft"

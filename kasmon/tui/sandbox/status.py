@@ -1,0 +1,263 @@
+"""How a session's sandbox looks: its badge, its phase, how long it has left, what it uses. Pure.
+
+The badge is the tier's word and a shape: of a jail by what a probe inside found, and one that is not as it should be
+says so; a tier with a kernel of its own, or at a service, has its own shape, coloured once the agent inside proved it.
+"""
+
+from typing import Final
+
+from rich.cells import cell_len
+
+from kasmon.model.commands import Mode
+from kasmon.model.sandbox.policy import MIB, REMEMBERING, SandboxPhase
+from kasmon.model.sandbox.state import BEGINNING, SandboxState
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.sanitize import clean_line
+from kasmon.tui.theme.look import Span, ThemeStyles, age, mode_word, width_of
+from kasmon.tui.widgets.text_lines import DrawnLine
+
+BAR: Final = 8
+"""Cells of the bar that shows how much of what is allowed is used."""
+TIGHT: Final = 0.75
+FULL: Final = 0.9
+"""From these shares on a bar warns."""
+SLEEPS_SOON_S: Final = 60.0
+ENDS_SOON_S: Final = 300.0
+"""A row tells what is to come only when it comes so soon, in seconds; the panel always does."""
+MOVING: Final = {
+    SandboxPhase.CREATING: "creating sandbox",
+    SandboxPhase.PAUSING: "pausing",
+    SandboxPhase.PERSISTING: "saving state",
+    SandboxPhase.RESUMING: "resuming",
+    SandboxPhase.HEALING: "recovering sandbox",
+    SandboxPhase.EXPIRED: "removing sandbox",
+}
+"""Phases on the way to one, as a row tells them."""
+ON_DISK: Final = {SandboxPhase.PAUSING: "writing memory to disk", SandboxPhase.RESUMING: "reading memory from disk"}
+"""Those whose memory is on disk, or is to be."""
+SHORT: Final = {"microvm": "vm"}
+"""The words of tiers where there is no room for all of one."""
+WALLED: Final = {"microvm": "own kernel", "e2b": "at the service"}
+"""Tiers whose kernel is not this machine's, and what stands between them and that."""
+LONGEST_MODE: Final = 22
+"""So many cells the mode column has at most: `tmux bypassPermissions`."""
+LOST_S: Final = 3600.0
+"""So long a session's panel tells of what was lost; the screen of its sandbox always does."""
+RESTING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
+"""States of an agent in which the clock runs for its sandbox."""
+BROKEN: Final = "not confined as expected"
+ROOMY: Final = 116
+"""From this width on the panel has bars."""
+
+
+def badge(session: Session, look: ThemeStyles, room: int = 12) -> list[Span]:
+    """What confines it, in at most *room* cells, and by a shape whether that was proven; nothing where nothing does."""
+    if not session.sandbox:
+        return []
+    mark, role = _proof(session)
+    tier = clean_line(session.sandbox)
+    word = tier if len(tier) < room else SHORT.get(tier, tier)
+    return [(look.cut(word, room - 1), "faint"), (look.mark(mark), role)]
+
+
+def mode_cells(session: Session) -> int:
+    """How many cells all that the mode column says of it takes, as far as there can be room for that."""
+    if session.sandbox:
+        return len(session.sandbox) + 1
+    cells = cell_len(mode_word(session))
+    return cells if cells <= LONGEST_MODE else 0
+
+
+def can_sleep(session: Session) -> bool:
+    """Whether its sandbox is there and can be put to sleep; that of an agent only while it is idle."""
+    if session.housing is None or session.housing.is_asleep or session.state not in ALIVE:
+        return False
+    return session.mode is Mode.INTERPRETER or session.state is SessionState.IDLE
+
+
+def can_pause(session: Session) -> bool:
+    """Whether its sandbox is there and can be put to sleep with its memory on disk, which it does not do yet."""
+    housing = session.housing
+    if housing is None or session.state not in ALIVE or session.mode is not Mode.INTERPRETER:
+        return False
+    return session.sandbox in REMEMBERING and not (housing.is_asleep and not housing.held)
+
+
+def sleeps_on_disk(session: Session) -> bool:
+    """Whether its memory is on disk, or at the service, and nothing of it runs."""
+    housing = session.housing
+    return housing is not None and housing.is_asleep and not housing.held and session.sandbox in REMEMBERING
+
+
+def proof_words(session: Session) -> str:
+    """The same in words."""
+    seen = session.housing.confinement if session.housing is not None else None
+    if session.sandbox in WALLED and (seen is None or seen.ok):
+        return f"{WALLED[session.sandbox]}{', verified' if seen is not None else ''}"
+    if seen is None:
+        return "not verified yet" if session.state in ALIVE else "not verified"
+    return "verified" if seen.ok else f"{BROKEN}: {mismatches(session)}"
+
+
+def is_broken(session: Session) -> bool:
+    """Whether a probe inside found what should not be."""
+    seen = session.housing.confinement if session.housing is not None else None
+    return seen is not None and not seen.ok
+
+
+def mismatches(session: Session) -> str:
+    """What is not as it should be, in words."""
+    seen = session.housing.confinement if session.housing is not None else None
+    return ", ".join(map(clean_line, seen.mismatches)) if seen is not None and seen.mismatches else "no details"
+
+
+def phase_words(housing: SandboxState, now: float) -> str:
+    """The phase; of one on the way to another, for how long: `writing memory to disk, 3s`."""
+    if not is_moving(housing):
+        return phase_word(housing)
+    return ", ".join(part for part in (_moving(housing), _lasts(housing, now)) if part)
+
+
+def phase_word(housing: SandboxState) -> str:
+    """The phase, and where its memory is while it sleeps: `paused in RAM`."""
+    if housing.phase is not SandboxPhase.PAUSED:
+        return housing.phase.value
+    if housing.held:
+        return "paused in RAM"
+    kept = "at the service" if housing.tier == "e2b" else "on disk"
+    return f"paused {kept}" if housing.tier in REMEMBERING else "paused"
+
+
+def is_moving(housing: SandboxState) -> bool:
+    """Whether it is on its way to another phase."""
+    return housing.phase in MOVING and (housing.is_intended or housing.phase in BEGINNING)
+
+
+def lost_words(session: Session, now: float) -> str:
+    """What was lost the last time that something was, and when; empty where nothing ever was."""
+    housing = session.housing
+    if housing is None or not housing.lost:
+        return ""
+    when = f"{age(now - housing.lost_at)} ago: " if housing.lost_at else ""
+    return f"{when}{clean_line(housing.lost)}"
+
+
+def _moving(housing: SandboxState) -> str:
+    on_disk = not housing.held and housing.tier in REMEMBERING
+    return ON_DISK.get(housing.phase, MOVING[housing.phase]) if on_disk else MOVING[housing.phase]
+
+
+def _lasts(housing: SandboxState, now: float) -> str:
+    """For how long it has been on its way; empty at first."""
+    return age(now - housing.phase_at) if housing.phase_at and now - housing.phase_at >= 1.0 else ""
+
+
+def to_come(session: Session, now: float) -> tuple[str, ...]:
+    """What comes next if unused: `pauses in 12m`, then `pauses to disk in 27m` or `expires in 9m`.
+
+    It is paused where its memory is kept then, and expires where it ends.
+    """
+    housing = session.housing
+    if housing is None or session.state not in ALIVE or session.in_turn:
+        return ()
+    if session.mode is not Mode.INTERPRETER and session.state not in RESTING:
+        return ()
+    told = []
+    if housing.standby_at is not None and housing.phase is SandboxPhase.RUNNING:
+        told.append(f"pauses in {age(housing.standby_at - now)}")
+    if housing.pause_at is not None and not sleeps_on_disk(session):
+        told.append(f"{'pauses' if housing.tier == 'e2b' else 'pauses to disk'} in {age(housing.pause_at - now)}")
+    elif housing.expires_at is not None:
+        told.append(f"expires in {age(housing.expires_at - now)}")
+    return tuple(told)
+
+
+def row_words(session: Session, now: float) -> list[Span]:
+    """What a row says of its sandbox before all else; nothing while all is well and nothing is near."""
+    housing = session.housing
+    if housing is None:
+        return []
+    if is_broken(session) and session.state in ALIVE:
+        how = "" if session.state is SessionState.ASKING else f": {mismatches(session)}"
+        return [(f"not confined{how}  ", "bad.bold")]
+    if is_moving(housing) and session.state is not SessionState.ENDED:
+        return [(f"{_moving(housing)}  ", "info"), (f"{lasts}  " if (lasts := _lasts(housing, now)) else "", "faint")]
+    coming = to_come(session, now)
+    if coming and _left(housing.expires_at, now) <= ENDS_SOON_S:
+        return [(f"expires in {age(_left(housing.expires_at, now))}  ", "warn")]
+    if coming and _left(housing.pause_at, now) <= ENDS_SOON_S:
+        return [(f"{coming[-1]}  ", "faint")]
+    sleeps_soon = housing.phase is SandboxPhase.RUNNING and _left(housing.standby_at, now) <= SLEEPS_SOON_S
+    return [(f"{coming[0]}  ", "faint")] if coming and (sleeps_soon or housing.is_asleep) else []
+
+
+def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
+    """The lines about its sandbox in the session's own panel; none where it has none."""
+    housing = session.housing
+    if housing is None:
+        return []
+    dot = f" {look.mark('dot')} "
+    about = [phase_words(housing, now), *to_come(session, now)]
+    left: list[Span] = [(" ", "text"), *badge(session, look), (f"{dot}{dot.join(about)}", "soft")]
+    right = meters(session, look, bars=width >= ROOMY)
+    lines = [DrawnLine(tuple(left), tuple(right))]
+    if right and width_of(left) + width_of(right) + 2 > width:
+        lines = [DrawnLine(tuple(left)), DrawnLine(((" ", "text"), *right))]
+    if is_broken(session):
+        lines.append(DrawnLine(((f" {look.mark('breach')} {BROKEN}: {mismatches(session)}", "bad.bold"),)))
+    elif housing.lost_at and now - housing.lost_at < LOST_S:
+        lines.append(DrawnLine(((" ! ", "warn.bold"), (f"lost {lost_words(session, now)}", "warn"))))
+    return lines
+
+
+def meters(session: Session, look: ThemeStyles, *, bars: bool = True, processes: bool = False) -> list[Span]:
+    """Memory and disk, used and allowed; nothing where nobody has measured."""
+    usage = session.housing.usage if session.housing is not None else None
+    if usage is None:
+        return []
+    spans = _meter("memory", usage.memory_bytes, usage.memory_allowed, look, bars=bars)
+    spans += [("   ", "text"), *_meter("disk", usage.disk_bytes, usage.disk_allowed, look, bars=bars)]
+    if processes and usage.processes:
+        most = f" of {usage.processes_allowed}" if usage.processes_allowed else ""
+        spans += [("   ", "text"), ("processes ", "faint"), (str(usage.processes), "text"), (most, "faint")]
+    return [*spans, (" ", "text")]
+
+
+def amount(size_bytes: int) -> str:
+    """A size in at most eight characters: `12 KiB`, `0.4 MiB`, `212 MiB`, `1.5 GiB`."""
+    size = size_bytes / MIB
+    if size >= 1024:
+        return f"{size / 1024:.0f} GiB" if size >= 10240 or size % 1024 == 0 else f"{size / 1024:.1f} GiB"
+    if 0 < size < 0.1:
+        return f"{size_bytes / 1024:.0f} KiB" if size_bytes >= 1024 else f"{size_bytes} B"
+    return f"{size:.0f} MiB" if size >= 10 or size == 0 else f"{size:.1f} MiB"
+
+
+def _meter(word: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool) -> list[Span]:
+    share = min(used / allowed, 1.0) if allowed else 0.0
+    role = "bad" if share >= FULL else "warn" if share >= TIGHT else "info"
+    shapes = ("━", "─") if look.utf8 else ("#", "-")
+    full = min(max(round(share * BAR), 1 if used else 0), BAR)
+    bar: list[Span] = [(shapes[0] * full, role), (f"{shapes[1] * (BAR - full)} ", "line")] if bars and allowed else []
+    told = amount(used)
+    if allowed:
+        of = f" of {amount(allowed)}"
+        unit = told[-4:]
+        told = told.removesuffix(unit) if of.endswith(unit) else told
+        return [(f"{word} ", "faint"), *bar, (told, f"{role}.bold" if share >= TIGHT else "text"), (of, "faint")]
+    return [(f"{word} ", "faint"), (told, "text")]
+
+
+def _proof(session: Session) -> tuple[str, str]:
+    """The shape of the proof, and its role."""
+    seen = session.housing.confinement if session.housing is not None else None
+    if session.sandbox in WALLED and (seen is None or seen.ok):
+        return ("remote" if session.sandbox == "e2b" else "walled"), "info" if seen is None else "good"
+    if seen is None:
+        return "unproven", "faint"
+    return ("proven", "good") if seen.ok else ("breach", "bad.bold")
+
+
+def _left(at: float | None, now: float) -> float:
+    return float("inf") if at is None else at - now

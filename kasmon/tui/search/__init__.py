@@ -1,0 +1,1 @@
+"""Search of all sessions: its controller, screen and results."""

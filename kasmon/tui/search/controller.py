@@ -1,0 +1,143 @@
+"""The dashboard's search: the screen while it is there, what it found last, and the way to a place that was found."""
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kasmon.errors import KasmonError
+from kasmon.model.commands import Mode
+from kasmon.sanitize import clean_line
+from kasmon.tui.error_text import sentence
+
+if TYPE_CHECKING:
+    from kasmon.model.transcript.search_text import SearchHit
+    from kasmon.supervisor.search.search import SessionHits
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.search.screen import SearchScreen
+
+GONE: Final = "it no longer exists"
+
+
+class SearchController:
+    """Opens the screen, looks for words, and goes to what was found."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+        self._words = ""
+        self._found: list[SessionHits] = []
+        self._at = 0
+        self._shown: SearchScreen | None = None
+
+    @property
+    def screen(self) -> "SearchScreen | None":
+        """The screen, while it is there."""
+        return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
+
+    def open(self) -> None:
+        """Show what was found last, at the place that was chosen, or nothing yet."""
+        from kasmon.tui.search.screen import SearchScreen  # not before the first frame
+
+        app = self.app
+        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+            return
+        self._shown = SearchScreen(app.look, app.clock, app.keys, self._words, self._found)
+        app.push_screen(self._shown)
+        self._shown.call_after_refresh(self._shown.list.move, self._at)
+        app.inbox.tell()
+
+    def close(self) -> None:
+        """Take the screen away, and remember what it found."""
+        if (screen := self.screen) is None:
+            return
+        self.app.workers.cancel_group(self.app, "search")
+        self._words, self._found = (screen.words, screen.found) if screen.is_done else (screen.words, [])
+        hits = [row for row in screen.list.rows if row.hit is not None]
+        row = screen.list.chosen
+        self._at = hits.index(row) if row in hits else 0
+        screen.dismiss()
+        self.app.hold_still()
+        self.app.call_later(self.app.inbox.tell)
+
+    def look_for(self, words: str) -> None:
+        """Look for *words* now, and no longer for others."""
+        if words and self.app.world is not None:
+            self.app.run_worker(self._look_for(words), group="search", exclusive=True)
+        else:
+            self.app.workers.cancel_group(self.app, "search")
+
+    async def _look_for(self, words: str) -> None:
+        screen, world = self.screen, self.app.world
+        if screen is None or world is None:
+            return
+        try:
+            async with contextlib.aclosing(world.search(words)) as found:
+                async for each in found:
+                    screen.add(each)
+        except KasmonError as error:
+            screen.end(sentence(error.message))
+        else:
+            screen.end()
+
+    def go_to(self, hit: "SearchHit") -> None:
+        """Show *hit* in its session: what a terminal printed over the search, a transcript in its place."""
+        if self.app.world is None:
+            return
+        session = self.app.desk.table.session(hit.session)
+        if hit.where == "terminal" or (session is not None and session.mode is Mode.TMUX):
+            self.app.run_worker(self._read(hit), group="scrollback", exclusive=True)
+        else:
+            self.app.run_worker(self._enter(hit), group="scrollback", exclusive=True)
+
+    async def _read(self, hit: "SearchHit") -> None:
+        from kasmon.tui.terminal.open_link import look_at
+        from kasmon.tui.terminal.scrollback_buffer import BufferPosition, ScrollbackBuffer  # seldom needed
+        from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+
+        app = self.app
+        assert app.world is not None
+        is_line = hit.where == "terminal"
+        try:
+            recorded = await app.world.recorded(hit.session, hit.place if is_line else None, hit.at)
+        except KasmonError as error:
+            if self.screen is not None:
+                self.screen.end(sentence(error.message))
+            return
+        session = app.desk.table.session(hit.session)
+        if self.screen is None or self.screen is not app.screen:
+            return
+        if session is None or recorded.here is None:
+            self.screen.end(GONE)
+            return
+        begins = BufferPosition(recorded.here, hit.start if is_line else 0)
+        copied, looked = app.deeds.put_on_clipboard, partial(look_at, app)
+        words = hit.line[hit.start : hit.end]
+        reading = ScrollbackScreen(
+            app.look,
+            app.keys,
+            clean_line(session.name),
+            ScrollbackBuffer(recorded.lines),
+            copied,
+            looked,
+            at=begins,
+            words=words,
+        )
+        app.push_screen(reading)
+
+    async def _enter(self, hit: "SearchHit") -> None:
+        app = self.app
+        assert app.world is not None
+        event = await app.world.fact(hit.session, hit.place)
+        session = app.desk.table.session(hit.session)
+        if self.screen is None or self.screen is not app.screen:
+            return
+        if session is None or event is None:
+            self.screen.end(GONE)
+            return
+        self.close()
+        app.inside.enter(session.id)
+        story = app.inside.story
+        if story is not None:
+            story.read()
+            story.only_reads = story.was_found = True
+            app.call_after_refresh(story.seek, event, hit.line, hit.line[hit.start : hit.end])
+        app.offer_keys()

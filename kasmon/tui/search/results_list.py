@@ -1,0 +1,159 @@
+"""The list of what a search found: one line for each session, below it one for each place, and a cursor."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from kasmon.model.transcript.search_text import SearchHit
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.search.search import SessionHits
+from kasmon.tui.clock import Clock
+from kasmon.tui.theme.look import Span, ThemeStyles, age, width_of
+
+KINDS: Final = {"said": "agent", "asked": "request", "printed": "terminal"}
+"""Kinds of text that are shown by another word than `kasmon grep --json` has for them."""
+KIND_CELLS: Final = 8
+"""Cells for that word."""
+LEAD = 3
+"""A match that begins further right than a third of the room is brought nearer."""
+
+
+class ResultRow(msgspec.Struct, frozen=True):
+    """One line of the list."""
+
+    found: SessionHits
+    hit: SearchHit | None = None
+    """None on the line of the session."""
+
+
+class SearchResultsList(ScrollView, can_focus=False):
+    """Gets what was found by `show` and `add`; posts `Picked` for a click on a place, or for a second one on it."""
+
+    DEFAULT_CSS = "SearchResultsList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
+    ALLOW_SELECT = False
+
+    class Picked(Message):
+        """A click on a place; *opens* where the cursor was there already."""
+
+        def __init__(self, *, opens: bool) -> None:
+            super().__init__()
+            self.opens = opens
+
+    class Moved(Message):
+        """The cursor is at another place."""
+
+    def __init__(self, look: ThemeStyles, clock: Clock) -> None:
+        super().__init__(id="search-list")
+        self.look, self.clock = look, clock
+        self.rows: list[ResultRow] = []
+        self.at = 0
+        """The row of the cursor; one of a place, where there is any."""
+
+    def show(self, found: Sequence[SessionHits]) -> None:
+        """Show this, from its beginning."""
+        self.rows, self.at = [], 0
+        self.scroll_to(y=0, animate=False, immediate=True)
+        for each in found:
+            self.add(each)
+        self._lay_out()
+
+    def add(self, found: SessionHits) -> None:
+        """Show this below the rest."""
+        self.rows += [ResultRow(found), *(ResultRow(found, hit) for hit in reversed(found.hits))]
+        if self.at == 0 and len(self.rows) > 1:
+            self.at = 1
+            self.post_message(self.Moved())
+        self._lay_out()
+
+    @property
+    def chosen(self) -> ResultRow | None:
+        """The place at the cursor; None where there is none."""
+        return self.rows[self.at] if 0 < self.at < len(self.rows) else None
+
+    def move(self, by: int) -> None:
+        """Move the cursor by so many places, up where negative."""
+        places = [at for at, row in enumerate(self.rows) if row.hit is not None]
+        if places:
+            here = places.index(self.at) if self.at in places else 0
+            self._go(places[min(max(here + by, 0), len(places) - 1)])
+
+    def turn_page(self, pages: int) -> None:
+        self.move(pages * max(1, self.size.height - 1))
+
+    def _go(self, at: int) -> None:
+        self.at = at
+        self.post_message(self.Moved())
+        self._keep_in_sight()
+        self.refresh()
+
+    def _keep_in_sight(self) -> None:
+        """With the line of its session, where that is the one above."""
+        if self.size.height and self.rows:
+            above = 1 if self.at > 0 and self.rows[self.at - 1].hit is None else 0
+            region = Region(0, self.at - above, 1, 1 + above)
+            self.scroll_to_region(region, animate=False, immediate=True, force=True)
+
+    def _lay_out(self) -> None:
+        self.virtual_size = Size(self.size.width, len(self.rows))
+        self.refresh()
+
+    def on_resize(self) -> None:
+        self._lay_out()
+        self._keep_in_sight()
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.y + self.scroll_offset.y
+        if at < len(self.rows) and self.rows[at].hit is not None:
+            event.stop()
+            opens = at == self.at
+            self._go(at)
+            self.post_message(self.Picked(opens=opens))
+
+    def render_line(self, y: int) -> Strip:
+        at, width = y + self.scroll_offset.y, self.size.width
+        if at >= len(self.rows):
+            return Strip.blank(width, self.look.style("text"))
+        row = self.rows[at]
+        if row.hit is None:
+            return self._of_session(row.found, width)
+        return self._of_hit(row.hit, at == self.at, width)
+
+    def _of_session(self, found: SessionHits, width: int) -> Strip:
+        session, count = found.session, len(found.hits)
+        left: list[Span] = [(" ", "text"), (clean_line(session.name) or session.id, "text.bold")]
+        left.append((f"  {clean_line(session.agent)}", "faint"))
+        return self.look.between(left, [(f"{places(count, found.more)} ", "soft")], width)
+
+    def _of_hit(self, hit: SearchHit, here: bool, width: int) -> Strip:
+        look = self.look
+        left: list[Span] = [
+            (look.mark("cursor") if here else " ", "accent"),
+            (f"  {look.fit(KINDS.get(hit.what, hit.what), KIND_CELLS)}  ", "soft"),
+        ]
+        right: list[Span] = [(f"{age(self.clock.now() - hit.at):>4} ", "faint")]
+        left += matched(hit, width - width_of(left) - width_of(right) - 1, look)
+        return look.between(left, right, width, "selected" if here else "background")
+
+
+def places(count: int, more: bool) -> str:
+    """In words how many places there are; *more*: and further ones."""
+    return f"{count}{'+' if more else ''} {'match' if count == 1 and not more else 'matches'}"
+
+
+def matched(hit: SearchHit, room: int, look: ThemeStyles) -> list[Span]:
+    """The line of *hit* in about *room* cells, what was found told apart and in sight."""
+    line = hit.line
+    first = len(line) - len(line.lstrip())
+    if hit.start - first > 2 * room // LEAD or (hit.end - first > room and hit.start - first > room // LEAD):
+        first = max(first, hit.start - room // LEAD)
+        cut = look.mark("more")
+    else:
+        cut, first = "", min(first, hit.start)
+    shown = clean_line(line[first : hit.start]), clean_line(line[hit.start : hit.end]), clean_line(line[hit.end :])
+    return [(f"{cut}{shown[0]}", "text"), (shown[1], "accent.solid.bold"), (shown[2], "text")]

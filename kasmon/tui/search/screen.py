@@ -1,0 +1,229 @@
+"""Searching all sessions: a box, below it what was found while it is written, and what stands around one place."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.timer import Timer
+
+from kasmon.model.transcript.search_text import SearchHit
+from kasmon.model.transcript.text import Token
+from kasmon.supervisor.search.search import SessionHits
+from kasmon.tui.action import KeyContext
+from kasmon.tui.clock import Clock
+from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.messages import ActionRequested, HitOpened, SearchClosed, SearchRequested
+from kasmon.tui.search.results_list import SearchResultsList, matched, places
+from kasmon.tui.status_bars import KeyBar, KeyHint
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.widgets.reader import Sentences
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
+
+TYPED_S: Final = 0.15
+"""So long after the last key the search begins, in seconds."""
+AROUND: Final = 2
+"""So many lines are shown above and below the chosen place, where there is room."""
+ROOMY_ROWS: Final = 18
+"""From this height on there is."""
+EMPTY: Final = (
+    ("", Token.TEXT),
+    ("Type to search.", Token.STRONG),
+    ("Searches transcripts, code and terminal output of all sessions, ignoring case.", Token.FAINT),
+)
+NOTHING: Final = (
+    ("", Token.TEXT),
+    ("No matches.", Token.STRONG),
+    ("Try fewer words. Removed sessions are not searched.", Token.FAINT),
+)
+LOOKING: Final = (("", Token.TEXT), ("Searching…", Token.FAINT))
+
+
+class SearchScreen(Overlay):
+    """Posts `SearchRequested` for words, `HitOpened` for a place and `SearchClosed`; gets what was found by `add`."""
+
+    places = (KeyContext.SEARCH,)
+    AUTO_FOCUS = ""
+    DEFAULT_CSS = """
+    SearchScreen { layout: vertical; align: left top; background: $background; }
+    SearchScreen #search-head, SearchScreen #search-keys { height: 1; }
+    SearchScreen #search-words {
+        height: 1; width: 1fr; border: none; padding: 0 1; background: $surface; background-tint: $surface 0%;
+    }
+    SearchScreen #search-list { height: 1fr; width: 1fr; background: $background; scrollbar-background: $background; }
+    SearchScreen #search-nothing { width: 1fr; height: 1fr; background: $background; }
+    SearchScreen #search-around { height: auto; width: 1fr; border-top: solid $k-line; background: $background; }
+    """
+
+    def __init__(
+        self, look: ThemeStyles, clock: Clock, keys: KeyMap, words: str = "", found: Sequence[SessionHits] = ()
+    ) -> None:
+        """*words* and *found*: of the search before, to go on with."""
+        super().__init__()
+        self.look, self.clock, self.keys = look, clock, keys
+        self.words, self.found = words, [*found]
+        self.is_done, self.problem = True, ""
+        self.head = TextLines(look, "surface", id="search-head")
+        self.box = LineInput(words, "Search transcripts and output", id="search-words")
+        self.list = SearchResultsList(look, clock)
+        self.nothing = Sentences(look, id="search-nothing")
+        self.nothing.ground = "background"
+        self.around = TextLines(look, "background", id="search-around")
+        self.bar = KeyBar(look, id="search-keys")
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        yield self.box
+        yield self.list
+        yield self.nothing
+        yield self.around
+        yield self.bar
+
+    def on_mount(self) -> None:
+        self.list.show(self.found)
+        self.set_focus(self.box)
+        self.set_interval(10.0, self.list.refresh)
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    # What was found.
+
+    def begin(self, words: str) -> None:
+        """It is being looked for *words* now."""
+        self.words, self.found, self.is_done, self.problem = words, [], not words, ""
+        self.list.show(())
+        self._draw()
+
+    def add(self, found: SessionHits) -> None:
+        """This was found too."""
+        if found.problem:
+            self.problem = f"{found.session.name} could not be searched"
+        else:
+            self.found.append(found)
+            self.list.add(found)
+        self._draw()
+
+    def end(self, problem: str = "") -> None:
+        """All was looked through, or *problem* says why not."""
+        self.is_done, self.problem = True, problem or self.problem
+        self._draw()
+
+    def dress(self, look: ThemeStyles) -> None:
+        super().dress(look)
+        self.head.look = self.list.look = self.nothing.look = self.around.look = look
+        self.bar.dress(look)
+        self._draw()
+
+    def _draw(self) -> None:
+        has_hits = bool(self.found)
+        self.list.display, self.nothing.display = has_hits, not has_hits
+        if not has_hits:
+            self.nothing.say(*(EMPTY if not self.words else NOTHING if self.is_done else LOOKING))
+        self.head.say(self._told())
+        self._draw_around()
+        shown = ["search_open", "search_down", "search_up"] if has_hits else []
+        offered = [*shown, "leave_search", "help"]
+        self.bar.offered = tuple(KeyHint(each, self._key(each), ROWS[each].label) for each in offered)
+
+    def _key(self, action: str) -> str:
+        return self.keys.shown_while_writing(action, self.look.utf8)
+
+    def _told(self) -> DrawnLine:
+        count, more = sum(len(each.hits) for each in self.found), any(each.more for each in self.found)
+        left: list[Span] = [(" search ", "accent.bold"), (" ", "text")]
+        if count:
+            sessions = len(self.found)
+            left.append((places(count, more), "text.bold"))
+            left.append((f" in {sessions} {'session' if sessions == 1 else 'sessions'}", "soft"))
+        right: list[Span] = [(f"{self.problem} ", "warn")] if self.problem else []
+        if not self.is_done:
+            right = [("searching ", "soft")]
+        return DrawnLine(tuple(left), tuple(right))
+
+    def _draw_around(self) -> None:
+        row = self.list.chosen
+        self.around.display = row is not None and self.app.size.height >= ROOMY_ROWS
+        if row is None or row.hit is None:
+            return
+        hit, blank = row.hit, DrawnLine()
+        before = [_told(line) for line in hit.before[-AROUND:]]
+        after = [_told(line) for line in hit.after[:AROUND]]
+        here = DrawnLine(((" ", "text"), *matched(hit, self.app.size.width - 2, self.look)))
+        self.around.say(*[blank] * (AROUND - len(before)), *before, here, *after, *[blank] * (AROUND - len(after)))
+
+    # Keys and clicks.
+
+    def takes(self, key: events.Key) -> bool:
+        if key.is_printable:
+            return False
+        row = next(
+            (row for name in key.aliases if (row := self.keys.action(name, KeyContext.SEARCH)) is not None), None
+        )
+        if row is not None:
+            self.do(row.id)
+        return row is not None
+
+    def do(self, action: str) -> None:
+        """Do what the key table calls by this id."""
+        match action:
+            case "search_down" | "search_up":
+                self.list.move(1 if action == "search_down" else -1)
+            case "search_page_down" | "search_page_up":
+                self.list.turn_page(1 if action == "search_page_down" else -1)
+            case "search_open":
+                self._open()
+            case "leave_search":
+                self.post_message(SearchClosed())
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        if ROWS[message.action].where is KeyContext.SEARCH:
+            message.stop()
+            self.do(message.action)
+
+    def _open(self) -> None:
+        if self._timer is not None:  # the words are others than those that were looked for
+            self._ask()
+        elif (row := self.list.chosen) is not None and row.hit is not None:
+            self.post_message(HitOpened(row.hit))
+
+    def on_search_results_list_picked(self, message: SearchResultsList.Picked) -> None:
+        message.stop()
+        if message.opens:
+            self._open()
+
+    def on_search_results_list_moved(self, message: SearchResultsList.Moved) -> None:
+        message.stop()
+        self._draw_around()
+
+    def on_input_changed(self, message: "Input.Changed") -> None:
+        message.stop()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        if message.value != self.words:
+            self._timer = self.set_timer(TYPED_S, self._ask)
+
+    def _ask(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self.begin(self.box.value)
+        self.post_message(SearchRequested(self.words))
+
+    @property
+    def chosen(self) -> SearchHit | None:
+        """The place at the cursor."""
+        row = self.list.chosen
+        return None if row is None else row.hit
+
+
+def _told(line: str) -> DrawnLine:
+    return DrawnLine(((f" {line}", "faint"),))

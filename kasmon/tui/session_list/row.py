@@ -1,0 +1,284 @@
+"""One line of the list: which columns fit a width, and what stands in them. Pure."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import msgspec
+from rich.cells import cell_len
+from textual.strip import Strip
+
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.sanitize import clean_line
+from kasmon.tui.sandbox.status import badge, is_broken, row_words, to_come
+from kasmon.tui.session_list.order import SessionRow, SortOrder, WaveHeading
+from kasmon.tui.theme.look import (
+    Ground,
+    Span,
+    ThemeStyles,
+    age,
+    evidence,
+    mode_word,
+    money,
+    news,
+    session_tokens,
+    state_name,
+    wave_place,
+    wave_progress,
+)
+
+GAP: Final = 2
+MARGIN: Final = 2
+"""Cells before the first column: the cursor's bar and a blank."""
+LINE_LEAST: Final = 16
+"""The last line gets at least this many cells, or is left out."""
+
+
+class ListColumn(msgspec.Struct, frozen=True):
+    """One column of the list."""
+
+    key: str
+    """What stands in it: a key of `_CELLS`."""
+    title: str
+    width: int
+    """In cells."""
+    right: bool = False
+    """Whether it ends at the right, as numbers do."""
+    sort: SortOrder | None = None
+    """The order that a click on its title means; None where that means nothing."""
+
+
+AGENT: Final = ListColumn("agent", "agent", 9, sort=SortOrder.AGENT)
+MODE: Final = ListColumn("mode", "mode", 5)
+LONG_MODES: Final = 100
+"""From which width on all of the word of what confines a session is there."""
+WAVE: Final = ListColumn("wave", "wave", 7, sort=SortOrder.WAVE)
+ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
+"""From which width on what a session is has a column."""
+LONG_AGENTS: Final = 100
+"""From which width on an agent's name may have more cells than its column usually has, so many at most:"""
+LONGEST_AGENT: Final = 12
+SHORT_INTERPRETERS: Final = "interp."
+"""The word of interpreters where there is no room for all of it."""
+GIVEN_UP: Final = (MODE, WAVE, AGENT)
+"""In this order."""
+NUMBERS: Final = (
+    (136, ListColumn("seen", "source", 13)),
+    (112, ListColumn("tokens", "tokens", 6, right=True)),
+    (100, ListColumn("cost", "cost", 7, right=True, sort=SortOrder.COST)),
+)
+
+
+OPTIONAL: Final[tuple[tuple[str, Callable[[Session], bool]], ...]] = (
+    ("wave", lambda session: session.wave is not None),
+    ("tokens", lambda session: bool(session.tokens and session.tokens.used)),
+    ("cost", lambda session: session.cost_usd is not None),
+)
+"""Columns that are left out while nobody has anything for them, and who has."""
+
+
+def columns(
+    width: int,
+    names: int = 20,
+    agents: int = AGENT.width,
+    modes: int = MODE.width,
+    *,
+    without: frozenset[str] = frozenset(),
+) -> tuple[ListColumn, ...]:
+    """The columns of a list *width* cells wide; the last line takes what *names*, *agents* and
+    *modes*, the cells of the longest of each, leave, and the columns *without* anything in them.
+
+    What a session does says more than what it is: mode and agent make room for the last line.
+    """
+    widest = 14 if width < 60 else 20 if width < 100 else 28
+    state = ListColumn("state", "state", 12 if width >= 50 else 11, sort=SortOrder.ATTENTION)
+    name = ListColumn("name", "name", max(8, min(names, widest)), sort=SortOrder.NAME)
+    since = ListColumn("since", "age", 5, right=True, sort=SortOrder.SINCE)
+    about = [column for least, column in ABOUT if width >= least and column.key not in without]
+    if agents > AGENT.width and width >= LONG_AGENTS:
+        agent = ListColumn(AGENT.key, AGENT.title, min(agents, LONGEST_AGENT), sort=AGENT.sort)
+        about = [agent if column is AGENT else column for column in about]
+    if modes > MODE.width and width >= LONG_MODES:
+        mode = ListColumn(MODE.key, MODE.title, modes)
+        about = [mode if column is MODE else column for column in about]
+    numbers = [column for least, column in NUMBERS if width >= least and column.key not in without]
+    while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
+        about.remove(next(column for given in GIVEN_UP for column in about if column.key == given.key))
+    if line < LINE_LEAST:
+        return (state, name, since)
+    return (state, name, *about, since, ListColumn("line", "activity", line), *numbers)
+
+
+def empty_columns(sessions: Collection[Session]) -> frozenset[str]:
+    """Which columns would have nothing in them."""
+    return frozenset(key for key, fills in OPTIONAL if not any(map(fills, sessions)))
+
+
+def _left(width: int, *taken: ListColumn) -> int:
+    """The cells that these columns leave for one more."""
+    return width - MARGIN - 1 - sum(column.width + GAP for column in taken)
+
+
+def column_at(columns: Sequence[ListColumn], x: int) -> ListColumn | None:
+    """The column whose title, or the gap behind it, is at cell *x* of the list."""
+    start = MARGIN
+    for column in columns:
+        if start <= x < start + column.width + GAP:
+            return column
+        start += column.width + GAP
+    return None
+
+
+class RowContent(msgspec.Struct, frozen=True):
+    """All that a row's strip depends on besides theme and time: equal lines draw equal strips while `moments` agree."""
+
+    session: Session
+    item: SessionRow
+    columns: tuple[ListColumn, ...]
+    width: int
+    selected: bool = False
+    pinned: bool = False
+    folded: bool = False
+    collides: CollisionSummary | None = None
+
+
+def moments(session: Session, now: float) -> str:
+    """The ages that a row shows, as text: it is drawn anew when this changes."""
+    until = session.limited_until
+    wait = "" if until is None else age(until - now)
+    lived = "" if session.housing is None else f" {to_come(session, now)} {row_words(session, now)}"
+    return f"{age(now - session.since)} {wait} {evidence(session, now)}{lived}"
+
+
+def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: ThemeStyles) -> Strip:
+    """The titles above the list; the one it is sorted by is marked."""
+    spans: list[Span] = [(" " * MARGIN, "faint")]
+    for column in columns:
+        sorted_by = column.sort is sort
+        mark = f" {look.mark('open')}" if sorted_by and len(column.title) + 2 <= column.width else ""
+        role = "accent" if sorted_by else "faint"
+        spans += [(look.fit(column.title + mark, column.width, column.right), role), (" " * GAP, "faint")]
+    return look.strip(spans[:-1], width)
+
+
+def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
+    """One session's line."""
+    spans: list[Span] = [(look.mark("cursor") if line.selected else " ", "accent"), (" ", "text")]
+    for column in line.columns:
+        spans += _fitted(_CELLS[column.key](line, now, look), column, look)
+        spans.append((" " * GAP, "text"))
+    return look.strip(spans[:-1], line.width, "selected" if line.selected else "background")
+
+
+def heading(item: WaveHeading, width: int, selected: bool, look: ThemeStyles) -> Strip:
+    """A wave's line: how far it is, session by session."""
+    fold = look.mark("shut" if item.folded else "open")
+    ground: Ground = "selected" if selected else "background"
+    spans: list[Span] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
+    if item.wave is None:
+        spans += [("no wave", "soft.bold"), (f"  {item.sessions}", "faint")]
+    else:
+        plan = look.cut(clean_line(item.wave.plan or ""), 32)
+        spans += [(f"wave {item.wave.number}", "accent.bold"), (f"  {plan}" if plan else "", "soft"), ("  ", "text")]
+        spans += [*wave_progress(item.wave, look), (" done", "faint")]
+    used = sum(cell_len(text) for text, _ in spans)
+    spans += [("  ", "text"), (look.mark("rule") * max(0, width - used - 3), "line")]
+    return look.strip(spans, width, ground)
+
+
+def _fitted(spans: Sequence[Span], column: ListColumn, look: ThemeStyles) -> list[Span]:
+    """*spans* in exactly the column's width; the last one that fits is cut."""
+    fitted: list[Span] = []
+    left = column.width
+    for text, role in spans:
+        shown = look.cut(text, left)
+        left -= cell_len(shown)
+        fitted.append((shown, role))
+        if left <= 0 or shown != text:
+            break
+    blank: Span = (" " * left, "text")
+    return [blank, *fitted] if column.right else [*fitted, blank]
+
+
+def _state(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    name = state_name(line.session)
+    many = f" {look.mark('times')}{len(line.session.asks)}" if len(line.session.asks) > 1 else ""
+    loud = ".bold" if name in ("asking", "finished", "lost", "crashed") else ""
+    return [(f"{look.state_glyph(name)} {name}{many}", f"state-{name}{loud}")]
+
+
+def _name(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    session, depth = line.session, line.item.depth
+    indent = "  " * (depth - 1) + f"{look.mark('child')} " if depth else ""
+    fold = f" {look.mark('shut')}{line.item.children}" if line.folded and line.item.children else ""
+    pin = f" {look.mark('pin')}" if line.pinned else ""
+    quiet = state_name(session) in ("ended", "paused", "standby")
+    role = "text.bold" if line.selected else "soft" if quiet else "text"
+    name: Span = (clean_line(session.name) or str(session.id), role)
+    hit = line.collides
+    mark: list[Span] = [] if hit is None else [(f" {look.mark('collides')}", "bad.bold" if hit.lines else "warn")]
+    breach: list[Span] = [(f" {look.mark('breach')}", "bad.bold")] if is_broken(session) else []
+    return [(indent, "faint"), name, *breach, *mark, (f"{fold}{pin}", "accent")]
+
+
+def _agent(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    mark = f" {look.mark('bypass')}" if line.session.bypassing else ""
+    room = next(column.width for column in line.columns if column.key == AGENT.key)
+    agent = clean_line(line.session.agent)
+    is_short = len(agent) > room - len(mark) and line.session.mode is Mode.INTERPRETER
+    agent = clean_line(SHORT_INTERPRETERS) if is_short else agent
+    return [(look.cut(agent, room - len(mark)), "soft"), (mark, "bad.bold")]
+
+
+def _mode(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    mark = look.mark("fallback") if line.session.fallback else ""
+    room = next(column.width for column in line.columns if column.key == MODE.key) - len(mark)
+    if line.session.sandbox:
+        return [*badge(line.session, look, room), (mark, "warn")]
+    word = clean_line(mode_word(line.session))
+    word = word if cell_len(word) <= room else clean_line(word.partition(" ")[0])
+    return [(look.cut(word, room), "faint"), (mark, "warn")]
+
+
+def _wave(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    return [(wave_place(line.session), "faint")]
+
+
+def _since(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    role = "state-asking" if state_name(line.session) == "asking" else "soft"
+    return [(age(now - line.session.since), role)]
+
+
+def _line(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    hit, said = line.collides, [*row_words(line.session, now), *news(line.session, now)]
+    if hit is None or line.session.state is SessionState.ASKING:
+        return said
+    return [(clean_line(hit.words), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]
+
+
+def _seen(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    return [(clean_line(evidence(line.session, now)), "faint")]
+
+
+def _tokens(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    return [(session_tokens(line.session), "soft")]
+
+
+def _cost(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    return [("" if line.session.cost_usd is None else money(line.session.cost_usd), "soft")]
+
+
+_CELLS: Final[dict[str, Callable[[RowContent, float, ThemeStyles], list[Span]]]] = {
+    "state": _state,
+    "name": _name,
+    "agent": _agent,
+    "mode": _mode,
+    "wave": _wave,
+    "since": _since,
+    "line": _line,
+    "seen": _seen,
+    "tokens": _tokens,
+    "cost": _cost,
+}

@@ -1,0 +1,424 @@
+"""The list of sessions: one Line-API widget, as fast for five thousand rows as for five.
+
+Only rows that changed are drawn again. The selected session stays selected when the order changes, and the order holds
+still for a second after each key, so that no row jumps away under a person's hand.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.cells import cell_len
+from textual import events
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.config.profile import ProfileOffer
+from kasmon.model.attention import next_pressing, pressing, waiting_peers
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.tui.clock import Clock
+from kasmon.tui.empty_state import fitted, nothing_lines
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import SessionOpened, SessionSelected, SortRequested
+from kasmon.tui.sandbox.status import is_broken, mode_cells
+from kasmon.tui.session_list.order import Item, ListChange, ListOrder, ListSettings, SessionRow, WaveHeading, difference
+from kasmon.tui.session_list.row import (
+    ListColumn,
+    RowContent,
+    column_at,
+    columns,
+    empty_columns,
+    header,
+    heading,
+    moments,
+    row,
+)
+from kasmon.tui.textual_ext.repaint import ImmediatePainter, runs
+from kasmon.tui.theme.look import Span, ThemeStyles
+
+QUIET_S: Final = 1.0
+"""The order holds still for so long after a key."""
+RESORT_S: Final = 0.5
+"""The order changes at most once in so long, in seconds."""
+
+
+class ListHeader(Widget):
+    """The titles above the list."""
+
+    DEFAULT_CSS = "ListHeader { height: 1; }"
+
+    def __init__(self, table: "SessionTable") -> None:
+        super().__init__()
+        self.table = table
+        table.header = self
+
+    def render_line(self, y: int) -> Strip:
+        table = self.table
+        return header(table.columns, self.size.width, table.view.sort, table.look)
+
+    def on_click(self, event: events.Click) -> None:
+        column = column_at(self.table.columns, event.x)
+        if column is not None and column.sort is not None:
+            self.post_message(SortRequested(column.sort))
+
+
+class SessionTable(ScrollView, can_focus=True):
+    """The sessions, those that need a person first. Posts `SessionSelected` and `SessionOpened`."""
+
+    DEFAULT_CSS = """
+    SessionTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self, look: ThemeStyles, clock: Clock) -> None:
+        super().__init__()
+        self.look, self.clock = look, clock
+        self.fleet = Fleet()
+        self.view = ListSettings()
+        self.header: ListHeader | None = None
+        self.pinned: SessionId | None = None
+        self.items: list[Item] = []
+        self.collisions: Mapping[SessionId, CollisionSummary] = {}
+        self.columns: tuple[ListColumn, ...] = ()
+        self.keys = KeyMap()
+        self.offers: Sequence[ProfileOffer] | None = None
+        """The agents that can be started here; None while nobody knows, or nobody asked."""
+        self.last_key_at = float("-inf")
+        self._is_chosen = False
+        """Somebody put the cursor where it is; before that it stays on the first line, wherever the rows go."""
+        self._arranger = ListOrder()
+        self._selected: SessionId | str | None = None
+        self._index = 0
+        self._awaited = ""
+        """The name of a session that was asked for here and is not there yet."""
+        self._stale = False
+        """The order may be another than the one shown."""
+        self._arranged_at = float("-inf")
+        self._strips: dict[SessionId, tuple[tuple[RowContent, str], Strip]] = {}
+        self._names_width = 8
+        self._brush = ImmediatePainter()
+
+    # What it shows.
+
+    @property
+    def selected(self) -> SessionId | None:
+        """The session under the cursor; None on a heading or in an empty list."""
+        item = self.items[self._index] if self._index < len(self.items) else None
+        return item.session if isinstance(item, SessionRow) else None
+
+    def sessions(self) -> dict[SessionId, Session]:
+        """Every session by its id, as of the last fleet."""
+        return dict(self._arranger.sessions)
+
+    def session(self, wanted: SessionId) -> Session | None:
+        return self._arranger.sessions.get(wanted)
+
+    def offer(self, offers: Sequence[ProfileOffer]) -> None:
+        """Say in an empty list that these agents can be started here."""
+        self.offers = offers
+        self.refresh()
+
+    def shown(self) -> list[Session]:
+        """The sessions of the list as it stands, filtered and in order."""
+        return [
+            self._arranger.sessions[item.session]
+            for item in self.items
+            if isinstance(item, SessionRow) and self.session(item.session)
+        ]
+
+    def take(self, fleet: Fleet, change: ListChange | None = None) -> None:
+        """Show *fleet*: changed rows now, a changed order as soon as the keyboard is quiet."""
+        change = change or difference(self.fleet, fleet)
+        self.fleet = fleet
+        self._stale = self._arranger.take(fleet, change) or self._stale
+        for gone in change.gone:
+            self._strips.pop(gone, None)
+        self._stale = self._stale or (self.view.by_wave and bool(change.changed))
+        if self._awaited:
+            self._meet()
+        if self._stale:
+            self.settle()
+        self._refresh_rows({session.id for session in change.changed} | set(change.gone))
+
+    def settle(self) -> None:
+        """Bring the rows into their order, unless a key came or the order changed only just now."""
+        now = self.clock.ticking()
+        if self._stale and now - self.last_key_at >= QUIET_S and now - self._arranged_at >= RESORT_S:
+            self.reorder()
+
+    def look_at(self, view: ListSettings) -> None:
+        """Show the list under *view* from now on, at once."""
+        self.view = view
+        self.reorder()
+
+    def reorder(self) -> None:
+        """Bring the rows into their order now."""
+        before, top = self.items, self.scroll_offset.y
+        self.items = self._arranger.items(self.fleet, self.view)
+        self._stale = False
+        self._arranged_at = self.clock.ticking()
+        self._measure()
+        if self.virtual_size.height != len(self.items):
+            self.virtual_size = Size(self.size.width, len(self.items))
+        self._keep_selected(top)
+        if before != self.items:
+            self.refresh()
+
+    def dress(self, look: ThemeStyles) -> None:
+        """Draw with *look* from now on."""
+        self.look = look
+        self._strips.clear()
+        self.refresh()
+
+    def tick(self) -> None:
+        """A second passed: draw the rows anew whose ages read otherwise, and settle what was held."""
+        self.settle()
+        now = self.clock.now()
+        self._paint([y for y, item in self._in_sight() if self._reads_otherwise(item, now)])
+
+    def _reads_otherwise(self, item: Item, now: float) -> bool:
+        session = self.session(item.session) if isinstance(item, SessionRow) else None
+        drawn = None if session is None else self._strips.get(session.id)
+        return session is not None and drawn is not None and drawn[0][1] != moments(session, now)
+
+    # The cursor.
+
+    def move(self, by: int) -> None:
+        self.select_index(self._index + by)
+
+    def select_index(self, index: int) -> None:
+        """Put the cursor on this line, as near as there is one, and show it."""
+        if not self.items:
+            return
+        self._is_chosen = True
+        before, self._index = self._index, max(0, min(index, len(self.items) - 1))
+        self.refresh_line(before)
+        self.refresh_line(self._index)
+        self._show_cursor()
+        self._announce()
+
+    def select(self, wanted: SessionId) -> bool:
+        """Put the cursor on this session; False if the list does not show it."""
+        for index, item in enumerate(self.items):
+            if isinstance(item, SessionRow) and item.session == wanted:
+                self.select_index(index)
+                return True
+        return False
+
+    def await_name(self, name: str) -> None:
+        """Put the cursor on the session of this name as soon as it is there."""
+        self._awaited = name
+        self._meet()
+
+    def _meet(self) -> None:
+        for session in self._arranger.sessions.values():
+            if session.name == self._awaited:
+                self._awaited = ""
+                self.reorder()
+                self.select(session.id)
+                return
+
+    def next_that_needs(self) -> SessionId | None:
+        """The session of the list that needs a person most, and from it the next one; None if nobody else does."""
+        now = self.clock.now()
+        order = pressing(self.shown(), now, waiting_peers(self._arranger.sessions.values()))
+        found = next_pressing(order, self.selected)
+        return None if found is None else found.id
+
+    def fold(self, shut: bool) -> None:
+        """Fold or unfold the group under the cursor: a wave, or a session with child rows."""
+        if self._index >= len(self.items):
+            return
+        item = self.items[self._index]
+        key = item.key if isinstance(item, WaveHeading) else self._group_of(self._index) if shut else str(item.session)
+        if key is None or (key in self.view.folded) == shut:
+            return
+        folded = self.view.folded | {key} if shut else self.view.folded - {key}
+        self._is_chosen = True
+        self._selected = SessionId(key) if not key.startswith("wave ") else key
+        self.look_at(
+            ListSettings(sort=self.view.sort, by_wave=self.view.by_wave, folded=folded, filter=self.view.filter)
+        )
+
+    def toggle_fold(self) -> None:
+        """Fold the heading under the cursor, or unfold it."""
+        item = self.items[self._index] if self._index < len(self.items) else None
+        if isinstance(item, WaveHeading):
+            self.fold(not item.folded)
+
+    def mark(self, collisions: Mapping[SessionId, CollisionSummary]) -> None:
+        """These sessions change what others change; all others do not."""
+        before, self.collisions = self.collisions, collisions
+        changed = {s for s in before.keys() | collisions.keys() if before.get(s) != collisions.get(s)}
+        if changed:
+            self._measure()
+        self._refresh_rows(changed)
+
+    def pin(self, wanted: SessionId | None) -> None:
+        """Mark this session as the one that the preview keeps."""
+        self.pinned = wanted
+        self._measure()
+        self.refresh()
+
+    # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        index = y + self.scroll_offset.y
+        width = self.size.width
+        if index >= len(self.items):
+            return self._empty_line(y, width)
+        item = self.items[index]
+        selected = index == self._index
+        if isinstance(item, WaveHeading):
+            return heading(item, width, selected, self.look)
+        session = self.session(item.session)
+        if session is None:
+            return Strip.blank(width, self.look.style("text"))
+        now = self.clock.now()
+        line = RowContent(
+            session,
+            item,
+            self.columns,
+            width,
+            selected,
+            item.session == self.pinned,
+            str(item.session) in self.view.folded,
+            self.collisions.get(item.session),
+        )
+        known, moment = self._strips.get(item.session), moments(session, now)
+        if known is not None and known[0] == (line, moment):
+            return known[1]
+        strip = row(line, now, self.look)
+        self._strips[item.session] = ((line, moment), strip)
+        return strip
+
+    def nothing(self) -> Sequence[Sequence[Span]]:
+        """What stands in the list while it is empty."""
+        lines = nothing_lines(self.view.filter, self.keys, self.look.utf8, self.offers)
+        return fitted(lines, self.size.height - 1, self.size.width - 3)
+
+    def _empty_line(self, y: int, width: int) -> Strip:
+        lines = () if self.items else self.nothing()
+        spans = lines[y - 1] if 0 < y <= len(lines) else ()
+        return self.look.strip([("  ", "text"), *spans], width)
+
+    # Events.
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._measure()
+        self.virtual_size = Size(self.size.width, len(self.items))
+        self._show_cursor()
+
+    def on_click(self, event: events.Click) -> None:
+        index = event.y + self.scroll_offset.y
+        if index >= len(self.items):
+            return
+        self.select_index(index)
+        item = self.items[index]
+        if isinstance(item, WaveHeading):
+            self.toggle_fold()
+        elif event.chain == 2:
+            self.post_message(SessionOpened(item.session))
+
+    def on_focus(self) -> None:
+        self._refresh_rows({self._selected} if isinstance(self._selected, str) else ())
+
+    # Inside.
+
+    def _measure(self) -> None:
+        """Fit the columns. While the list is hidden it has no width, and keeps those it had; `on_resize` comes then."""
+        if not self.size.width:
+            return
+        sessions = self._arranger.sessions.values()
+        self._names_width = max(map(self._name_cells, sessions), default=8)
+        for item in self.items:
+            if isinstance(item, SessionRow) and item.depth and (child := self.session(item.session)) is not None:
+                self._names_width = max(self._names_width, self._name_cells(child) + 2 * item.depth)
+        interpreters = (len(session.agent) for session in sessions if session.mode is Mode.INTERPRETER)
+        longest_agent, longest_mode = max(interpreters, default=0), max(map(mode_cells, sessions), default=0)
+        before = self.columns
+        without = empty_columns(sessions)
+        self.columns = columns(self.size.width, self._names_width, longest_agent, longest_mode, without=without)
+        if self.columns != before:
+            self.refresh()  # every row: those that did not change have other columns too
+            if self.header is not None:
+                self.header.refresh()
+
+    def _name_cells(self, session: Session) -> int:
+        """How wide its name is with the marks behind it; most names are ASCII, and there may be thousands of them."""
+        name, marks = session.name, is_broken(session) + (session.id in self.collisions) + (session.id == self.pinned)
+        return (len(name) if name.isascii() else cell_len(name)) + 2 * marks
+
+    def _keep_selected(self, top: int) -> None:
+        """Find the selected line again where the rows are another; the view moves with it unless it shows the top."""
+        before = self._index
+        for index, item in enumerate(self.items if self._is_chosen else ()):
+            if self._selected == (item.session if isinstance(item, SessionRow) else item.key):
+                self._index = index
+                break
+        else:
+            self._index = max(0, min(before, len(self.items) - 1)) if self._is_chosen else self._first_row()
+        if top and self._index != before:
+            self.scroll_to(y=max(0, top + self._index - before), animate=False, immediate=True)
+        self._show_cursor()
+        self._announce()
+
+    def _first_row(self) -> int:
+        return next((index for index, item in enumerate(self.items) if isinstance(item, SessionRow)), 0)
+
+    def _show_cursor(self) -> None:
+        height, top = self.size.height, self.scroll_offset.y
+        if height <= 0:
+            return
+        if top > (last := max(0, len(self.items) - height)):
+            self.scroll_to(y=last, animate=False, immediate=True)
+            top = last
+        if self._index < top:
+            self.scroll_to(y=self._index, animate=False, immediate=True)
+        elif self._index >= top + height:
+            self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
+
+    def _announce(self) -> None:
+        item = self.items[self._index] if self._index < len(self.items) else None
+        key: SessionId | str | None = (
+            None if item is None else item.session if isinstance(item, SessionRow) else item.key
+        )
+        if key != self._selected:
+            self._selected = key
+            self.post_message(SessionSelected(self.selected))
+
+    def _group_of(self, index: int) -> str | None:
+        """The key of the group that the line at *index* can be folded into."""
+        item = self.items[index]
+        if not isinstance(item, SessionRow):
+            return item.key
+        if item.children and str(item.session) not in self.view.folded:
+            return str(item.session)
+        for above in reversed(self.items[:index]):
+            if isinstance(above, WaveHeading):
+                return above.key
+            if above.depth < item.depth and above.children:
+                return str(above.session)
+        return None
+
+    def _refresh_rows(self, wanted: Iterable[SessionId | str]) -> None:
+        ids = set(wanted)
+        if not ids:
+            return
+        self._paint(y for y, item in self._in_sight() if isinstance(item, SessionRow) and item.session in ids)
+
+    def _in_sight(self) -> Iterator[tuple[int, Item]]:
+        """The lines that are shown, each with its place from the top."""
+        first = self.scroll_offset.y
+        return enumerate(self.items[first : first + self.size.height])
+
+    def _paint(self, lines: Iterable[int]) -> None:
+        """Draw these *lines* of what is shown anew. Textual's own way renders every widget that they cross."""
+        width = self.scrollable_content_region.width  # beside the scrollbar, which lies over the lines
+        if regions := [Region(0, y, width, rows) for y, rows in runs(lines)]:
+            self._brush.paint(self, regions)

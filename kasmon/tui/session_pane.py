@@ -1,0 +1,293 @@
+"""Going into a session and out of it: its terminal, or its transcript with a box to write in."""
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from textual.widget import Widget
+
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.frames import ClipboardCopy, FromTerminal, SubscriptionEnded, TerminalRows
+from kasmon.model.commands import Mode, Prompt
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE
+from kasmon.sanitize import clean_line
+from kasmon.tmux.user_client import attach_with_message
+from kasmon.tui.action import KeyContext
+from kasmon.tui.error_text import what_failed
+from kasmon.tui.gateway.protocol import EventBatch, MarkViewed, SendToAgent, Wanted
+from kasmon.tui.keymap import DETACHES
+from kasmon.tui.preview import TerminalPane
+from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey
+from kasmon.tui.theme.look import ThemeStyles, session_label
+from kasmon.tui.transcript.cache import TranscriptCache
+from kasmon.tui.widgets.text_lines import TextLines
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+    from kasmon.tui.terminal.view import FocusView
+    from kasmon.tui.transcript.view import SessionView
+
+HOW_TO_COME_BACK: Final = f" {DETACHES} detach (back to kasmon) "
+REST_S: Final = 0.05
+"""A transcript is read when the cursor has rested so long, in seconds."""
+
+
+class SessionPane:
+    """Makes what the preview shows, keeps what was written and not sent, and moves the keyboard in and out."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+        self.leave_keys: tuple[ReservedKey, ...] = LEAVE_KEYS
+        self.transcripts = TranscriptCache()
+        self._drafts: dict[SessionId, str] = {}
+        self._clipboard_told: set[str] = set()
+        """The agents of which was said that they may not write to the clipboard."""
+        self._viewed: dict[SessionId, float] = {}
+        """When the last turn ended that was noted as viewed; the fact comes back by the log a little later."""
+
+    @property
+    def widget(self) -> Widget | None:
+        return self.app.desk.preview.inside
+
+    @property
+    def terminal(self) -> "FocusView | None":
+        """The terminal, if that is what is shown. Told without importing what draws it."""
+        widget = self.widget
+        return cast("FocusView", widget) if isinstance(widget, TerminalPane) else None
+
+    @property
+    def is_in_terminal(self) -> bool:
+        """Whether a terminal has the keyboard, all of it."""
+        return self.terminal is not None and self.terminal.is_live
+
+    @property
+    def story(self) -> "SessionView | None":
+        """The transcript, if that is what is shown. Told without importing what draws it: that is heavy."""
+        widget = self.widget
+        return None if widget is None or isinstance(widget, TerminalPane | TextLines) else cast("SessionView", widget)
+
+    def make(self, session: Session) -> Widget:
+        """The widget that shows what this session shows."""
+        world = self.app.world
+        if session.mode is Mode.TMUX:
+            link = world.terminals if world is not None else None
+            if link is not None:
+                from kasmon.tui.terminal.view import FocusView  # with the tap: not before the first frame
+
+                return FocusView(link, session.id, self.leave_keys)
+            note = TextLines(self.app.look, "background")
+            note.say((), ((" Live terminals require tmux; this one cannot be shown.", "soft"),))
+            return note
+        from kasmon.tui.transcript.view import SessionView  # pyte and what it brings: not before the first frame
+
+        transcript = self.transcripts.of(session.id).shown
+        view = SessionView(session, transcript, self.app.look, self.app.keys, self.app.clock)
+        if world is not None:
+            self.app.run_worker(self._follow(session.id, view), group="transcript", exclusive=True)
+        return view
+
+    @property
+    def place(self) -> KeyContext | None:
+        """What of a structured session has the keyboard; None where somebody writes, or is elsewhere."""
+        story = self.story
+        if story is None or story.box is None or len(self.app.screen_stack) > 1 or story.place is KeyContext.PROMPT:
+            return None
+        return story.place
+
+    def offer_files(self, session: SessionId) -> None:
+        """List the files of the session's folder, for whoever writes the name of one."""
+        if self.app.world is not None:
+            self.app.run_worker(self._list_files(session), group="files", exclusive=True)
+
+    async def _list_files(self, session: SessionId) -> None:
+        assert self.app.world is not None
+        with contextlib.suppress(KasmonError):
+            files = await self.app.world.files(session)
+            story = self.story
+            if story is not None and story.session.id == session and story.box is not None:
+                story.box.offer_files(files)
+
+    def learn(self) -> None:
+        """The session that is shown is another value now."""
+        session = self.app.desk.preview.session
+        if session is not None and self.app.desk.focused_inside:
+            self.mark_viewed(session)
+        if session is not None and self.story is not None:
+            self.story.learn(session)
+        elif session is not None and self.terminal is not None:
+            self.terminal.bar.ended = session.generation > 0 and session.state not in ALIVE
+
+    def mark_viewed(self, session: Session) -> None:
+        """Note that the person looks at what *session* finished."""
+        if session.is_unviewed and self._viewed.get(session.id) != session.finished_at:
+            self._viewed[session.id] = session.finished_at
+            self.app.want(MarkViewed(session=session.id))
+
+    def scroll(self, pages: int) -> None:
+        """Scroll the transcript down by so many pages, up where negative."""
+        if self.story is not None:
+            self.story.scroll_pages(pages)
+
+    def forget(self, session: SessionId) -> None:
+        self.transcripts.drop(session)
+        self._viewed.pop(session, None)
+        self._drafts.pop(session, None)
+
+    def last_diff(self, session: SessionId) -> str:
+        """The last change that the session's transcript told of, as a unified diff; empty where none is known."""
+        told = self.transcripts.known(session)
+        return told.diff if told else ""
+
+    def heard(self, push: FromTerminal) -> None:
+        """A host told something of a terminal."""
+        view = self.terminal
+        if view is not None and view.session == push.session:
+            match push:
+                case TerminalRows():
+                    view.show(push)
+                case ClipboardCopy():
+                    self._clip(push)
+                case SubscriptionEnded():
+                    view.lost(clean_line(push.why))
+
+    def _clip(self, push: ClipboardCopy) -> None:
+        """Put on the clipboard what the program wants there, where the config allows it; say either."""
+        app, session = self.app, self.app.desk.table.session(push.session)
+        if session is None or not self.is_in_terminal:
+            return
+        name = clean_line(session.name)
+        if session.agent not in app.settings.clipboard:
+            if session.agent not in self._clipboard_told:
+                self._clipboard_told.add(session.agent)
+                allow = f"[agents.{clean_line(session.agent)}] clipboard = true"
+                app.say(f"{name} tried to copy to the clipboard; {allow} allows it.", severity="warning")
+        elif push.text is None:
+            app.say(
+                f"{name} tried to copy more to the clipboard than is allowed; nothing was copied.", severity="warning"
+            )
+        else:
+            app.deeds.put_on_clipboard(push.text, f"for {name}")
+
+    def enter(self, wanted: SessionId) -> None:
+        """Give the keyboard to this session."""
+        app = self.app
+        session = app.desk.table.session(wanted)
+        if session is None:
+            return
+        if app.desk.focused_inside:
+            self.leave()
+        app.desk.enter(wanted)
+        if (view := self.terminal) is not None:
+            view.label = session_label(session, wanted)
+            if view.is_mounted:
+                view.enter()
+            else:
+                app.call_after_refresh(self._begin, view)
+        elif self.story is not None:
+            self.story.enter(self._drafts.pop(wanted, ""))
+            app.add_class("-writing")
+        else:
+            self.leave()
+            return
+        self.mark_viewed(session)
+        app.offer_keys()
+        app.call_after_refresh(app.inbox.tell)
+
+    def _begin(self, view: "FocusView") -> None:
+        """*view* is there now: give it the keyboard, unless somebody has left it meanwhile."""
+        if self.terminal is view and self.app.desk.focused_inside:
+            view.enter()
+
+    def leave(self) -> None:
+        """The keyboard is the list's again; what was written is kept."""
+        app, view, story = self.app, self.terminal, self.story
+        if story is not None and (draft := story.leave()):
+            self._drafts[story.session.id] = draft
+        elif view is not None:
+            view.leave()
+        app.remove_class("-writing")
+        app.hold_still()
+        app.desk.leave()
+        app.offer_keys()
+        app.inbox.look_soon()
+        app.inbox.tell()
+
+    def shows_what_becomes_of(self, wanted: Wanted) -> bool:
+        """Whether *wanted* is a prompt to the session that somebody is inside of: the line above its box says it."""
+        if not isinstance(wanted, SendToAgent) or not isinstance(wanted.wish, Prompt):
+            return False
+        story = self.story
+        return story is not None and story.box is not None and story.session.id == wanted.session
+
+    def give_back(self, session: SessionId, text: str) -> None:
+        """A prompt was not taken: its text is in the box again, unless something else is."""
+        story = self.story
+        if story is not None and story.session.id == session and story.box is not None:
+            if not story.box.text:
+                story.box.text = text
+        elif session not in self._drafts:
+            self._drafts[session] = text
+
+    def read_terminal(self, session: Session, up: int = 0) -> None:
+        """Show what the session's terminal has printed, to read, search and copy; from so many lines *up*."""
+        if self.app.world is not None:
+            self.app.run_worker(self._read_terminal(session, up), group="scrollback", exclusive=True)
+
+    async def _read_terminal(self, session: Session, up: int) -> None:
+        from kasmon.tui.terminal.open_link import look_at
+        from kasmon.tui.terminal.scrollback_buffer import ScrollbackBuffer  # seldom needed
+        from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+
+        app = self.app
+        assert app.world is not None
+        try:
+            lines = await app.world.printed(session.id)
+        except KasmonError as error:
+            app.say(what_failed(error), severity="error")
+            return
+        if len(app.screen_stack) == 1:  # nobody opened anything else meanwhile
+            self.mark_viewed(session)
+            name = clean_line(session.name)
+            copied, looked = app.deeds.put_on_clipboard, partial(look_at, app)
+            app.push_screen(ScrollbackScreen(app.look, app.keys, name, ScrollbackBuffer(lines), copied, looked, up=up))
+
+    def attach(self, session: SessionId) -> None:
+        """Leave the screen to the session's real terminal, and come back."""
+        if self.app.world is not None:
+            self.app.run_worker(self._sit_down(session), group="attach", exclusive=True)
+
+    def dress(self, look: ThemeStyles) -> None:
+        if self.story is not None:
+            self.story.dress(look)
+
+    async def _follow(self, session: SessionId, view: "SessionView") -> None:
+        """Read the session's log into its transcript, for as long as it is shown."""
+        assert self.app.world is not None
+        await asyncio.sleep(REST_S)
+        told = self.transcripts.of(session)
+        async for heard in self.app.world.transcript(session, told.cursor):
+            told.take(heard)
+            if isinstance(heard, EventBatch) and heard.more:
+                await asyncio.sleep(0)  # keys come first
+            else:
+                view.show(told.shown)
+                if told.is_whole:
+                    view.go_on_seeking()
+
+    async def _sit_down(self, session: SessionId) -> None:
+        from kasmon.tui.terminal.attach import attached  # seldom needed
+
+        assert self.app.world is not None
+        try:
+            argv = await self.app.world.attach_argv(session)
+            seen = self.app.desk.table.session(session)
+            if seen is not None:
+                self.mark_viewed(seen)
+            is_own = seen is not None and bool(seen.adopted)
+            await attached(self.app, argv if is_own else attach_with_message(argv, HOW_TO_COME_BACK))
+        except KasmonError as error:
+            self.app.say(what_failed(error), severity="error")
+        self.app.hold_still()

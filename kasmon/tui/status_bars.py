@@ -1,0 +1,268 @@
+"""The single lines around the list: totals above, notices, and the keys that matter now below."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from rich.cells import cell_len
+from textual import events
+from textual.geometry import Region
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.model.commands import Mode
+from kasmon.model.fleet import FleetTotals
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, ATTENTION, SessionState
+from kasmon.tui.action import Action, FooterOffer
+from kasmon.tui.messages import ActionRequested, StateClicked
+from kasmon.tui.sandbox.status import can_pause, can_sleep
+from kasmon.tui.session_meter import can
+from kasmon.tui.textual_ext.repaint import ImmediatePainter
+from kasmon.tui.theme.look import Span, ThemeStyles, count, money, width_of
+from kasmon.tui.widgets.text_lines import GAP
+
+LOUD: Final = frozenset({"asking", "finished", "lost", "crashed"})
+"""States whose names stand out."""
+KEPT: Final = 2
+"""So many offers at the end of the line at the bottom are there however narrow it is: the way to help, the way out."""
+
+
+class LineWidget(Widget):
+    """One line that draws itself from a value."""
+
+    DEFAULT_CSS = "LineWidget { height: 1; width: 1fr; }"
+    ALLOW_SELECT = False
+
+    def __init__(self, look: ThemeStyles, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id, classes=classes)
+        self.look = look
+        self._brush = ImmediatePainter()
+
+    def redraw(self) -> None:
+        """Draw it anew, and nothing else: by Textual's own way all that stands between two lines is drawn with them."""
+        if self.is_attached and self.size:
+            self._brush.paint(self, [Region(0, 0, self.size.width, 1)])
+
+    def dress(self, look: ThemeStyles) -> None:
+        """Draw with *look* from now on."""
+        self.look = look
+        self.refresh()
+
+    def line(self, width: int) -> Strip:
+        """What it shows, exactly *width* cells wide."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        return self.line(self.size.width)
+
+
+class TopBarContent(msgspec.Struct, frozen=True):
+    """What the line at the top says."""
+
+    totals: FleetTotals
+    sessions: int
+    note: str = ""
+    """A word on the list itself: its filter, its order held."""
+
+
+class TopBar(LineWidget):
+    """The fleet in one line: how many are in which state, tokens, cost."""
+
+    counted: reactive[TopBarContent | None] = reactive(None, repaint=False)
+    _first = 0
+    """The cell where the states begin."""
+    _placed: Sequence[tuple[str, int]] = ()
+    """Each state, and how many cells it takes."""
+
+    def watch_counted(self) -> None:
+        self.redraw()
+
+    def line(self, width: int) -> Strip:
+        left: list[Span] = [(" kasmon ", "accent.bold"), (" ", "text")]
+        right: list[Span] = []
+        if self.counted is not None:
+            totals = self.counted.totals
+            left += [(f"{self.counted.sessions} ", "text.bold"), (_plural("session", self.counted.sessions), "soft")]
+            cost: list[Span] = [(f"{money(totals.cost_usd)} ", "text.bold")] if totals.cost_usd else []
+            tokens: list[Span] = [(f"{count(totals.tokens)} ", "text"), ("tokens   ", "faint")]
+            tokens = tokens if totals.tokens else []
+            for right in ([*tokens, *cost], cost, []):
+                room = width - width_of(left) - width_of(right) - 2
+                if width_of(self._states(totals, 0)) <= room:
+                    break
+            self._first = width_of(left)
+            left += self._states(totals, room)
+        return self.look.between(left, right, width, "surface")
+
+    def _states(self, totals: FleetTotals, room: int) -> list[Span]:
+        """Each state's shape and number, with its word as long as there is room; those that need a person first."""
+        states = _by_attention(totals)
+        gap = "   " if room >= 7 * len(states) else "  "
+        spans: list[list[Span]] = []
+        for name, number in states:
+            loud = ".bold" if name in LOUD else ""
+            spans.append([(gap, "faint"), (f"{self.look.state_glyph(name)} {number}", f"state-{name}{loud}")])
+        left = room - sum(width_of(each) for each in spans)
+        for each, (name, _) in zip(spans, states, strict=True):
+            left -= len(name) + 1
+            if left < 0:
+                break
+            each.append((f" {name}", f"state-{name}" if name in LOUD else "soft"))
+        if room > 0:
+            self._placed = list(zip((name for name, _ in states), map(width_of, spans), strict=True))
+        return [span for each in spans for span in each]
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a state narrows the list to it; another one shows all again."""
+        x = self._first
+        for name, size in self._placed:
+            if x <= event.x < x + size:
+                self.post_message(StateClicked(name))
+            x += size
+
+
+class BannerContent(msgspec.Struct, frozen=True):
+    """One line that asks to be noticed."""
+
+    text: str
+    role: str = "warn"
+    key: str = ""
+    label: str = ""
+    action: str = ""
+
+
+class Banner(LineWidget):
+    """Something that a person should know while doing something else. Hidden while there is nothing."""
+
+    DEFAULT_CSS = "Banner { display: none; } Banner.-shown { display: block; }"
+    notice: reactive[BannerContent | None] = reactive(None)
+
+    def watch_notice(self, notice: BannerContent | None) -> None:
+        self.set_class(notice is not None, "-shown")
+
+    def line(self, width: int) -> Strip:
+        notice = self.notice
+        if notice is None:
+            return Strip.blank(width)
+        role = f"{notice.role}.solid"
+        key: list[Span] = [(f"  {notice.key} ", f"{role}.bold"), (notice.label, role)] if notice.key else []
+        text = self.look.cut(f" {notice.text}", width - width_of(key) - 1)
+        blank = max(0, width - cell_len(text) - width_of(key) - 1)
+        return self.look.strip([(text, f"{role}.bold"), *key, (" " * (blank + 1), role)], width)
+
+    def on_click(self) -> None:
+        if self.notice is not None and self.notice.action:
+            self.post_message(ActionRequested(self.notice.action))
+
+
+class KeyHint(msgspec.Struct, frozen=True):
+    """One key in the line at the bottom."""
+
+    action: str
+    key: str
+    label: str
+
+
+def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, has_sessions: bool) -> bool:
+    """Whether the line at the bottom offers it while the cursor is on *session*, or on nothing at all."""
+    match when:
+        case FooterOffer.NEVER:
+            return False
+        case FooterOffer.ALWAYS:
+            return True
+        case FooterOffer.SOMEWHERE:
+            return is_somewhere
+        case FooterOffer.SESSIONS:
+            return has_sessions
+    if session is None:
+        return False
+    if when is FooterOffer.UNVIEWED:
+        return session.is_unviewed
+    if when is FooterOffer.QUEUED:
+        return session.queue > 0
+    if when is FooterOffer.ASLEEP and session.is_stopped:
+        return True
+    if when in (
+        FooterOffer.AWAKE,
+        FooterOffer.PAUSABLE,
+        FooterOffer.ASLEEP,
+        FooterOffer.KEEPING,
+        FooterOffer.SANDBOXED,
+    ):
+        return _is_offered_in_sandbox(when, session)
+    runs = session.state in ALIVE
+    if when is FooterOffer.INTERRUPTIBLE:
+        return can(session, "interrupts")
+    if when is FooterOffer.LIVE_TERMINAL:
+        return runs and session.mode is Mode.TMUX
+    return runs is (when is FooterOffer.RUNNING)
+
+
+def _is_offered_in_sandbox(when: FooterOffer, session: Session) -> bool:
+    housing = session.housing
+    if housing is None or when is FooterOffer.SANDBOXED:
+        return housing is not None
+    if session.state not in ALIVE:
+        return False
+    if when is FooterOffer.KEEPING:
+        return session.mode is Mode.INTERPRETER
+    if when is FooterOffer.PAUSABLE:
+        return can_pause(session)
+    return can_sleep(session) if when is FooterOffer.AWAKE else housing.is_asleep
+
+
+def offers(actions: Sequence[Action], shown: Sequence[str]) -> tuple[KeyHint, ...]:
+    """What the line at the bottom offers for *actions* whose first keys are *shown*."""
+    return tuple(KeyHint(row.id, key, row.label) for row, key in zip(actions, shown, strict=True) if key)
+
+
+class KeyBar(LineWidget):
+    """The keys that matter now; a click on one does the same."""
+
+    offered: reactive[tuple[KeyHint, ...]] = reactive(())
+
+    def line(self, width: int) -> Strip:
+        spans: list[Span] = [(" ", "text")]
+        for offer, _, _ in self._placed(width):
+            gap = " " * GAP if len(spans) > 1 else ""
+            spans += [(gap, "text"), (f"{offer.key} ", "accent.bold"), (offer.label, "soft")]
+        return self.look.strip(spans, width, "surface")
+
+    def _placed(self, width: int) -> list[tuple[KeyHint, int, int]]:
+        """Where each key stands; those that do not fit are left out, but never the last ones."""
+        placed: list[tuple[KeyHint, int, int]] = []
+        last = self.offered[-KEPT:]
+        keep = sum(_offer_width(offer) for offer in last)
+        x = 1
+        for offer in self.offered:
+            size = _offer_width(offer)
+            if offer not in last and x + size + keep - GAP > width:
+                continue
+            placed.append((offer, x, x + size - GAP))
+            x += size
+        return placed
+
+    def on_click(self, event: events.Click) -> None:
+        for offer, start, end in self._placed(self.size.width):
+            if start <= event.x < end:
+                self.post_message(ActionRequested(offer.action))
+
+
+def _plural(word: str, number: int) -> str:
+    return word if number == 1 else f"{word}s"
+
+
+def _offer_width(offer: KeyHint) -> int:
+    return cell_len(offer.key) + 1 + cell_len(offer.label) + GAP
+
+
+def _by_attention(totals: FleetTotals) -> list[tuple[str, int]]:
+    """The states that some session is in, those that need a person first."""
+    ended = totals.states.get(SessionState.ENDED, 0) - totals.crashed
+    numbers = {state.value: totals.states.get(state, 0) for state in ATTENTION} | {"ended": ended}
+    first = ("asking", "finished", "lost", "crashed")
+    ordered = [*first, *(state.value for state in ATTENTION if state.value not in first)]
+    numbers |= {"crashed": totals.crashed, "finished": totals.finished}
+    return [(name, numbers[name]) for name in ordered if numbers.get(name, 0) > 0]

@@ -1,0 +1,45 @@
+"""Leaving the screen to another program, a real `tmux attach`, and coming back to it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
+
+from kasmon.errors import UnableError
+
+
+async def attached(app: App[Any], argv: Sequence[str]) -> None:
+    """Run *argv* on this terminal until it ends; then the app has the terminal again, in its size of then.
+
+    Raises:
+        UnableError: if there is no terminal to give away, or the program cannot be started.
+    """
+    try:
+        with app.suspend():  # Textual 8.2 does not take the terminal back where anything is raised in here
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                failed = await asyncio.to_thread(_run, list(argv))
+            finally:
+                signal.signal(signal.SIGINT, before)
+    except SuspendNotSupported as error:
+        raise UnableError("cannot attach: this screen has no terminal.") from error
+    if failed is not None:
+        raise failed
+    app.refresh(layout=True)
+
+
+def _run(argv: Sequence[str]) -> UnableError | None:
+    """Give *argv* the terminal until it ends; what went wrong, None where nothing did."""
+    import subprocess  # only here
+
+    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+    try:
+        code = subprocess.run(argv, env=environment, check=False).returncode
+    except OSError as error:
+        return UnableError(f"cannot start {argv[0]!r}: {error.strerror}.")
+    if code:
+        return UnableError(f"{argv[0]!r} ended with exit code {code}.", hint="Run `kasmon doctor`.")
+    return None

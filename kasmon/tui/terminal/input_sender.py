@@ -1,0 +1,62 @@
+"""What carries keys, pastes and scrolling from the thread that reads stdin to the session that has the focus."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kasmon.host.rpc.frames import Paste, Scroll, SendKeys
+from kasmon.model.permission import SessionId
+from kasmon.tui.terminal.link import TerminalLink
+
+KEYS_BYTES: Final = 256
+"""The longest piece that goes out as keys; tmux slows down with longer ones."""
+
+
+class InputSender:
+    """Carries what was typed to the session, on whatever thread it was read; knows how far back it is scrolled."""
+
+    def __init__(
+        self,
+        link: TerminalLink,
+        session: SessionId,
+        leave_key_pressed: Callable[[], object],
+        read_key_pressed: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.history = 0
+        """How many lines there are to scroll back over."""
+        self._link, self._session = link, session
+        self._leave_key_pressed, self._read_key_pressed = leave_key_pressed, read_key_pressed
+        self._up = 0
+        self._lock = threading.Lock()
+
+    def keys(self, data: bytes) -> None:
+        """Send *data*, the bytes of keys, in pieces that tmux takes quickly."""
+        self.to_the_bottom()
+        for at in range(0, len(data), KEYS_BYTES):
+            self._link.tell(SendKeys(session=self._session, data=data[at : at + KEYS_BYTES]))
+
+    def paste(self, text: str) -> None:
+        """Have tmux paste *text*, in brackets where the program asked for them."""
+        self.to_the_bottom()
+        self._link.tell(Paste(session=self._session, text=text))
+
+    def scroll(self, lines: int) -> None:
+        """Go back in the history by *lines*, as far as there is any; forward where negative."""
+        with self._lock:
+            up = max(min(self._up + lines, self.history), 0)
+            if up != self._up:
+                self._up = up
+                self._link.tell(Scroll(session=self._session, up=up))
+
+    def to_the_bottom(self) -> None:
+        """Typing is answered at the bottom, so that is where to look."""
+        with self._lock:
+            if self._up:
+                self._up = 0
+                self._link.tell(Scroll(session=self._session, up=0))
+
+    def read(self) -> None:
+        self._read_key_pressed()
+
+    def leave(self) -> None:
+        self._leave_key_pressed()

@@ -1,0 +1,201 @@
+"""Reading what a terminal has printed: a picture of all of it that stands still, with a cursor, search and copying.
+
+The program goes on meanwhile and gets none of these keys, which are those of reading a transcript.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from textual import events
+from textual.app import ComposeResult
+
+from kasmon.tui.action import KeyContext
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import ActionRequested
+from kasmon.tui.terminal.scrollback_buffer import BufferPosition, ScrollbackBuffer
+from kasmon.tui.terminal.scrollback_view import ScrollbackView
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import Span, ThemeStyles
+from kasmon.tui.transcript.find_bar import FindBar, FindChanged
+from kasmon.tui.widgets.text_lines import TextLines, fitting_keys
+
+ROOMY_WIDTH: Final = 100
+"""From this width on there is room for a word on what this is."""
+
+
+class ScrollbackScreen(Overlay):
+    """What one terminal printed, over everything else. *copied* takes a text, *looked* a link that is to be opened."""
+
+    places = (KeyContext.READING, KeyContext.TEXT, KeyContext.FIND)
+    DEFAULT_CSS = """
+    ScrollbackScreen { align: left top; background: $background; }
+    """
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        name: str,
+        buffer: ScrollbackBuffer,
+        copied: Callable[[str], object],
+        looked: Callable[[str], object],
+        *,
+        up: int = 0,
+        at: BufferPosition | None = None,
+        words: str = "",
+    ) -> None:
+        """*up*: how many rows above the end it begins, unless it begins *at* a place; *words*: what is found there."""
+        super().__init__()
+        self.look, self.keys, self.session_name = look, keys, name
+        self.view = ScrollbackView(buffer, look, up, at)
+        self._words = words
+        self.find_bar = FindBar(look, keys)
+        self.foot = TextLines(look, "surface")
+        self._copied, self._looked = copied, looked
+        self._began = self.view.cursor
+        self._acts: dict[str, Callable[[], object]] = {
+            "read_line_down": lambda: self.view.move(1),
+            "read_line_up": lambda: self.view.move(-1),
+            "read_page_down": lambda: self.view.scroll(self.view.size.height),
+            "read_page_up": lambda: self.view.scroll(-self.view.size.height),
+            "read_to_top": lambda: self.view.go_to_row(0),
+            "read_to_end": lambda: self.view.go_to_row(len(self.view.buffer.rows) - 1),
+            "text_left": lambda: self.view.step(-1),
+            "text_right": lambda: self.view.step(1),
+            "text_select": self.view.select,
+            "find": self._begin_find,
+            "find_on": lambda: self._find(down=False),
+            "find_back": lambda: self._find(down=True),
+            "find_keep": self._keep_find,
+            "find_drop": self._drop_find,
+            "toggle": self._look_at_link,
+            "copy": self._copy_selection,
+            "copy_answer": self._copy_screen,
+            "stop_reading": self._leave,
+        }
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+        yield self.find_bar
+        yield self.foot
+
+    def on_mount(self) -> None:
+        self.set_focus(self.view)
+        if self._words:
+            self.view.found = self.view.buffer.find(self._words)
+            self._say_found(self._words, here=True)
+            self.find_bar.is_open = True
+            self.find_bar.keep()
+        self._tell()
+
+    def do(self, action: str) -> bool:
+        """Do what the key table calls by this id; whether there is such a thing here."""
+        act = self._acts.get(action)
+        if act is not None:
+            act()
+        return act is not None
+
+    def takes(self, key: events.Key) -> bool:
+        if self.focused is self.view:
+            places: tuple[KeyContext, ...] = (KeyContext.TEXT, KeyContext.READING)
+        elif self.focused is not None and self.focused is self.find_bar.box:
+            places = (KeyContext.FIND,)
+        else:
+            return False
+        row = next((row for name in key.aliases if (row := self.keys.action(name, *places))), None)
+        return row is not None and self.do(row.id)
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        if self.do(message.action):
+            message.stop()
+
+    def on_find_changed(self, message: FindChanged) -> None:
+        message.stop()
+        self.find_bar.heard(message.words, self._search)
+
+    def _search(self, words: str) -> None:
+        """Go to where *words* stand, from where the search began."""
+        self.view.found = self.view.buffer.find(words)
+        self.view.go(self._began)
+        here = self.view.find_next(down=False) or self.view.find_next(down=True)
+        self._say_found(words, here)
+
+    def on_scrollback_view_moved(self) -> None:
+        self._tell()
+
+    def on_scrollback_view_dragged(self) -> None:
+        self._copy_selection()
+        self.view.end_drag()
+
+    def on_scrollback_view_link_clicked(self, message: ScrollbackView.LinkClicked) -> None:
+        self._looked(message.link.address)
+
+    def dress(self, look: ThemeStyles) -> None:
+        super().dress(look)
+        self.view.look = self.foot.look = look
+        self.find_bar.dress(look)
+        self.view.refresh()
+
+    def _begin_find(self) -> None:
+        self._began, self._words = self.view.cursor, ""
+        self.find_bar.begin()
+
+    def _find(self, *, down: bool) -> None:
+        if self.view.found:
+            self._say_found(self.find_bar.words.words, self.view.find_next(down=down))
+        else:
+            self._begin_find()
+
+    def _keep_find(self) -> None:
+        if self.find_bar.written != self.find_bar.words.words:
+            self._search(self.find_bar.written)
+        self.find_bar.keep()
+        self.set_focus(self.view)
+
+    def _drop_find(self) -> None:
+        self.view.found = []
+        self.find_bar.drop()
+        self.view.go(self._began)
+        self.set_focus(self.view)
+
+    def _say_found(self, words: str, here: bool) -> None:
+        self.find_bar.words.words = words
+        self.find_bar.tell(len(self.view.found), done=True, here=here)
+
+    def _look_at_link(self) -> None:
+        if (link := self.view.link()) is not None:
+            self._looked(link.address)
+
+    def _copy_selection(self) -> None:
+        self._copied(self.view.buffer.between(*self.view.selected()))
+        self.view.drop_selection()
+
+    def _copy_screen(self) -> None:
+        if self.view.buffer.rows:
+            self._copied(self.view.buffer.between(*self.view.screenful()))
+
+    def _leave(self) -> None:
+        if self.view.drop_selection() if self.view.selects else False:
+            return
+        if self.view.found and not self._words:  # who came for what was found goes back at once
+            self._drop_found()
+        else:
+            self.dismiss()
+
+    def _drop_found(self) -> None:
+        self.view.found = []
+        self.find_bar.drop()
+        self.view.refresh()
+
+    def _tell(self) -> None:
+        """The line at the bottom: whose it is, which keys there are, where one is."""
+        keys, utf8 = self.keys, self.look.utf8
+        words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
+        words += [("toggle", "link")] if self.view.link() is not None else []
+        words += [("stop_reading", "clear" if self.view.selects or (self.view.found and not self._words) else "back")]
+        left: list[Span] = [(f" {self.session_name}", "text.bold")]
+        left += [(" (paused, scrollback)", "soft")] if self.size.width >= ROOMY_WIDTH else []
+        offers = ((keys.shown(action, utf8), word, action) for action, word in words)
+        rows = len(self.view.buffer.rows)
+        place = f"line {self.view.cursor.line + 1} of {len(self.view.buffer.lines)} " if rows else "no output "
+        self.foot.say(fitting_keys(offers, self.size.width, place, *left, ("   ", "text")))

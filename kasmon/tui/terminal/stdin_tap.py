@@ -1,0 +1,277 @@
+"""Where every byte of stdin goes while a terminal has the focus: into the pane, to Textual, or nowhere. Sans-IO.
+
+Keys pass as they are (`key_encoding.py` says what becomes of the modern forms). Three things stay with us: the leave
+keys; Shift with PageUp, PageDown and Home, and the wheel, where the program has no use for them. What a terminal says
+itself never reaches an agent: focus, mode and size reports go to Textual, every other reply is dropped, also when it
+comes in pieces. A bracketed paste comes whole; the leave key inside it is only text.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from kasmon.host.rpc.frames import TerminalModes
+from kasmon.tui.terminal import mouse_encoding
+from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, for_application, understood
+
+HOLD_S: Final = 0.01
+"""How long what may be the beginning of a sequence waits for its rest: an Escape key comes through that much later."""
+STALL_S: Final = 1.0
+"""How long a reply or a paste that stopped in the middle is waited for."""
+STRING_BYTES: Final = 64 * 1024
+"""A longer reply of the terminal is given up."""
+PASTE_BYTES: Final = 8 * 1024 * 1024
+"""A longer paste goes on in pieces."""
+WHEEL_LINES: Final = 3
+
+SHIFT_HOME: Final = b"\x1b[1;2H"
+PASTE, PASTE_END = b"\x1b[200~", b"\x1b[201~"
+_CSI = re.compile(rb"\x1b\[([0-?]*)([ -/]*)([@-~])")
+_OLD_MOUSE = re.compile(rb"\x1b\[(?:M[ -\xff]{3}|\d+;\d+;\d+M)")
+_OLD_MOUSE_SO_FAR = re.compile(rb"\x1b\[M[ -\xff]{0,2}")
+_SS3 = re.compile(rb"\x1bO[ -~]")
+_STRING = re.compile(rb"\x1b(?:\]\d{1,4};[^\x07\x1b]*(?:\x07|\x1b\\)|(?:P[0-9>!]{0,2}[$+|]|_G)[^\x1b]*\x1b\\)")
+_STRING_SO_FAR = re.compile(rb"\x1b(?:\]\d{1,4};[^\x07\x1b]*\x1b?|(?:P[0-9>!]{1,2}(?:[$+|][^\x1b]*)?|_G[^\x1b]*)\x1b?)")
+_CSI_SO_FAR = re.compile(rb"\x1b\[[0-?]+[ -/]*")
+_OPENINGS = frozenset(
+    (b"\x1b", b"\x1b[", b"\x1bO", b"\x1b]", b"\x1bP", b"\x1b_", *(b"\x1b]%d" % n for n in range(100)))
+)
+"""What may be one key, or the beginning of something longer."""
+_UNSAFE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class StdinSink(Protocol):
+    """Who carries what was typed. Called on the thread that reads stdin."""
+
+    def keys(self, data: bytes) -> None: ...
+
+    def paste(self, text: str) -> None: ...
+
+    def scroll(self, lines: int) -> None:
+        """Go back in the history by *lines*; forward where negative."""
+
+    def read(self) -> None:
+        """Show all that was printed, to read, search and copy."""
+
+    def leave(self) -> None: ...
+
+
+class FocusGeometry(msgspec.Struct, frozen=True):
+    """Where the terminal stands on the screen, and what its program asked for; replaced whole."""
+
+    x: int = 0
+    y: int = 0
+    width: int = 0
+    height: int = 0
+    left: int = 0
+    top: int = 0
+    """The pane's column and row that are shown in the corner."""
+    modes: TerminalModes = msgspec.field(default_factory=TerminalModes)
+    scrolled: int = 0
+
+
+class StdinTap:
+    """Takes stdin's bytes in reads of any size; hands out what is meant for the pane, returns what is Textual's."""
+
+    def __init__(self, sink: StdinSink, leave: Sequence[ReservedKey] = LEAVE_KEYS) -> None:
+        self.aim = FocusGeometry()
+        self.cell = (1.0, 1.0)
+        """A cell's width and height in what the mouse counts: cells, or pixels where Textual asked for these."""
+        self.left = False
+        """A leave key was pressed: from now on everything is Textual's."""
+        self._sink, self._leave = sink, tuple(leave)
+        self._leave_bytes = tuple(key.legacy for key in self._leave if len(key.legacy) == 1)
+        self._pending = b""
+        self._keys = bytearray()
+        self._ours = bytearray()
+        self._paste: bytearray | None = None
+        self._grab: bool | None = None
+        """Whose a held mouse button is: the pane's, Textual's, or none is held."""
+
+    @property
+    def hold_s(self) -> float | None:
+        """When nothing comes for this long, call `settle`; None while nothing is kept."""
+        if self._paste is not None:
+            return STALL_S
+        return None if not self._pending else HOLD_S if self._pending in _OPENINGS else STALL_S
+
+    def feed(self, data: bytes) -> bytes:
+        """Hand on what *data* completes; what is Textual's comes back, all of it once the leave key was pressed."""
+        if self.left:
+            return data
+        data, self._pending = self._pending + data, b""
+        at = 0
+        while at < len(data) and not self.left:
+            if self._paste is not None:
+                at = self._take_paste(data, at)
+            elif data[at] == 0x1B:
+                at = self._take_sequence(data, at)
+            else:
+                at = self._take_text(data, at)
+        self._flush()
+        ours, self._ours = bytes(self._ours) + data[at:], bytearray()
+        return ours
+
+    def settle(self) -> None:
+        """Nothing came for `hold_s`: what is kept was no beginning, or its end is lost."""
+        pending, self._pending = self._pending, b""
+        if self._paste is not None:
+            self._paste += pending
+            self._finish_paste()
+        elif pending in _OPENINGS or (_CSI_SO_FAR.fullmatch(pending) and pending[2] not in b"<=>?"):
+            self._keys += pending
+        self._flush()
+
+    def _take_text(self, data: bytes, at: int) -> int:
+        end = data.find(b"\x1b", at)
+        end = len(data) if end < 0 else end
+        leave = min((found for byte in self._leave_bytes if (found := data.find(byte, at, end)) >= 0), default=-1)
+        if leave < 0:
+            self._keys += data[at:end]
+            return end
+        self._keys += data[at:leave]
+        self._go()
+        return leave + 1
+
+    def _take_sequence(self, data: bytes, at: int) -> int:
+        if data.startswith(PASTE, at):
+            self._flush()
+            self._paste = bytearray()
+            return at + len(PASTE)
+        if match := _OLD_MOUSE.match(data, at):
+            return match.end()
+        if _OLD_MOUSE_SO_FAR.fullmatch(data, at):
+            self._pending = data[at:]
+            return len(data)
+        if match := _CSI.match(data, at):
+            self._take_csi(match)
+            return match.end()
+        if match := _SS3.match(data, at):
+            self._take_key(match[0])
+            return match.end()
+        if match := _STRING.match(data, at):
+            return match.end()
+        rest = data[at:]
+        if rest in _OPENINGS or _CSI_SO_FAR.fullmatch(rest):
+            self._pending = rest
+            return len(data)
+        if _STRING_SO_FAR.fullmatch(rest):
+            self._pending = rest if len(rest) <= STRING_BYTES else rest[:8] + rest[-1:]
+            return len(data)
+        self._keys += b"\x1b"
+        return at + 1
+
+    def _take_csi(self, match: re.Match[bytes]) -> None:
+        sequence, parameters, between, final = match[0], match[1], match[2], match[3]
+        if report := mouse_encoding.REPORT.fullmatch(sequence):
+            self._take_mouse(mouse_encoding.read(report, self.cell), sequence)
+        elif sequence in (b"\x1b[I", b"\x1b[O") or (between, final) == (b"$", b"y"):
+            self._ours += sequence
+        elif final == b"t" and parameters:
+            self._ours += sequence if parameters.startswith(b"48;") else b""
+        elif parameters[:1] not in (b"<", b"=", b">", b"?") and not _is_reply(parameters, final):
+            self._take_key(sequence)
+
+    def _take_key(self, sequence: bytes) -> None:
+        aim = self.aim
+        if any(key.pressed_by(sequence) for key in self._leave):
+            self._go()
+        elif sequence in (b"\x1b[5;2~", b"\x1b[6;2~") and not aim.modes.alternate:
+            self._flush()
+            page = max(aim.height - 1, 1)
+            self._sink.scroll(page if sequence[2:3] == b"5" else -page)
+        elif sequence == SHIFT_HOME and not aim.modes.alternate:
+            self._flush()
+            self._sink.read()
+        elif aim.modes.cursor_keys:
+            self._keys += for_application(understood(sequence))
+        else:
+            self._keys += understood(sequence)
+
+    def _take_mouse(self, report: mouse_encoding.MouseReport, sequence: bytes) -> None:
+        """A button belongs to whom it went down on until it comes up, wherever that is."""
+        aim = self.aim
+        inside = 0 <= report.x - aim.x < aim.width and 0 <= report.y - aim.y < aim.height
+        if report.wheel and inside and (aim.scrolled or not aim.modes.mouse):
+            self._turn(report)
+            return
+        free = report.wheel or self._grab is None
+        panes = inside and bool(aim.modes.mouse) if free else bool(self._grab)
+        if not report.wheel and not report.motion:
+            self._grab = None if report.up else panes
+        if not panes:
+            self._ours += sequence
+        elif mouse_encoding.wanted(report, aim.modes):
+            column = min(max(report.x - aim.x, 0), max(aim.width - 1, 0)) + aim.left
+            row = min(max(report.y - aim.y, 0), max(aim.height - 1, 0)) + aim.top
+            self._keys += mouse_encoding.written(report._replace(x=column, y=row), aim.modes)
+
+    def _turn(self, report: mouse_encoding.MouseReport) -> None:
+        """The wheel, where the program does not listen to it: arrow keys on its own screen, else the history."""
+        if report.button & 3 > 1:
+            return
+        up = not report.button & 1
+        if self.aim.modes.alternate and not self.aim.scrolled:
+            arrow = b"\x1b[A" if up else b"\x1b[B"
+            self._keys += (for_application(arrow) if self.aim.modes.cursor_keys else arrow) * WHEEL_LINES
+        else:
+            self._flush()
+            self._sink.scroll(WHEEL_LINES if up else -WHEEL_LINES)
+
+    def _take_paste(self, data: bytes, at: int) -> int:
+        assert self._paste is not None
+        end = data.find(PASTE_END, at)
+        if end >= 0:
+            self._paste += data[at:end]
+            self._finish_paste()
+            return end + len(PASTE_END)
+        keep = next((size for size in range(len(PASTE_END) - 1, 0, -1) if data.endswith(PASTE_END[:size])), 0)
+        keep = min(keep, len(data) - at)
+        self._paste += data[at : len(data) - keep]
+        self._pending = data[len(data) - keep :] if keep else b""
+        if len(self._paste) > PASTE_BYTES:
+            self._finish_paste()
+            self._paste = bytearray()
+        return len(data)
+
+    def _finish_paste(self) -> None:
+        """Text goes by tmux's own paste, which brackets it where the program asked for that.
+
+        What holds an escape, a NUL or no UTF-8 goes byte for byte in the brackets it came in: tmux 3.7 would
+        rewrite it. So does an empty one, by which some agents notice a picture on the clipboard.
+        """
+        pasted, self._paste = bytes(self._paste or b""), None
+        try:
+            text = pasted.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if not text or _UNSAFE.search(text):
+            self._sink.keys(PASTE + pasted + PASTE_END)
+        else:
+            self._sink.paste(text)
+
+    def _go(self) -> None:
+        self._flush()
+        self.left = True
+        self._sink.leave()
+
+    def _flush(self) -> None:
+        if self._keys:
+            keys, self._keys = bytes(self._keys), bytearray()
+            self._sink.keys(keys)
+
+
+def _is_reply(parameters: bytes, final: bytes) -> bool:
+    """Whether an unmarked sequence is the terminal's answer to a question: status, position, or its settings."""
+    numbers = parameters.split(b";")
+    match final:
+        case b"n":
+            return bool(parameters)
+        case b"R":  # `CSI 1 ; m R` is F3 with modifiers, and nobody asked for the position
+            return len(numbers) == 2 and numbers[0] != b"1"
+        case b"x":
+            return len(numbers) >= 4
+        case _:
+            return False

@@ -1,0 +1,319 @@
+"""One session's terminal in place: a preview that crops, and in focus the real thing: its size, its keys, its mouse."""
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.reactive import reactive
+from textual.timer import Timer
+from textual.widget import Widget
+
+from kasmon.host.rpc.frames import Blur, Focus, TerminalRows, Unwatch, Watch
+from kasmon.model.permission import SessionId
+from kasmon.tui.preview import TerminalPane
+from kasmon.tui.terminal.input_sender import InputSender
+from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, spoken
+from kasmon.tui.terminal.link import TerminalLink
+from kasmon.tui.terminal.stdin_tap import SHIFT_HOME, WHEEL_LINES, FocusGeometry, StdinTap
+from kasmon.tui.terminal.widget import TerminalWidget
+from kasmon.tui.textual_ext.driver import TapDriver
+
+PREVIEW_HZ: Final = 20.0
+RESIZE_S: Final = 0.1
+"""A window is resized at most once in so long, in seconds."""
+ENDED: Final = "program ended; keys are ignored"
+SETTLE_S: Final = 0.03
+"""How long the layout gets to come to rest before a focused window takes its size."""
+
+
+class FocusBar(Widget):
+    """The one line below a focused terminal: whose it is, how to leave, what waits elsewhere, where one is."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"focus-bar--name", "focus-bar--waiting", "focus-bar--lost"}
+    DEFAULT_CSS = """
+    FocusBar { height: 1; background: $surface; color: $text-muted; }
+    FocusBar .focus-bar--name { color: $foreground; text-style: bold; }
+    FocusBar .focus-bar--waiting { color: $warning; text-style: bold; }
+    FocusBar .focus-bar--lost { color: $error; text-style: bold; }
+    """
+
+    label: reactive[str] = reactive("")
+    waiting: reactive[int] = reactive(0)
+    lost: reactive[str] = reactive("")
+    ended: reactive[bool] = reactive(False)
+    scrolled: reactive[str] = reactive("")
+
+    def __init__(self, leave: Sequence[ReservedKey]) -> None:
+        super().__init__()
+        self._leave = leave
+
+    @property
+    def _parts(self) -> list[tuple[str, str]]:
+        """What stands there, and what it is."""
+        parts = [
+            (self.label, "name"),
+            (self.lost or (ENDED if self.ended else ""), "lost"),
+            (_waiting(self.waiting), "waiting"),
+            (self.scrolled, ""),
+            (f"{' or '.join(key.name for key in self._leave)} list", "leave"),
+            ("Shift+Home search, copy" if self.scrolled else "Shift+PgUp scrollback", "read"),
+        ]
+        shown = [(words, part) for words, part in parts if words]
+        needed = sum(cell_len(words) + len(" · ") for words, _ in shown) - 1
+        return shown if needed <= self.size.width else shown[:-1]
+
+    def render(self) -> Text:
+        line = Text(no_wrap=True, overflow="ellipsis", end="")
+        for words, part in self._parts:
+            styled = f"focus-bar--{part}" in self.COMPONENT_CLASSES
+            line.append(" · " if line else " ")
+            line.append(words, self.get_component_rich_style(f"focus-bar--{part}", partial=True) if styled else None)
+        return line
+
+    def part_at(self, x: int) -> str:
+        """What stands at cell *x*; empty for nothing that a click could mean."""
+        end = 1
+        for words, part in self._parts:
+            start, end = end, end + cell_len(words) + len(" · ")
+            if start <= x < end - len(" · "):
+                return part
+        return ""
+
+
+class FocusView(TerminalPane):
+    """A terminal and its bar. The app hands in what a host pushes by `show` and `lost`, and listens for `Left`.
+
+    `enter` gives every key to the session until a leave key, `leave`, or a click that takes Textual's focus away.
+    A screen above it (a dialog) gets the keys for as long as it is there.
+    """
+
+    DEFAULT_CSS = """
+    FocusView { width: 1fr; height: 1fr; }
+    FocusView FocusBar { display: none; }
+    FocusView.-live FocusBar { display: block; }
+    """
+
+    class Left(Message):
+        """The keyboard is the dashboard's again."""
+
+        def __init__(self, view: "FocusView") -> None:
+            self.view = view
+            super().__init__()
+
+        @property
+        def control(self) -> "FocusView":
+            return self.view
+
+    class WaitingClicked(Message):
+        """Somebody wants to see the requests that the bar counts."""
+
+    class ReadWanted(Message):
+        """Somebody wants to read all that was printed, from so many lines *up*; then it has the keyboard again."""
+
+        def __init__(self, session: SessionId, up: int) -> None:
+            self.session, self.up = session, up
+            super().__init__()
+
+    class _LeaveKeyPressed(Message):
+        pass
+
+    label: reactive[str] = reactive("")
+    """The session's name and state, clean."""
+    waiting: reactive[int] = reactive(0)
+    """How many requests are pending, of all sessions."""
+
+    def __init__(
+        self,
+        link: TerminalLink,
+        session: SessionId,
+        leave: Sequence[ReservedKey] = LEAVE_KEYS,
+        rate_hz: float = PREVIEW_HZ,
+    ) -> None:
+        super().__init__()
+        self.session = session
+        self.terminal = TerminalWidget()
+        self.bar = FocusBar(leave)
+        self.is_live = False
+        self._link, self._leave_keys, self._rate_hz = link, leave, rate_hz
+        self._carrier = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
+        self._tap: StdinTap | None = None
+        self._told_size: tuple[int, int] | None = None
+        self._told_at = 0.0
+        self._resize_timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        yield self.terminal
+        yield self.bar
+
+    def on_mount(self) -> None:
+        self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
+        self.app.screen_change_signal.subscribe(self, lambda _screen: self._share_keyboard())
+
+    def on_unmount(self) -> None:
+        self.leave()
+        self._link.tell(Unwatch(session=self.session))
+
+    def watch_label(self, label: str) -> None:
+        self.bar.label = label
+
+    def watch_waiting(self, waiting: int) -> None:
+        self.bar.waiting = waiting
+
+    def show(self, rows: TerminalRows) -> None:
+        """Take one push of this session's host."""
+        self.terminal.show(rows)
+        self._carrier.history = rows.history
+        self.bar.lost = ""
+        self.bar.scrolled = f"{rows.scrolled} lines up" if rows.scrolled else ""
+
+    def lost(self, why: str) -> None:
+        """The host does not answer; what is shown is old, and keys go nowhere until the next `show`."""
+        self.bar.lost = why or "host process died"
+
+    def enter(self) -> None:
+        """Give the keyboard to the session. Call it once the view is mounted; again is nothing."""
+        if self.is_live:
+            return
+        self.is_live = True
+        self.add_class("-live")
+        self._told_size = None
+        self.terminal.live = True
+        self.terminal.can_focus = True
+        self.terminal.focus()
+        self._share_keyboard()
+        self._resize_timer = self.set_timer(SETTLE_S, self._tell_size_later)
+
+    def leave(self) -> None:
+        """Take the keyboard back; the session goes on as a preview. Again is nothing."""
+        if not self.is_live:
+            return
+        self.is_live = False
+        self._share_keyboard()
+        self.remove_class("-live")
+        if self._resize_timer is not None:
+            self._resize_timer.stop()
+            self._resize_timer = None
+        self.terminal.live = False
+        self.terminal.can_focus = False
+        self._carrier.to_the_bottom()
+        self._link.tell(Blur(session=self.session))
+        self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
+        self.post_message(self.Left(self))
+
+    def _share_keyboard(self) -> None:
+        """The tap is open while this is live and on top."""
+        driver = self.app._driver
+        if not isinstance(driver, TapDriver):
+            return
+        wanted = self.is_live and self.is_mounted and self.screen.is_active
+        if wanted and self._tap is None:
+            self._tap = StdinTap(self._carrier, self._leave_keys)
+            self._tap.aim = self._aim()
+            driver.open_tap(self._tap)
+        elif not wanted and self._tap is not None:
+            driver.close_tap(self._tap)
+            self._tap = None
+
+    def _aim(self) -> FocusGeometry:
+        terminal = self.terminal
+        area = terminal.content_region
+        left, top = terminal.corner
+        return FocusGeometry(
+            area.x,
+            area.y,
+            min(area.width, terminal.columns - left) if terminal.columns else area.width,
+            min(area.height, terminal.rows - top) if terminal.rows else area.height,
+            left,
+            top,
+            terminal.modes,
+            terminal.scrolled,
+        )
+
+    def on_terminal_widget_moved(self, message: TerminalWidget.Moved) -> None:
+        message.stop()
+        if self._tap is not None:
+            self._tap.aim = self._aim()
+        if self.is_live:
+            self._tell_size()
+
+    def _tell_size(self) -> None:
+        """The session's window takes the terminal's size; the last one of a storm is told, the others need not be."""
+        width, height = size = tuple(self.terminal.size)
+        if not self.is_live or not width or not height or size == self._told_size or self._resize_timer is not None:
+            return
+        wait_s = self._told_at + RESIZE_S - time.monotonic()
+        if wait_s > 0:
+            self._resize_timer = self.set_timer(wait_s, self._tell_size_later)
+            return
+        self._told_size, self._told_at = (width, height), time.monotonic()
+        self._link.tell(Focus(session=self.session, columns=width, rows=height))
+
+    def _tell_size_later(self) -> None:
+        self._resize_timer = None
+        self._tell_size()
+
+    def _read_key_pressed(self) -> None:
+        self.post_message(self.ReadWanted(self.session, self.terminal.scrolled))
+
+    def _leave_key_pressed(self) -> None:
+        self.post_message(self._LeaveKeyPressed())
+
+    def on_focus_view__leave_key_pressed(self, message: _LeaveKeyPressed) -> None:
+        message.stop()
+        self.leave()
+
+    def on_descendant_blur(self) -> None:
+        if self.is_live and self.app.app_focus and self.screen.is_active and not self.terminal.has_focus:
+            self.leave()
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is not self.bar:
+            return
+        event.stop()
+        match self.bar.part_at(event.x):
+            case "leave":
+                self.leave()
+            case "read":
+                self._read_key_pressed()
+            case _ if self.waiting:
+                self.post_message(self.WaitingClicked())
+
+    def on_key(self, event: events.Key) -> None:
+        """Where there is no tap: what Textual made of the key, as bytes."""
+        if not self.is_live or self._tap is not None:
+            return
+        event.stop()
+        event.prevent_default()
+        data = spoken(event.key, event.character)
+        if any(key.pressed_by(data) for key in self._leave_keys):
+            self.leave()
+        elif data == SHIFT_HOME and not self.terminal.modes.alternate:
+            self._carrier.read()
+        elif data:
+            self._carrier.keys(data)
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.is_live and self._tap is None and event.text:
+            event.stop()
+            self._carrier.paste(event.text)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        if self.is_live and self._tap is None:
+            event.stop()
+            self._carrier.scroll(WHEEL_LINES)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        if self.is_live and self._tap is None:
+            event.stop()
+            self._carrier.scroll(-WHEEL_LINES)
+
+
+def _waiting(count: int) -> str:
+    if not count:
+        return ""
+    return "1 pending request" if count == 1 else f"{count} pending requests"

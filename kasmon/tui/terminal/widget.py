@@ -1,0 +1,181 @@
+"""The rows of a live terminal on the screen: pushes in, cells out; only rows that changed are parsed."""
+
+from typing import ClassVar, Final
+
+from rich.cells import split_graphemes
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Offset, Region
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.host.rpc.frames import Cursor, TerminalModes, TerminalRows
+from kasmon.tui.terminal.sgr import strip_of
+from kasmon.tui.textual_ext.repaint import ImmediatePainter
+
+EMPTY: Final = Strip([], 0)
+_CURSORS = {"underline": Style(underline=True, bold=True), "bar": Style(reverse=True), "block": Style(reverse=True)}
+
+
+class TerminalWidget(Widget):
+    """Shows the newest `TerminalRows` of one session. `live` is the focus: draws the cursor, paints changes at once.
+
+    A pane that is larger than the widget is cropped: its left edge and, from the last row with text upwards, as many
+    rows as fit, moved up where the cursor would be out of sight. Each row of a push stands for itself: it starts in the
+    default style.
+    """
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = """
+    TerminalWidget { width: 1fr; height: 1fr; background: $background; color: $foreground; }
+    """
+
+    live: reactive[bool] = reactive(False)
+
+    class Moved(Message):
+        """What is shown has another place in the pane, or the program asked its terminal for something else."""
+
+        def __init__(self, terminal: "TerminalWidget") -> None:
+            self.terminal = terminal
+            super().__init__()
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's names
+        super().__init__(id=id, classes=classes)
+        self.columns = self.rows = 0
+        """The pane's size in cells."""
+        self.cursor, self.modes = Cursor(), TerminalModes()
+        self.scrolled = self.history = 0
+        self.corner = Offset(0, 0)
+        """The pane's column and row in the widget's top left cell."""
+        self._text: list[str] = []
+        self._strips: list[Strip | None] = []
+        self._brush = ImmediatePainter()
+        self._base: Style | None = None
+        """The widget's own colours, which are the program's default ones; None until they are looked up anew."""
+
+    def show(self, rows: TerminalRows) -> None:
+        """Take one push. What it does not carry stays as it was, unless it is full or of another size."""
+        before = (self.cursor, self.scrolled, self.history, self.modes, self.corner)
+        everything = self._fit(rows)
+        changed = set()
+        for y, text in rows.changed:
+            if 0 <= y < self.rows and (everything or self._text[y] != text):
+                self._text[y], self._strips[y] = text, None
+                changed.add(y)
+        if rows.cursor != self.cursor:
+            changed |= {self.cursor.y, rows.cursor.y}
+        self.cursor, self.modes = rows.cursor, rows.modes
+        self.scrolled, self.history = rows.scrolled, rows.history
+        self.corner = self._best_corner()
+        after = (self.cursor, self.scrolled, self.history, self.modes, self.corner)
+        if after[1:] != before[1:]:
+            changed.add(self.corner.y)
+            self.post_message(self.Moved(self))
+        if everything or self.corner != before[-1]:
+            self.refresh()
+        elif changed:
+            self._repaint(changed)
+
+    def _fit(self, rows: TerminalRows) -> bool:
+        """Make room for a pane of this size; whether what was known is void."""
+        if not rows.full and (rows.columns, rows.height) == (self.columns, self.rows):
+            return False
+        self.columns, self.rows = rows.columns, rows.height
+        self._text, self._strips = [""] * self.rows, [EMPTY] * self.rows
+        return True
+
+    def _repaint(self, changed: set[int]) -> None:
+        width, height = self.size
+        regions = [Region(0, y - self.corner.y, width, 1) for y in sorted(changed) if 0 <= y - self.corner.y < height]
+        if not regions:
+            return
+        if self.live:
+            self._brush.paint(self, regions)
+        else:
+            self.refresh(*regions)
+
+    def _best_corner(self) -> Offset:
+        width, height = self.size
+        left = max(self.cursor.x - width + 1, 0) if self.live and self.cursor.visible and width else 0
+        if self.rows <= height or not height:
+            return Offset(left, 0)
+        last = next((y for y in range(self.rows - 1, -1, -1) if self._text[y].strip()), 0)
+        if self.cursor.visible:
+            last = max(last, min(self.cursor.y, self.rows - 1))
+        top = max(last - height + 1, 0)
+        if self.cursor.visible and self.cursor.y < top:
+            top = max(self.cursor.y - height // 2, 0)
+        return Offset(left, top)
+
+    def watch_live(self) -> None:
+        self._crop_anew()
+
+    def on_resize(self) -> None:
+        self._crop_anew()
+
+    def _crop_anew(self) -> None:
+        self.corner = self._best_corner()
+        self.refresh()
+        self.post_message(self.Moved(self))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self._base = self._base or self.rich_style
+        row = y + self.corner.y
+        if not 0 <= row < self.rows:
+            return Strip.blank(width, base)
+        strip = _laid_out(self._strip(row), self.corner.x, width, base)
+        if self.live and self.cursor.visible and row == self.cursor.y and not self.scrolled:
+            strip = _with_cursor(strip, self.cursor.x - self.corner.x, width, _CURSORS.get(self.cursor.shape))
+        if y == 0 and (marker := self._marker()):
+            strip = strip.crop(0, max(width - len(marker), 0))
+            strip = Strip.join([strip, Strip([Segment(marker[:width], base + Style(reverse=True))])])
+        return strip
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._base = None
+
+    def _marker(self) -> str:
+        if self.scrolled:
+            return f" {self.scrolled} of {self.history} lines up "
+        return " copy mode " if self.modes.copy_mode else ""
+
+    def _strip(self, y: int) -> Strip:
+        strip = self._strips[y]
+        if strip is None:
+            strip = self._strips[y] = strip_of(self._text[y])
+        return strip
+
+
+def _laid_out(strip: Strip, left: int, width: int, base: Style) -> Strip:
+    """The *width* cells of *strip* from *left* on, in *base* where the row says nothing else."""
+    if left or strip.cell_length > width:
+        strip = strip.crop(left, left + width)
+    segments = [Segment(text, base + style if style else base) for text, style, _ in strip]
+    if (rest := width - strip.cell_length) > 0:
+        segments.append(Segment(" " * rest, base))
+    return Strip(segments, width)
+
+
+def _with_cursor(strip: Strip, x: int, width: int, style: Style | None) -> Strip:
+    """*strip* with the character at cell *x*, however wide, drawn as the cursor."""
+    if not 0 <= x < width:
+        return strip
+    start, end = _cells_at(strip.text, x)
+    *before, under, after = strip.divide([start, end, width] if start else [end, width])
+    drawn = under.apply_style(style or _CURSORS["block"])
+    return Strip([segment for part in (*before, drawn, after) for segment in part], width)
+
+
+def _cells_at(text: str, x: int) -> tuple[int, int]:
+    """The first cell of the character that covers cell *x* of *text*, and the first one behind it."""
+    if not text.isascii():
+        start = 0
+        for _, _, width in split_graphemes(text)[0]:
+            if start + width > x:
+                return start, start + width
+            start += width
+    return x, x + 1

@@ -1,0 +1,1 @@
+"""All that reaches into Textual's internals: screens, repaint, strips, the driver."""

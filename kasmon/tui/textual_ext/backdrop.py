@@ -1,0 +1,94 @@
+"""What a card or a dialog lies over: the screen below, fainter; only the lines of it that changed are drawn anew.
+
+Textual 8.2 draws all of the screen below again, piece by piece, whenever a row of it changes, and four times before a
+card that rises can be read: three quarters of the time that took. `tests/tui/textual_ext/test_backdrop.py` holds
+private names.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual._context import visible_screen_stack
+from textual.color import Color
+from textual.geometry import Region, Size
+from textual.renderables.background_screen import BackgroundScreen
+from textual.screen import Screen
+from textual.strip import Strip
+
+KEPT: Final = 1000
+"""So many styles are kept with what they become."""
+
+
+class Backdrop:
+    """For a screen whose ground lets the one below be seen; stands before Textual's class."""
+
+    _faded: Sequence[Strip] = ()
+    _faded_for: Size | None = None
+    _shade: "DimFilter | None" = None
+
+    def render_lines(self: Any, crop: Region) -> list[Strip]:
+        ground: Color = self.styles.background
+        below = _below() if 0 < ground.a < 1 else None
+        if below is None or below is self:
+            lines: list[Strip] = super().render_lines(crop)  # type: ignore[misc]  # a screen's, which stands beside this
+            return lines
+        size: Size = self.size
+        base: Style = self.visual_style.rich_style
+        if self._shade is None or not self._shade.is_of(ground, base) or self._faded_for != size:
+            self._faded_for = size
+            self._shade, self._faded = DimFilter(ground, base), [Strip.blank(size.width)] * size.height
+            self._dirty_regions.add(size.region)
+        stale = {y for region in self._dirty_regions for y in region.line_range if 0 <= y < size.height}
+        self._dirty_regions.clear()
+        for y, strip in _drawn(below, stale, size):
+            self._faded[y] = self._shade.over(strip)
+        lines = [*self._faded, *[Strip.blank(size.width)] * (crop.bottom - size.height)]
+        if crop.right > size.width:  # a window that just got larger: Textual takes no line that is too short
+            lines = [line.adjust_cell_length(crop.right) for line in lines]
+        return [lines[y].crop(*crop.column_span) for y in crop.line_range]
+
+
+class DimFilter:
+    """Makes lines fainter by laying *colour*, which lets them be seen, over them; what has no style gets *base*."""
+
+    def __init__(self, colour: Color, base: Style) -> None:
+        self._colour, self._base = colour, base
+        self._known: dict[Style | None, Style] = {}
+
+    def is_of(self, colour: Color, base: Style) -> bool:
+        """Whether it was made of these."""
+        return self._colour == colour and self._base == base
+
+    def over(self, strip: Strip) -> Strip:
+        """*strip*, fainter, and without what a click on it does."""
+        return Strip([Segment(text, self._style(style)) for text, style, _ in strip], strip.cell_length)
+
+    def _style(self, style: Style | None) -> Style:
+        known = self._known.get(style)
+        if known is None:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            (faded,) = BackgroundScreen.process_segments([Segment("", style)], self._colour)
+            known = self._known[style] = self._base + (faded.style or Style.null())
+        return known
+
+
+def _below() -> Screen[Any] | None:
+    """The screen below the one that is being drawn, as Textual counts them while it draws."""
+    try:
+        return visible_screen_stack.get().pop()
+    except LookupError:
+        return None
+
+
+def _drawn(screen: Screen[Any], lines: set[int], size: Size) -> Iterator[tuple[int, Strip]]:
+    """Yield these *lines* of *screen*, each with its number."""
+    if not lines:
+        return
+    first, last = min(lines), max(lines)
+    crop = Region(0, first, size.width, last - first + 1)
+    pieces = screen._compositor._render_chops(crop, lines.__contains__)
+    for y in sorted(lines.intersection(range(len(pieces)))):
+        yield y, Strip.join(pieces[y].values()).adjust_cell_length(size.width)

@@ -1,0 +1,274 @@
+"""Textual's driver with a tap on stdin: while a terminal has the focus, bytes go there, not through Textual's parser.
+
+It rests on Textual 8.2: `run_input_thread`, `process_message`, and what `tests/tui/textual_ext/test_driver.py` names.
+Beyond the tap it mends five things: a terminal that went away is told once and nothing spins (textual#6690), leaving
+and suspending need no wait of 0.2 s, a SIGTSTP in the middle of a paint does not lock up, SIGCONT brings the whole
+picture back, however often it comes, and what is drawn while another program has the terminal goes nowhere: in Textual
+it waits in a queue that nobody empties, and when that is full the app stands still for ever.
+
+Alt+Enter comes as ESC and a return from every terminal that knows no newer way; Textual 8.2 drops the Alt. And where
+xterm's own numbers are used (`CSI 27`, as by a tmux with extended keys), it names Enter by its character.
+
+Python's own file hands a large piece over in several calls, and after each the writing thread waits up to 5 ms for its
+turn behind the one that draws: 15 ms for a whole screen.
+"""
+
+import contextlib
+import io
+import os
+import select
+import signal
+import termios
+import threading
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+from kasmon.tui.process import terminal_guard
+
+if TYPE_CHECKING:
+    from kasmon.tui.terminal.stdin_tap import StdinTap
+
+import re
+from collections.abc import Iterable
+from typing import TextIO
+
+from textual import events
+
+
+class TerminalOutput:
+    """Stands where Textual's writing thread has the file of the terminal. Not for two threads at once."""
+
+    def __init__(self, file: TextIO) -> None:
+        """What *file* still holds is written first. A letter that its encoding does not have becomes `?`."""
+        file.flush()
+        self._handle, self._encoding = file.fileno(), file.encoding
+
+    def write(self, text: str) -> None:
+        """Write *text*, all of it.
+
+        Raises:
+            OSError: if the terminal is gone.
+        """
+        left = memoryview(text.encode(self._encoding, "replace"))
+        while left:
+            written = 0
+            with contextlib.suppress(BlockingIOError):  # whoever else has this terminal may have set it so
+                written = os.write(self._handle, left)
+            left = left[written:]
+            if left and not written:
+                select.select([], [self._handle], [])
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def fileno(self) -> int:
+        return self._handle
+
+    def isatty(self) -> bool:
+        return os.isatty(self._handle)
+
+
+_XTERM_ENTER: Final = re.compile(r"\x1b\[27;(\d+);13~")
+
+
+class KeyParser(XTermParser):
+    """Tells an Enter that begins a new line from one that sends."""
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if alt and sequence == "\r":
+            yield events.Key("alt+enter", None)
+        else:
+            yield from super()._sequence_to_key_events(_XTERM_ENTER.sub("\x1b[13;\\1u", sequence), alt)
+
+
+LEGACY_KEYBOARD: Final = "\x1b[>0u"
+"""Keys as they always were: a pane's program asked our terminal for nothing else."""
+POP_KEYBOARD: Final = "\x1b[<u"
+TMUX_KEYBOARD, POP_TMUX_KEYBOARD = "\x1b[>4;1m", "\x1b[>4;0m"
+"""A tmux around us keeps Shift+Enter and its like to itself unless it is asked; it knows no other way to be."""
+READ_BYTES: Final = 16 * 1024
+LONGEST_WAIT_S: Final = 1.0
+
+
+class _WakingEvent(threading.Event):
+    """Setting it also writes to a pipe, so that who waits for bytes need not look again and again."""
+
+    def __init__(self, pipe: int) -> None:
+        super().__init__()
+        os.set_blocking(pipe, False)
+        self._pipe = pipe
+
+    def set(self) -> None:
+        super().set()
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._pipe, b"!")
+
+
+class TapDriver(LinuxDriver):
+    """Textual's own driver until `open_tap`, and again after `close_tap`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.on_hangup: Callable[[], object] | None = None
+        """Called on the app's loop when the terminal is gone; the app ends with 129 where nobody asked for the call."""
+        self.gone = False
+        """The terminal cannot be written to any more."""
+        self._tap: StdinTap | None = None
+        self._legacy = False
+        self._asleep = False
+        self._wake_read, wake = os.pipe()
+        self.exit_event = _WakingEvent(wake)
+        if isinstance(self._file, io.TextIOWrapper):
+            self._file = TerminalOutput(self._file)  # type: ignore[assignment]  # Textual's thread only writes and flushes
+
+    def open_tap(self, tap: "StdinTap") -> None:
+        """From the next read on stdin's bytes are *tap*'s. Call it, and later `close_tap`, on the app's loop."""
+        self._tap = tap
+        self._set_legacy(True)
+
+    def close_tap(self, tap: "StdinTap") -> None:
+        """Undo `open_tap`; nothing happens where *tap* is not the one that is open."""
+        if self._tap is tap:
+            self._tap = None
+            self._set_legacy(False)
+
+    def _set_legacy(self, wanted: bool) -> None:
+        if wanted is not self._legacy:
+            self._legacy = wanted
+            self.write(LEGACY_KEYBOARD if wanted else POP_KEYBOARD)
+            if os.environ.get("TMUX"):
+                self.write(TMUX_KEYBOARD if wanted else POP_TMUX_KEYBOARD)
+            self.flush()
+
+    def write(self, data: str) -> None:
+        if not self.gone and not self._asleep:
+            super().write(data)
+
+    def start_application_mode(self) -> None:
+        self._asleep = False
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._tap is not None:
+            self._set_legacy(True)
+
+    def stop_application_mode(self) -> None:
+        self._set_legacy(False)
+        super().stop_application_mode()
+
+    def suspend_application_mode(self) -> None:
+        super().suspend_application_mode()
+        self._asleep = True
+
+    def _sigtstp_application(self, *_: object) -> None:
+        self._soon(self._stop)
+
+    def _sigcont_application(self, *_: object) -> None:
+        self._soon(self._go_on)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        """Call on the app's loop: a signal may come while the very lock is held that writing to the terminal needs."""
+        with contextlib.suppress(RuntimeError):  # there is no loop any more: the dashboard has ended
+            self._loop.call_soon_threadsafe(call)
+
+    def _stop(self) -> None:
+        if self._auto_restart and self._writer_thread is not None:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        terminal_guard.wake()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _go_on(self) -> None:
+        """A stop that nobody announced may have changed the terminal's modes: take them anew."""
+        if not self._auto_restart or self._writer_thread is None:
+            return
+        if not self._asleep:
+            self.suspend_application_mode()
+        self.resume_application_mode()
+        self._app.call_later(self._app.refresh, layout=True)
+
+    def hang_up(self) -> None:
+        """The terminal is gone: write nothing more, and say so once. Safe on any thread."""
+        if not self.gone:
+            self.gone = True
+            self._soon(self.on_hangup or self._leave)
+
+    def _leave(self) -> None:
+        self._app.exit(return_code=128 + signal.SIGHUP)
+
+    def is_hung_up(self) -> bool:
+        """Whether the terminal's other end is closed."""
+        if not self.input_tty:
+            return False
+        try:
+            termios.tcgetattr(self.fileno)
+        except termios.error:
+            return True
+        return False
+
+    def run_input_thread(self) -> None:
+        """Read until told to stop; what no tap takes goes through Textual's parser, as in Textual."""
+        parser = KeyParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        settle_at: float | None = None
+        try:
+            while True:
+                ready = self._wait(parser, settle_at)
+                if self.exit_event.is_set():
+                    break
+                tap = self._tap
+                if ready:
+                    data = self._read()
+                    if data is None:
+                        continue
+                    if not data:
+                        break
+                    if tap is not None:
+                        data = self._through(tap, parser, data)
+                        settle_at = None if tap.hold_s is None else time.monotonic() + tap.hold_s
+                    if text := decode(data):
+                        for event in parser.feed(text):
+                            self.process_message(event)
+                elif settle_at is not None and time.monotonic() >= settle_at:
+                    settle_at = None
+                    if tap is not None:
+                        tap.settle()
+                for event in parser.tick():
+                    self.process_message(event)
+        finally:
+            with contextlib.suppress(EOFError, ParseError):
+                for _ in parser.feed(""):
+                    pass
+
+    def _wait(self, parser: XTermParser, settle_at: float | None) -> bool:
+        """Whether there is something to read, as soon as there is, or as something that was kept is due."""
+        due = [at for at in (parser._timeout_time, settle_at) if at is not None]
+        limit = max(min(due) - time.monotonic(), 0.0) if due else LONGEST_WAIT_S
+        readable, _, _ = select.select([self.fileno, self._wake_read], [], [], min(limit, LONGEST_WAIT_S))
+        if self._wake_read in readable:
+            os.read(self._wake_read, 64)
+        return self.fileno in readable
+
+    def _read(self) -> bytes | None:
+        """What is there, or None; empty where there will be no more: the app ends with its terminal."""
+        try:
+            data = os.read(self.fileno, READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            data = b""
+        if not data and self.is_hung_up():
+            self.hang_up()
+        elif not data and self.input_tty:
+            self._soon(self.on_hangup or self._leave)
+        return data
+
+    def _through(self, tap: "StdinTap", parser: XTermParser, data: bytes) -> bytes:
+        if parser.mouse_pixels and parser.terminal_size and parser.terminal_pixel_size:
+            (columns, rows), (width, height) = parser.terminal_size, parser.terminal_pixel_size
+            tap.cell = (max(width / columns, 1.0), max(height / rows, 1.0))
+        return tap.feed(data)

@@ -1,0 +1,72 @@
+"""The nets under the screen: nothing that acts on the terminal is drawn, and a crash tells no values.
+
+Foreign text is cleaned where it enters (`kasmon.sanitize`). This is what holds if somebody forgets.
+"""
+
+import logging
+import re
+import traceback
+from typing import Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
+
+_UNSEEN: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+_TURNING: Final = frozenset("\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_log = logging.getLogger(__name__)
+
+
+class ControlCharacterFilter(LineFilter):
+    """Drops control characters, shows bidi controls as U+FFFD, and takes links off, in every segment that is drawn."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        kept = segments
+        for number, (text, style, control) in enumerate(segments):
+            linked = style is not None and style.link is not None
+            if control or linked or _UNSEEN.search(text):
+                if kept is segments:
+                    kept = list(segments)
+                kept[number] = Segment(_UNSEEN.sub(_shown, text), unlinked(style) if linked else style)
+        return kept
+
+
+class MonochromeFilter(LineFilter):
+    """Shapes, bold and reverse only: what stands on a light ground of a dark theme is reversed. For NO_COLOR."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(text, _plain(style), control) for text, style, control in segments]
+
+
+def unlinked(style: Style | None) -> Style | None:
+    """*style* without its link."""
+    return style.update_link(None) if style is not None else None
+
+
+def trace_of(error: BaseException) -> str:
+    """Where *error* comes from: files, lines and its class, no values of variables and no message."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in frames]
+    return " < ".join([type(error).__name__, *reversed(lines)])
+
+
+def log_crash(error: BaseException) -> None:
+    """Write where it happened into kasmon's own log."""
+    _log.error("the dashboard crashed: %s", trace_of(error))
+
+
+def _shown(match: re.Match[str]) -> str:
+    return "\ufffd" if match[0] in _TURNING else ""
+
+
+def _plain(style: Style | None) -> Style | None:
+    if style is None:
+        return None
+    ground = style.bgcolor
+    bright = ground is not None and ground.triplet is not None and sum(ground.triplet) > 3 * 96
+    reverse = (bool(style.reverse) != bright) or None
+    kept = Style(bold=style.bold, italic=style.italic, underline=style.underline, strike=style.strike, reverse=reverse)
+    return kept + Style(meta=style.meta) if style.meta else kept

@@ -1,0 +1,98 @@
+"""A repaint that does not wait for Textual's next frame: what makes a typed key come back at once.
+
+Textual 8.2 paints on a 60 Hz timer, and renders every widget on the way; one that nothing covers needs only its own
+rows. This takes Textual's own steps for them, here and now (private names: `tests/tui/terminal/test_widget.py` holds
+them).
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.control import Control
+from textual._compositor import CompositorUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+PAUSE_S: Final = 0.006
+"""A flood is painted by the timer: nothing is painted at once within this time of the last paint."""
+
+
+class RowsUpdate(CompositorUpdate):
+    """Some rows of the screen: column, line and cells of each."""
+
+    def __init__(self, rows: Sequence[tuple[int, int, Strip]]) -> None:
+        self.rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for x, y, strip in self.rows:
+            yield Control.move_to(x, y).segment
+            yield from strip
+
+    def render_segments(self, console: Console) -> str:
+        return "".join(f"\x1b[{y + 1};{x + 1}H{strip.render(console)}" for x, y, strip in self.rows)
+
+
+class ImmediatePainter:
+    """Paints one widget's regions at once where that is possible and useful, else with the next frame."""
+
+    def __init__(self) -> None:
+        self._painted_at = 0.0
+
+    def paint(self, widget: Widget, regions: Sequence[Region]) -> bool:
+        """Whether it was painted at once; regions count from the widget's content and lie in it."""
+        now = time.monotonic()
+        if now - self._painted_at > PAUSE_S:
+            try:
+                painted = _painted(widget, [region.translate(widget.content_offset) for region in regions])
+            except AttributeError:  # another Textual: its next frame paints
+                painted = False
+            if painted:
+                self._painted_at = now
+                return True
+        widget.refresh(*regions)
+        return False
+
+
+def runs(rows: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Rows, in order, as runs: the first of each, and how many follow one another."""
+    for _, run in groupby(enumerate(rows), lambda each: each[1] - each[0]):
+        numbers = [row for _, row in run]
+        yield numbers[0], len(numbers)
+
+
+def _painted(widget: Widget, regions: Sequence[Region]) -> bool:
+    app, screen = widget.app, widget.screen
+    if app._batch_count or screen._layout_required or screen._repaint_required or widget._layout_required:
+        return False
+    place = _uncovered(widget, regions) if screen.is_active else None
+    if place is None:
+        return False
+    widget._styles_cache.set_dirty(*regions)
+    rows = [
+        (place.x + region.x, place.y + region.y + number, strip)
+        for region in regions
+        for number, strip in enumerate(widget.render_lines(region))
+    ]
+    app._display(screen, RowsUpdate(rows))
+    return True
+
+
+def _uncovered(widget: Widget, regions: Sequence[Region]) -> Region | None:
+    """Where *widget* stands on the screen, if all of it is in sight and nothing lies over these regions of it."""
+    visible = widget.screen._compositor.visible_widgets
+    if widget not in visible:
+        return None
+    place, clip = visible[widget]
+    if not clip.contains_region(place):
+        return None
+    wanted = Region.from_union(regions).translate(place.offset)
+    for other, (region, its_clip) in visible.items():  # from front to back
+        if other is widget:
+            return place
+        if wanted.overlaps(region.intersection(its_clip)):
+            return None
+    return None

@@ -1,0 +1,54 @@
+"""The screen that the dashboard lies on: Textual's, with two repairs. `tests/tui/textual_ext/test_screen.py` holds
+private names.
+
+Textual 8.2.8 forgets which widgets wait for a repaint when any widget asks for a layout in the same frame
+(`Screen._on_timer_update`): rows that came while a dialog was open stayed unpainted.
+
+It tells a new widget its size only if its map of the screen does not hold the widget yet, and looking a widget up may
+have put it there before (`Compositor.full_map`): a transcript stayed blank until the window changed its size.
+"""
+
+from textual import events
+from textual.geometry import Size
+from textual.screen import Screen
+from textual.widget import Widget
+
+from kasmon.tui.textual_ext.strips import UniformLinesMixin
+
+
+class FullRedrawMixin:
+    """A screen that is drawn whole after its window has changed, also where it is as large as before.
+
+    Textual gathers sizes: a window that was small for a moment has lost what it showed, and nothing would be drawn.
+    """
+
+    _drawn_for: Size | None = None
+
+    async def _on_resize(self, event: events.Resize) -> None:
+        """Called beside Textual's own of this name."""
+        assert isinstance(self, Screen)
+        if event.size == self._drawn_for:
+            self.refresh(layout=True)
+        self._drawn_for = event.size
+
+
+class MainScreen(FullRedrawMixin, UniformLinesMixin, Screen[None]):
+    """Textual's screen; what waits for a repaint is repainted, and every widget is told its first size."""
+
+    _told: frozenset[Widget] = frozenset()
+    """The widgets that a layout has told their size."""
+
+    def _on_timer_update(self) -> None:
+        waiting = {*self._dirty_widgets} if self._layout_required else set()
+        super()._on_timer_update()
+        if waiting:
+            self._dirty_widgets.update(widget for widget in waiting if widget.is_mounted)
+            self.check_idle()
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        known = self._compositor._full_map
+        if any(widget not in self._told for widget in known):
+            self._compositor._full_map = {widget: place for widget, place in known.items() if widget in self._told}
+        super()._refresh_layout(size, scroll)
+        if not scroll:
+            self._told = frozenset(self._compositor._full_map)

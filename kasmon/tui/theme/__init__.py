@@ -1,0 +1,1 @@
+"""Colours and looks: the theme files, the user's settings, and how values look (`look`)."""

@@ -1,0 +1,401 @@
+"""How values look: glyph, word, colour, short number. Pure; every widget draws with this.
+
+A drawn text is a sequence of spans, each with a role (`text`, `soft`, `state-asking`, ... and `.bold`); `ThemeStyles`
+knows the style of a role on each ground. A state is always a shape and a word, never a colour alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from kasmon.model.commands import Mode, ReceiptState
+from kasmon.model.fleet import Wave
+from kasmon.model.formatting import GLYPHS
+from kasmon.model.permission import Request, RequestKind, SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.model.transcript.text import TextLine, Token
+from kasmon.sanitize import clean_line
+from kasmon.tui.theme.theme import ThemeFile, readable, variables
+
+Span: TypeAlias = tuple[str, str]
+"""Text, and its role."""
+Ground: TypeAlias = Literal["background", "surface", "raised", "selected"]
+
+MARKS: Final = {
+    "cursor": ("▌", ">"),
+    "bypass": ("▲", "^"),
+    "fallback": ("↓", "v"),
+    "open": ("▾", "-"),
+    "shut": ("▸", "+"),
+    "more": ("…", "~"),
+    "dot": ("·", "-"),
+    "times": ("×", "x"),
+    "child": ("└", "`"),
+    "rule": ("─", "-"),
+    "bar": ("│", "|"),
+    "pin": ("◉", "@"),
+    "held": ("⏸", "="),
+    "collides": ("⇄", "%"),
+    "proven": ("▣", "#"),
+    "unproven": ("□", "?"),
+    "breach": ("⊠", "X"),
+    "walled": ("◈", "*"),
+    "remote": ("◎", "@"),
+}
+
+RECEIPT_WORDS: Final = {
+    ReceiptState.QUEUED: "queued",
+    ReceiptState.TYPED: "typed",
+    ReceiptState.SUBMITTED: "sent",
+    ReceiptState.STARTED: "running",
+    ReceiptState.FINISHED: "done",
+    ReceiptState.FAILED: "failed",
+    ReceiptState.UNSURE: "unverified",
+    ReceiptState.REFUSED: "refused",
+    ReceiptState.LOST: "lost",
+}
+"""How far a prompt came, for people."""
+
+KIND_WORDS: Final = {
+    RequestKind.PERMISSION: "permission",
+    RequestKind.QUESTION: "question",
+    RequestKind.PLAN: "plan",
+    RequestKind.AUTH: "login",
+}
+LEAST_FOLDER: Final = 8
+"""A folder gets at least so many cells, or is left out."""
+
+
+class ThemeStyles:
+    """The styles of one theme, and the shapes that the terminal can show."""
+
+    def __init__(self, theme: ThemeFile, *, utf8: bool = True) -> None:
+        self.theme = theme
+        self.utf8 = utf8
+        self._colours, self._contrast = variables(theme), theme.contrast
+        self._styles: dict[tuple[str, Ground], Style] = {}
+
+    def colour(self, role: str) -> str:
+        """The colour of *role*, as `#rrggbb`."""
+        name = role.partition(".")[0]
+        return self._colours.get(f"k-{name}") or self._colours.get(name) or self._colours["k-text"]
+
+    def style(self, role: str, ground: Ground = "background") -> Style:
+        """The style of *role* on *ground*; readable there whatever the theme says."""
+        key = (role, ground)
+        if (known := self._styles.get(key)) is not None:
+            return known
+        back = self._colours[f"k-{ground}"]
+        front = self.colour(role)
+        how = role.split(".")[1:]
+        if "solid" in how:
+            back, front = front, self._colours["k-background"]
+        elif "line" not in role:
+            front = readable(front, back, self._contrast) if ground == "selected" else front
+        style = Style(
+            color=front, bgcolor=back, bold="bold" in how or None, italic="italic" in how or None,
+            underline="underline" in how or None, strike="strike" in how or None,
+        )  # fmt: skip
+        self._styles[key] = style
+        return style
+
+    def glyph(self, session: Session) -> str:
+        return GLYPHS[state_name(session)][0 if self.utf8 else 1]
+
+    def state_glyph(self, state: str) -> str:
+        return GLYPHS[state][0 if self.utf8 else 1]
+
+    def mark(self, name: str) -> str:
+        return MARKS[name][0 if self.utf8 else 1]
+
+    def cut(self, text: str, width: int) -> str:
+        """*text* in at most *width* cells; what does not fit ends in an ellipsis."""
+        if cell_len(text) <= width:
+            return text
+        return set_cell_size(text, max(0, width - 1)) + self.mark("more") if width > 0 else ""
+
+    def cut_left(self, text: str, width: int) -> str:
+        """The end of *text* in at most *width* cells; what does not fit before it is an ellipsis."""
+        if cell_len(text) <= width:
+            return text
+        shown = text
+        while shown and cell_len(shown) >= width:
+            shown = shown[1:]
+        return self.mark("more") + shown if width > 0 else ""
+
+    def cut_folder(self, path: str, width: int) -> str:
+        """The end of *path* in at most *width* cells, in whole names where one fits."""
+        shown = self.cut_left(path, width)
+        begins = shown.find("/", 1)
+        return self.mark("more") + shown[begins:] if shown != path and 0 < begins < len(shown) - 1 else shown
+
+    def fit(self, text: str, width: int, right: bool = False) -> str:
+        """*text* in exactly *width* cells."""
+        shown = self.cut(text, width)
+        blank = " " * (width - cell_len(shown))
+        return blank + shown if right else shown + blank
+
+    def strip(self, spans: Iterable[Span], width: int, ground: Ground = "background") -> Strip:
+        """*spans* as one line of exactly *width* cells, in as few pieces as its looks allow: each piece costs time."""
+        pieces: list[tuple[str, str]] = []
+        left = width
+        for text, role in spans:
+            size = cell_len(text)
+            if size > left:
+                text, size = self.fit(text, left), left
+            if pieces and (pieces[-1][1] == role or (text.isspace() and ".solid" not in f"{role}{pieces[-1][1]}")):
+                pieces[-1] = (pieces[-1][0] + text, pieces[-1][1])
+            elif text:
+                pieces.append((text, role))
+            left -= size
+            if left <= 0:
+                break
+        if left > 0:
+            blank = " " * left
+            if pieces and ".solid" not in pieces[-1][1]:
+                pieces[-1] = (pieces[-1][0] + blank, pieces[-1][1])
+            else:
+                pieces.append((blank, "text"))
+        return Strip([Segment(text, self.style(role, ground)) for text, role in pieces], width)
+
+    def between(self, left: Sequence[Span], right: Sequence[Span], width: int, ground: Ground = "background") -> Strip:
+        """*left* and *right* at the ends of one line of *width* cells; what does not fit is cut from *left*."""
+        room = max(0, width - width_of(right) - (1 if right else 0))
+        shown: list[Span] = []
+        for text, role in left:
+            cut = self.cut(text, room)
+            shown.append((cut, role))
+            room -= cell_len(cut)
+            if room <= 0:
+                break
+        blank = max(0, width - width_of(shown) - width_of(right))
+        return self.strip([*shown, (" " * blank, "text"), *right], width, ground)
+
+    def token(self, token: Token, ground: Ground = "background") -> Style:
+        """The style of a piece of a transcript or a request."""
+        return self.style(TOKENS[token], ground)
+
+    def strip_of(self, line: TextLine, width: int, ground: Ground, margin: str = "", faint: bool = False) -> Strip:
+        """A row of styled text as cells."""
+        spans: list[Span] = [(margin, "text")] if margin else []
+        spans += [(text, "faint" if faint else TOKENS[token]) for text, token in line.spans]
+        return self.strip(spans, width, ground)
+
+
+HUES: Final = {
+    "red": "bad",
+    "green": "good",
+    "yellow": "warn",
+    "blue": "accent",
+    "magenta": "says-heading",
+    "cyan": "info",
+}
+"""A hue of a program's output -> its role."""
+
+TOKENS: Final = {
+    Token.TEXT: "text",
+    Token.FAINT: "faint",
+    Token.HEADING: "says-heading.bold",
+    Token.STRONG: "text.bold",
+    Token.CODE: "says-code",
+    Token.CODE_BLOCK: "says-code",
+    Token.BULLET: "accent",
+    Token.PROMPT: "says-person.bold",
+    Token.THOUGHT: "says-thought.italic",
+    Token.TOOL: "says-tool.bold",
+    Token.SUBJECT: "text",
+    Token.OUTPUT: "soft",
+    Token.OK: "good",
+    Token.FAILED: "bad",
+    Token.ADDED: "diff-added",
+    Token.REMOVED: "diff-removed",
+    Token.SAME: "soft",
+    Token.HUNK: "diff-hunk",
+    Token.NUMBER: "faint",
+    Token.DONE: "good",
+    Token.DOING: "info.bold",
+    Token.OPEN: "faint",
+    Token.ASKS: "state-asking.bold",
+    Token.ANSWER: "info",
+    Token.NOTICE: "soft",
+    Token.WARNING: "warn.bold",
+    Token.ERROR: "bad.bold",
+    Token.LIMIT: "state-limited",
+    Token.BOUNDARY: "faint",
+    Token.SESSION: "faint",
+    Token.FOUND: "accent.solid.bold",
+    Token.KEYWORD: "says-heading",
+    Token.NAME: "info",
+    Token.LITERAL: "good",
+    Token.FIGURE: "warn",
+    Token.COMMENT: "faint.italic",
+    Token.LOUD: "text.bold",
+    **{
+        token: f"{role}{how}"
+        for loud, how in (("", ""), ("loud-", ".bold"))
+        for hue, role in HUES.items()
+        if (token := Token(f"{loud}{hue}"))
+    },
+}
+"""What a piece of text is -> its role."""
+
+
+def width_of(spans: Iterable[Span]) -> int:
+    """How many cells *spans* take."""
+    return sum(cell_len(text) for text, _ in spans)
+
+
+def state_name(session: Session) -> str:
+    """The state as the screen names it: a crash is an ending of its own, a turn that ended unseen is finished.
+
+    One whose host asks for something is asking, whatever its agent does meanwhile.
+    """
+    if session.has_host_request:
+        return SessionState.ASKING.value
+    if session.is_unviewed:
+        return "finished"
+    return "crashed" if session.crashed else session.state.value
+
+
+def age(seconds: float) -> str:
+    """A span of time in at most four characters: 12s, 3m, 2h, 5d."""
+    seconds = max(0.0, seconds)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def count(number: int) -> str:
+    """A number in at most five characters: 950, 1.2k, 48k, 1.2M."""
+    if number < 1000:
+        return str(number)
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")):
+        if number >= size * 0.9995:
+            value = number / size
+            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"
+    return str(number)
+
+
+def money(usd: float) -> str:
+    """US dollars, from a hundred on without cents: $0.42, $1,204."""
+    return f"${usd:.2f}" if usd < 99.995 else f"${usd:,.0f}"
+
+
+def session_tokens(session: Session) -> str:
+    """How many tokens it used, as `count` has it; empty where nobody knows."""
+    return count(session.tokens.used) if session.tokens and session.tokens.used else ""
+
+
+def wave_place(session: Session) -> str:
+    """Wave, and which of how many tasks: `w2 3/4`."""
+    if session.wave is None:
+        return ""
+    task = "" if session.task is None else f" {session.task}"
+    return f"w{session.wave}{task}" + (f"/{session.peers}" if _of_wave(session) else "")
+
+
+def wave_words(session: Session) -> str:
+    """The same in words: `wave 2, task 3 of 4`."""
+    if session.wave is None:
+        return ""
+    task = "" if session.task is None else f", task {session.task}"
+    return f"wave {session.wave}{task}" + (f" of {session.peers}" if task and _of_wave(session) else "")
+
+
+def _of_wave(session: Session) -> bool:
+    """Whether its task's number is one within its wave: a plan may count its tasks through."""
+    return session.peers is not None and (session.task or 0) <= session.peers
+
+
+def mode_word(session: Session) -> str:
+    """Where it runs, in a word: `yours` is the user's own tmux; behind a terminal the permission mode that its agent
+    reports: `tmux auto`."""
+    where = "adopted" if session.adopted else session.mode.value
+    reported = session.permission_mode if session.mode is Mode.TMUX else ""
+    return session.sandbox or f"{where} {reported}".strip()
+
+
+def ending(session: Session) -> str:
+    """How an agent ended, in a few words."""
+    if session.stopped:
+        return "stopped"
+    if session.timed_out:
+        return "session lifetime expired"
+    if session.signal is not None:
+        return f"ended by {session.signal}"
+    if session.exit_code is None:
+        return "failed" if session.end_why and not session.generation else "ended, exit code unknown"
+    return f"exit {session.exit_code}" if session.exit_code else "done"
+
+
+def foremost(session: Session) -> Request | None:
+    """The open request that a person should see first: one that is not set aside, then the agent's, then the oldest."""
+    return min(session.asks, key=lambda ask: (ask.later, ask.by_host), default=None)
+
+
+def news(session: Session, now: float) -> list[Span]:
+    """What there is to say about *session* right now, in one line."""
+    said = clean_line(session.last_line)
+    state = SessionState.ASKING if session.has_host_request else session.state
+    match state:
+        case SessionState.ASKING if ask := foremost(session):
+            what = clean_line(ask.tool) or KIND_WORDS[ask.kind]
+            aside = [("snoozed ", "faint")] if ask.later else []
+            return [*aside, (what, "state-asking.bold"), ("  ", "text"), (clean_line(ask.title or ask.shown), "text")]
+        case SessionState.ASKING:
+            kind = KIND_WORDS[session.asking or RequestKind.QUESTION]
+            return [(kind, "state-asking.bold"), ("  ", "text"), (said, "text")]
+        case SessionState.UNSURE:
+            return [
+                (clean_line(session.unsure_why or "no reliable status signal"), "state-unsure"),
+                *_after(said),
+            ]
+        case SessionState.LOST:
+            return [("host process died", "state-lost"), *_after(said)]
+        case SessionState.LIMITED:
+            until = session.limited_until
+            wait = "until the limit resets" if until is None else f"for {age(until - now)} more"
+            return [(wait, "state-limited"), *_after(said)]
+        case SessionState.ENDED:
+            role = "state-crashed" if session.crashed else "faint"
+            return [(ending(session), role), *_after(said if said != ending(session) else "")]
+        case SessionState.IDLE if session.turn_ended == "error":
+            error = clean_line(session.turn_error)
+            return [("failed: ", "bad.bold"), (error, "bad"), *_after("" if said in error or error in said else said)]
+        case SessionState.WORKING if session.stuck:
+            why = f"stuck? {clean_line(session.stuck_why)}".strip()
+            return [(why, "state-unsure.bold"), *_after(said)]
+        case SessionState.WORKING | SessionState.IDLE if session.waits:
+            return [(f"waiting: {clean_line(session.waits)}", "info"), *_after(said)]
+    return [(said, "soft" if session.state is not SessionState.WORKING else "text")]
+
+
+def evidence(session: Session, now: float) -> str:
+    """On whose word the state stands, and since when that word is."""
+    signal = next((s for s in session.signals if s.source == session.source), None)
+    source = "kasmon" if session.source == "fleet" else session.source
+    return f"{source} {age(now - signal.at)}" if signal else source
+
+
+def wave_progress(wave: Wave, look: ThemeStyles) -> list[Span]:
+    """One shape for each session of a wave, and how many of it are done."""
+    shapes: list[Span] = [(look.glyph(s), f"state-{state_name(s)}") for s in wave.sessions[:24]]
+    more = [(look.mark("more"), "faint")] if len(wave.sessions) > 24 else []
+    missing = wave.peers - len(wave.sessions)
+    waiting: list[Span] = [(look.state_glyph("starting") * min(missing, 24), "faint")] if missing > 0 else []
+    return [*shapes, *more, *waiting, (f"  {wave.done}/{wave.peers}", "text.bold")]
+
+
+def session_label(session: Session | None, fallback: SessionId) -> str:
+    """The session's name for people; its id where it has none."""
+    return clean_line(session.name) or str(session.id) if session else str(fallback)
+
+
+def _after(text: str) -> list[Span]:
+    return [("  ", "text"), (text, "faint")] if text else []

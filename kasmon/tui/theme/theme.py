@@ -1,0 +1,296 @@
+"""Themes: a TOML file in, colours out. The schema is strict; a file that breaks it changes nothing.
+
+Shipped ones lie in the top-level `themes/`, a person's own in the config folder's `themes/`. The file's name without
+`.toml` is the theme's name; a person's own theme replaces a shipped one of its name.
+"""
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final, get_type_hints
+
+import msgspec
+from rich.terminal_theme import TerminalTheme
+from textual.theme import Theme
+
+from kasmon.config.parser import no_toml
+from kasmon.errors import ConfigError
+
+DEFAULT: Final = "rose-pine-moon"
+SHIPPED: Final = Path(__file__).parents[2] / "themes"
+"""Not by `importlib.resources`: it brings `zipfile` and what else it needs into every dashboard."""
+READABLE: Final = 4.5
+"""The contrast from which on words read, by the WCAG."""
+PLAIN: Final = "monochrome"
+"""Used where NO_COLOR is set: the shapes, bold and reverse say everything."""
+
+SIXTEEN: Final = "sixteen"
+"""Used where the terminal has sixteen colours: any other theme becomes shades of grey there."""
+
+Colour = Annotated[str, msgspec.Meta(pattern=r"\A#[0-9a-fA-F]{6}\Z", description="a colour such as #9ccfd8")]
+
+
+class ThemeColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Grounds from back to front, texts from loud to quiet, and five meanings."""
+
+    background: Colour
+    surface: Colour
+    """Panels and bars."""
+    raised: Colour
+    """Dialogs, and fields in them."""
+    selected: Colour
+    """The row under the cursor."""
+    line: Colour
+    """Rules and borders; never text."""
+    text: Colour
+    soft: Colour
+    faint: Colour
+    accent: Colour
+    info: Colour
+    good: Colour
+    warn: Colour
+    bad: Colour
+
+
+class StateColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The colour of each state; a crash is an ending of its own."""
+
+    starting: Colour
+    idle: Colour
+    working: Colour
+    asking: Colour
+    limited: Colour
+    paused: Colour
+    standby: Colour
+    unsure: Colour
+    lost: Colour
+    ended: Colour
+    crashed: Colour
+
+
+class DiffColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The lines of a diff."""
+
+    added: Colour
+    removed: Colour
+    hunk: Colour
+
+
+class SpeakerColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who says what in a transcript."""
+
+    person: Colour
+    agent: Colour
+    thought: Colour
+    tool: Colour
+    code: Colour
+    heading: Colour
+
+
+class TerminalColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the sixteen colours of a terminal agent's screen look like: eight, and their bright ones."""
+
+    black: Colour
+    red: Colour
+    green: Colour
+    yellow: Colour
+    blue: Colour
+    magenta: Colour
+    cyan: Colour
+    white: Colour
+    bright_black: Colour
+    bright_red: Colour
+    bright_green: Colour
+    bright_yellow: Colour
+    bright_blue: Colour
+    bright_magenta: Colour
+    bright_cyan: Colour
+    bright_white: Colour
+
+
+class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One theme, as its file says."""
+
+    title: str
+    dark: bool = True
+    contrast: Annotated[float, msgspec.Meta(ge=1, le=21)] = 4.5
+    """How well every text reads on the selected row at least, by the WCAG's formula."""
+    colors: ThemeColors
+    states: StateColors
+    diff: DiffColors
+    says: SpeakerColors
+    terminal: TerminalColors | None = None
+    """Without it they are taken from the colours above."""
+
+
+def parse(text: str, file: str) -> ThemeFile:
+    """The theme that *text* describes.
+
+    Raises:
+        ConfigError: with the line, the key and what is allowed there.
+    """
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
+        raise no_toml(text, file, error) from error
+    try:
+        return msgspec.convert(table, ThemeFile)
+    except msgspec.ValidationError as error:
+        raise _located(text, file, str(error)) from error
+
+
+@cache
+def shipped_names() -> tuple[str, ...]:
+    """The themes that come with kasmon, the default first."""
+    names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
+    return tuple(sorted(names, key=lambda name: name != DEFAULT))
+
+
+@cache
+def shipped(name: str) -> ThemeFile:
+    """The theme that comes with kasmon under this name."""
+    return parse((SHIPPED / f"{name}.toml").read_text("utf-8"), f"themes/{name}.toml")
+
+
+def textual_theme(name: str, theme: ThemeFile) -> Theme:
+    """*theme* as Textual wants it; all of its colours are variables of the stylesheet."""
+    colors = theme.colors
+    return Theme(
+        name=name,
+        primary=colors.accent,
+        secondary=colors.info,
+        accent=colors.accent,
+        success=colors.good,
+        warning=colors.warn,
+        error=colors.bad,
+        foreground=colors.text,
+        background=colors.background,
+        surface=colors.surface,
+        panel=colors.raised,
+        dark=theme.dark,
+        variables=variables(theme),
+    )
+
+
+def variables(theme: ThemeFile) -> dict[str, str]:
+    """The stylesheet's variables under *theme*: its own names, and Textual's where its guess would be another."""
+    colors = theme.colors
+    own = {f"k-{name}": value for name, value in msgspec.structs.asdict(colors).items()}
+    for group, values in (("state", theme.states), ("diff", theme.diff), ("says", theme.says)):
+        own |= {f"{group}-{name}": value for name, value in msgspec.structs.asdict(values).items()}
+    return own | {
+        "state-finished": colors.info,
+        "text": colors.text,
+        "text-muted": colors.soft,
+        "text-disabled": colors.faint,
+        "border": colors.accent,
+        "border-blurred": colors.line,
+        "scrollbar": colors.line,
+        "scrollbar-hover": colors.faint,
+        "scrollbar-active": colors.accent,
+        "scrollbar-background": colors.background,
+        "scrollbar-background-hover": colors.background,
+        "scrollbar-background-active": colors.background,
+        "scrollbar-corner-color": colors.background,
+        "block-cursor-background": colors.selected,
+        "block-cursor-foreground": readable(colors.text, colors.selected, theme.contrast),
+        "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": _calm(colors),
+        "block-hover-background": colors.surface,
+        "input-cursor-background": colors.text,
+        "input-cursor-foreground": colors.background,
+        "input-selection-background": colors.selected,
+        "input-selection-foreground": readable(colors.text, colors.selected, theme.contrast),
+        "link-color": colors.info,
+    }
+
+
+def _calm(colors: ThemeColors) -> str:
+    """The ground of a chosen line that has quiet words on it: those read on it."""
+    return (
+        colors.selected if contrast(colors.soft, colors.selected) >= READABLE else mix(colors.raised, colors.text, 0.2)
+    )
+
+
+def terminal_theme(theme: ThemeFile) -> TerminalTheme:
+    """What the sixteen colours of a terminal look like under *theme*."""
+    colors = theme.colors
+    if theme.terminal is None:
+        plain = (colors.line, colors.bad, colors.good, colors.warn, theme.states.starting, colors.accent, colors.info)
+        eight = (*plain, colors.soft, colors.faint, *plain[1:], colors.text)
+    else:
+        eight = msgspec.structs.astuple(theme.terminal)
+    shades = [_channels(colour) for colour in eight]
+    return TerminalTheme(_channels(colors.background), _channels(colors.text), shades[:8], shades[8:])
+
+
+def contrast(one: str, other: str) -> float:
+    """How well one colour reads on the other, 1 to 21, by the WCAG's formula."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@cache
+def readable(colour: str, ground: str, enough: float = READABLE) -> str:
+    """*colour*, moved towards black or white until it reads on *ground*."""
+    goal = "#ffffff" if _luminance(ground) < 0.18 else "#000000"
+    for step in range(21):
+        mixed = mix(colour, goal, step / 20)
+        if contrast(mixed, ground) >= enough:
+            return mixed
+    return goal
+
+
+def mix(one: str, other: str, share: float) -> str:
+    """*one* with this share (0 to 1) of *other* in it."""
+    return "#" + "".join(
+        f"{round(a + (b - a) * share):02x}" for a, b in zip(_channels(one), _channels(other), strict=True)
+    )
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (channel / 255 for channel in _channels(colour))
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _located(text: str, file: str, error: str) -> ConfigError:
+    """The validation *error* with its place in *text*."""
+    why, _, place = error.partition(" - at `$")
+    path = place.rstrip("`").lstrip(".")
+    allowed: tuple[str, ...] = ()
+    if named := re.search(r"unknown field `([^`]*)`|missing required field `([^`]*)`", why):
+        table, key = path, named[1] or named[2]
+        path = f"{path}.{key}".lstrip(".")
+        allowed = tuple(_fields_at(table))
+        why = "no such key" if named[1] else "this key is missing"
+    elif "matching regex" in why:
+        why = "not a colour; write it as #rrggbb"
+    else:
+        why = why.lower().replace("`", "")
+    return ConfigError(file, why, line=_line_of(text, path), key=path, allowed=allowed)
+
+
+def _fields_at(table: str) -> list[str]:
+    return list(get_type_hints(get_type_hints(ThemeFile).get(table, ThemeFile)))
+
+
+def _line_of(text: str, path: str) -> int | None:
+    """The line that *path* (`colors.text`) stands on, or that of its table."""
+    table, _, key = path.rpartition(".")
+    here, found = "", None
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[([^\]]+)\]", line):
+            here = header[1].strip()
+            if here in (path, table):
+                found = number
+        elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+            return number
+    return found

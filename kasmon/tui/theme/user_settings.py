@@ -1,0 +1,92 @@
+"""A person's settings, taken as far as the dashboard can use them: keys and theme; what cannot be used is said."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kasmon.config.parser import line_of
+from kasmon.errors import ConfigError
+from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.keymap import ROWS, chosen
+from kasmon.tui.terminal.key_encoding import leave_keys
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, terminal_theme, textual_theme
+
+if TYPE_CHECKING:
+    from kasmon.tui.app import Kasmon
+
+
+class UserSettings:
+    """What the app looks like and which keys it hears, by its person's settings."""
+
+    def __init__(self, app: "Kasmon") -> None:
+        self.app = app
+
+    def adopt(self, settings: DashboardSettings) -> None:
+        """Take *settings* as far as they can be used; what cannot stays as it was."""
+        app = self.app
+        app.settings = settings
+        app.calls.alerts.finished_after_s = settings.finished_after_s
+        try:
+            app.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
+            app.inside.leave_keys = leave_keys(app.keys.chosen.get("leave_focus", ROWS["leave_focus"].keys))
+        except ConfigError as error:
+            self._problem(str(error))
+        except ValueError as error:
+            self._complain(str(error), ("keys", "leave_focus"))
+        app.themes.put(settings.theme_files)
+        for problem in app.themes.problems:
+            self._problem(problem)
+        wanted = PLAIN if app.no_color else SIXTEEN if self._colours == "standard" else settings.theme or DEFAULT
+        if app.themes.get(wanted) is None:
+            self._complain(f"no such theme: {wanted!r}", ("ui", "theme"), [name for name, _ in app.themes.all()])
+            wanted = app.theme if app.theme in dict(app.themes.all()) else DEFAULT
+        self.show_theme(wanted)
+        if app.is_running:
+            app.offer_keys()
+            app.inbox.tell()  # a card may open by itself from now on, or no more
+
+    def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
+        """Say what is wrong with a setting that only the screen can judge."""
+        file, line = self.app.settings.config_path or "config", line_of(self.app.settings.config_text, key)
+        self._problem(str(ConfigError(file, why, line=line, key=".".join(key), allowed=allowed)))
+
+    def _problem(self, problem: str) -> None:
+        if self.app.is_running:
+            self.app.say(problem, severity="error")
+        else:
+            self.app.call_later(self.app.say, problem, severity="error")
+
+    def show_theme(self, name: str) -> None:
+        """Draw everything with this theme from now on; what is drawn with it already stays as it is."""
+        app = self.app
+        theme = self.theme_file(name)
+        if app.theme == name and app.look.theme == theme:
+            return
+        app.register_theme(textual_theme(name, theme))
+        app.look = ThemeStyles(theme, utf8=app.utf8)
+        app.ansi_theme_dark = app.ansi_theme_light = terminal_theme(theme)
+        if app.theme == name:
+            app.refresh_css(animate=False)
+        else:
+            app.theme = name
+        app.desk.dress(app.look)
+        app.inside.dress(app.look)
+        for screen in app.screen_stack[1:] if app.is_running else ():
+            if isinstance(screen, Overlay):
+                screen.dress(app.look)
+
+    def theme_file(self, name: str) -> ThemeFile:
+        """The theme of this name, or the default where there is none."""
+        theme = self.app.themes.get(name) or self.app.themes.get(DEFAULT)
+        assert theme is not None
+        if self._colours != "256":
+            return theme
+        from kasmon.tui.theme.few_colours import in_256_colours  # where it is needed
+
+        return in_256_colours(theme)
+
+    @property
+    def _colours(self) -> str | None:
+        """How many colours the terminal has, as Rich names it: `standard` (16), `256`, `truecolor`, or None."""
+        return self.app.console.color_system

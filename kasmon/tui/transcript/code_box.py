@@ -1,0 +1,64 @@
+"""A box to write code in: Enter runs it by the interpreter that is chosen, Tab chooses the next."""
+
+from collections.abc import Callable, Sequence
+
+from textual import events
+from textual.content import Content
+
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter
+from kasmon.tui.action import KeyContext
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import ActionRequested, CodeEntered
+from kasmon.tui.transcript.prompt_box import PromptBox
+
+
+class CodeBox(PromptBox):
+    """Runs code in one session's sandbox; what was run before comes again by the keys for that.
+
+    Args:
+        codes: tells what was run before, the last one last.
+        interpreter: which one runs it.
+    """
+
+    def __init__(
+        self,
+        session: SessionId,
+        keys: KeyMap,
+        text: str = "",
+        *,
+        codes: Callable[[], Sequence[str]] = tuple,
+        interpreter: Interpreter = "python",
+    ) -> None:
+        super().__init__(session, keys, "", text, history=codes)
+        self.interpreter: Interpreter = interpreter
+        self._tell_which()
+
+    async def _on_key(self, event: events.Key) -> None:
+        row = next((row for name in event.aliases if (row := self.keys.action(name, KeyContext.CODE))), None)
+        if row is not None and self.means(row.id):
+            event.stop()
+            event.prevent_default()
+
+    def means(self, action: str) -> bool:
+        if action == "run_code":
+            return super().means("submit")
+        if action == "interpreter":
+            self.interpreter = INTERPRETERS[(INTERPRETERS.index(self.interpreter) + 1) % len(INTERPRETERS)]
+            self._tell_which()
+            return True
+        if action == "read_run":
+            self.post_message(ActionRequested("read"))
+            return True
+        return super().means(action)
+
+    def _tell_which(self) -> None:
+        others = "  ".join(f"[{each}]" if each == self.interpreter else each for each in INTERPRETERS)
+        self.border_title = Content(others)
+        self.placeholder = Content(f"Code for {self.interpreter}")
+
+    def _submit(self, when: str) -> None:
+        if self.text.strip():
+            self.post_message(CodeEntered(self.session, self.interpreter, self.text))
+            self._back = None
+            self.clear()

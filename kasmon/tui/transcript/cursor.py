@@ -1,0 +1,194 @@
+"""A transcript with a row under the cursor: moved, put anywhere at once, and kept where it is while text flows anew."""
+
+from functools import lru_cache
+from typing import ClassVar, Final
+
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.strip import Strip
+
+from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.rows import RowPosition
+from kasmon.tui.theme.theme import READABLE, readable
+from kasmon.tui.transcript.event_view import EventView
+from kasmon.tui.transcript.virtual_screen import StyleOf
+
+CONTEXT: Final = 3
+"""So many rows stay in sight above what was jumped to."""
+
+
+class CursorView(EventView):
+    """The transcript of one session; `read` gives it a cursor."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"cursor-screen--row"}
+    DEFAULT_CSS = "CursorView .cursor-screen--row { background: $k-selected; }"
+
+    def __init__(self, transcript: Transcript, style_of: StyleOf) -> None:
+        super().__init__(transcript, style_of)
+        self.cursor: int | None = None
+        """The row under the cursor, counted from the top of what is in sight; None where nobody reads."""
+        self.contrast = READABLE
+        """What text under the cursor has at least."""
+
+    def open(self, transcript: Transcript, *, same_place: bool = False) -> None:
+        """Show another one; who stood at the very beginning of its end, and no more was read yet, goes to all of it."""
+        was_at_top = same_place and self.cursor == 0 and self._place_in_row(0) == self._lines.walk(RowPosition(0, 0), 0)
+        super().open(transcript, same_place=same_place)
+        if was_at_top:
+            self.to_top()
+
+    def read(self, on: bool) -> None:
+        """Show a cursor, at the last row in sight; or none any more."""
+        self.holds = on
+        self.cursor = max(self.shown - 1, 0) if on else None
+        self.goes_elsewhere()
+        self._draw()
+        self.refresh()
+
+    def goes_elsewhere(self) -> None:
+        """Somebody moves the cursor: whatever was about to move it does so no more."""
+
+    def move(self, rows: int) -> None:
+        """Move the cursor; where it would leave the screen, the screen scrolls."""
+        if self.cursor is None:
+            return
+        self.goes_elsewhere()
+        wanted = self.cursor + rows
+        self.cursor = min(max(wanted, 0), max(self.shown - 1, 0))
+        if wanted != self.cursor:
+            self.back_lines(self.cursor - wanted)
+        self.refresh()
+
+    def turn_page(self, pages: int) -> None:
+        """Move the cursor and the screen down by so many screens, up where negative."""
+        self.goes_elsewhere()
+        before = self._bottom
+        self.back(-pages)
+        if self._bottom == before:
+            self.move(pages * self.size.height)
+        self.refresh()
+
+    def to_top(self) -> None:
+        """To the first row of all."""
+        self.goes_elsewhere()
+        self._go_to(RowPosition(0, 0), at_top=True)
+
+    def to_last(self) -> None:
+        """To the last row of all."""
+        self.goes_elsewhere()
+        self.to_end()
+        self.cursor = max(self.shown - 1, 0)
+        self.refresh()
+
+    def place(self) -> RowPosition | None:
+        """What is under the cursor; None on text that is being written, or where there is nothing."""
+        return self._place_in_row(self.cursor) if self.cursor is not None else None
+
+    def jump(self, turns: int) -> bool:
+        """Go to the beginning of another turn; False where there is none."""
+        starts, here = self._transcript.turns, self._here()
+        if turns > 0:
+            wanted = next((start for start in starts if start > here.block), None)
+        else:
+            on_it = here.row <= 1
+            wanted = next((start for start in reversed(starts) if start < here.block + (not on_it)), None)
+        if wanted is not None:
+            self.goes_elsewhere()
+            self._go_to(RowPosition(wanted, min(1, len(self._lines.block(wanted)) - 1)), at_top=True)
+        return wanted is not None
+
+    def toggle(self, y: int | None = None) -> bool:
+        """Open what is folded at the cursor, or at row *y* in sight, or fold it again; False where nothing is."""
+        row = self.cursor if y is None else y
+        place = None if row is None else self._place_in_row(row)
+        if row is None or place is None or not self._transcript.toggle(place.block):
+            return False
+        place = self._lines.walk(RowPosition(place.block, min(place.row, len(self._lines.block(place.block)) - 1)), 0)
+        self._show_to(self._lines.walk(place, self.shown - 1 - row))
+        if self.cursor is not None:
+            self._put_cursor(place)
+        self.refresh()
+        return True
+
+    # Going there.
+
+    def _here(self) -> RowPosition:
+        """The place under the cursor, or behind the end of all."""
+        return self.place() or RowPosition(len(self._transcript.blocks), 0)
+
+    def _go_to(self, place: RowPosition, *, at_top: bool = False) -> None:
+        """Bring *place* into sight and under the cursor."""
+        top = self._lines.walk(self._bottom, 1 - self.shown)
+        if at_top or not top <= place <= self._bottom:
+            self._show_to(self._lines.walk(place, self._screen.size[1] - 1 - (0 if at_top else CONTEXT)))
+        self._put_cursor(place)
+        self.refresh()
+
+    def _put_cursor(self, place: RowPosition) -> None:
+        """*place* is in sight: put the cursor there."""
+        above = self._lines.above(place) - self._lines.above(self._bottom)
+        self.cursor = min(max(self.shown - 1 - above, 0), max(self.shown - 1, 0))
+
+    def _place_in_row(self, row: int) -> RowPosition | None:
+        """What stands in this *row* of those in sight; None for text that is being written, or nothing."""
+        place = self._lines.walk(self._bottom, row - self.shown + 1)
+        return place if self.shown and place.block < len(self._transcript.blocks) else None
+
+    # Drawing.
+
+    def _draw(self) -> None:
+        """Who came before there was anything to read stands at its end."""
+        was_empty = not self.shown
+        super()._draw()
+        if was_empty and self.cursor is not None:
+            self.cursor = max(self.shown - 1, 0)
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        if y != self.cursor:
+            return strip
+        ground = self.get_component_rich_style("cursor-screen--row").bgcolor
+        usual = (None, self.rich_style.bgcolor)  # a word that was found keeps its own
+        front = None if self.app.no_color else self.rich_style.color
+        return Strip(
+            [
+                Segment(text, _lit(own, ground, front, self.contrast) if own and own.bgcolor in usual else own)
+                for text, own, _ in strip
+            ],
+            strip.cell_length,
+        )
+
+    def flow_anew(self) -> None:
+        """What was under the cursor still is."""
+        place = self.place()
+        at_end = self.above == 0 and self.cursor is not None and self.cursor >= self.shown - 1
+        super().flow_anew()
+        if at_end:
+            self.to_last()
+        elif place is not None:
+            self._go_to(RowPosition(place.block, min(place.row, len(self._lines.block(place.block)) - 1)))
+
+    def on_click(self, event: events.Click) -> None:
+        """On a fold: open it. Elsewhere, while somebody reads: the cursor goes there."""
+        if event.y >= self.shown:
+            return
+        place = self._place_in_row(event.y)
+        if place is not None and self._lines.block(place.block)[place.row].fold:
+            event.stop()
+            self.toggle(event.y)
+        elif self.cursor is not None:
+            event.stop()
+            self.cursor = event.y
+            self.refresh()
+
+
+@lru_cache(512)
+def _lit(own: Style, ground: Color | None, usual: Color | None, enough: float) -> Style:
+    """*own* on the *ground* of the cursor, readable there; reversed where there are no colours."""
+    front = own.color or usual
+    if usual is None or front is None or ground is None:
+        return own + Style(reverse=True)
+    shown = readable(front.get_truecolor().hex, ground.get_truecolor().hex, enough)
+    return own + Style(color=shown, bgcolor=ground)

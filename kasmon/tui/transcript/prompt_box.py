@@ -1,0 +1,204 @@
+"""A box to write a prompt in: many lines, one key sends, another begins a line. Heavy; imported when it is needed."""
+
+from collections.abc import Callable, Sequence
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import TextArea
+
+from kasmon.model.commands import ReceiptId
+from kasmon.model.permission import SessionId
+from kasmon.tui.action import KeyContext
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import ActionRequested, FilesRequested, PromptEntered
+from kasmon.tui.textual_ext.ordered_input import act
+from kasmon.tui.transcript.file_completion import FileSuggestions, fitting, mention, written
+
+
+class TextBox(TextArea):
+    """Many lines; Enter is `Submitted`, the keys for a new line make one."""
+
+    class Submitted(Message):
+        def __init__(self, box: "TextBox") -> None:
+            super().__init__()
+            self.box = box
+
+        @property
+        def control(self) -> "TextBox":
+            return self.box
+
+    def __init__(self, keys: KeyMap, placeholder: str = "", text: str = "", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        quiet = Content(placeholder)  # a plain string would be read as markup
+        super().__init__(text, soft_wrap=True, show_line_numbers=False, placeholder=quiet, id=id)
+        self.keys = keys
+        self.cursor_blink = False
+        self.highlight_cursor_line = False
+        self.move_cursor(self.document.end)
+
+    async def _on_key(self, event: events.Key) -> None:
+        row = self.keys.action(event.key, KeyContext.PROMPT)
+        if row is not None and self.means(row.id):
+            event.stop()
+            event.prevent_default()
+        else:
+            await act(self, event)
+
+    def means(self, action: str) -> bool:
+        """Do what a key of the table means here; False leaves the key to whoever is next."""
+        if action == "submit":
+            self.post_message(self.Submitted(self))
+        elif action == "newline":
+            self.insert("\n")
+        else:
+            return False
+        return True
+
+
+class PromptBox(TextBox):
+    """Writes to one session: new prompts, old ones again, and prompts that wait in other words.
+
+    Args:
+        history: tells what was prompted before, the last one last.
+        offered: where the files are shown that would complete a name.
+    """
+
+    def __init__(
+        self,
+        session: SessionId,
+        keys: KeyMap,
+        placeholder: str,
+        text: str = "",
+        *,
+        history: Callable[[], Sequence[str]] = tuple,
+        offered: FileSuggestions | None = None,
+    ) -> None:
+        super().__init__(keys, placeholder, text, id="prompt")
+        self.session = session
+        self.changes: ReceiptId | None = None
+        """The prompt that waits and whose words are written here; None for a new one."""
+        self._history, self._offered = history, offered
+        self._back: tuple[Sequence[str], int] | None = None
+        """Earlier prompts, and which of them is shown."""
+        self._draft = ""
+        """What was written before an earlier prompt was shown."""
+        self._files: Sequence[str] | None = None
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._offered is not None and self._offered.files and self._chooses(event.key):
+            event.stop()
+            event.prevent_default()
+
+    def means(self, action: str) -> bool:
+        if action in ("submit", "submit_later"):
+            self._submit("idle" if action == "submit_later" else "now")
+            return True
+        if action == "history_back":
+            return self.cursor_location[0] == 0 and self._show_earlier(1)
+        if action == "history_on":
+            return self.cursor_location[0] == self.document.line_count - 1 and self._show_earlier(-1)
+        if action == "leave_prompt" and self.changes is not None:
+            self.change(None, "")
+            return True
+        if super().means(action):
+            return True
+        self.post_message(ActionRequested(action))
+        return True
+
+    def change(self, receipt: ReceiptId | None, text: str) -> None:
+        """Write other words for a prompt that waits; None: not any more, and what was written before is here again."""
+        if self.changes is None:
+            self._draft = self.text
+        self.changes = receipt
+        self._put(text if receipt is not None else self._draft)
+        self.set_class(receipt is not None, "-changing")
+        self.border_title = Content("Editing a queued prompt" if receipt is not None else "")
+
+    def offer_files(self, files: Sequence[str]) -> None:
+        """These can be completed."""
+        self._files = files
+        self._complete()
+
+    def on_text_area_changed(self) -> None:
+        self._complete()
+
+    def on_text_area_selection_changed(self) -> None:
+        self._complete()
+
+    def on_blur(self) -> None:
+        if self._offered is not None:
+            self._offered.offer(())
+
+    def _submit(self, when: str) -> None:
+        if not self.text.strip():
+            return
+        self.post_message(PromptEntered(self.session, self.text, later=when == "idle", changes=self.changes))
+        self._back = None
+        if self.changes is not None:
+            self.change(None, "")
+        else:
+            self.clear()
+
+    def _show_earlier(self, by: int) -> bool:
+        """Show the prompt before or after the one that is shown; False where the box shows no earlier one."""
+        if self.changes is not None:
+            return False
+        if self._back is None or self.text != self._back[0][self._back[1]]:
+            self._back = None
+        if self._back is None:
+            prompts = [*self._history()]
+            if by < 0 or not prompts:
+                return False
+            self._draft, self._back = self.text, (prompts, len(prompts))
+        prompts_then, at = self._back
+        wanted = at - by
+        if wanted >= len(prompts_then):
+            self._back = None
+            self._put(self._draft)
+        elif wanted >= 0:
+            self._back = (prompts_then, wanted)
+            self._put(prompts_then[wanted])
+        return True
+
+    def _put(self, text: str) -> None:
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    # Completing.
+
+    def _chooses(self, key: str) -> bool:
+        """Do what *key* means to the files that are offered."""
+        assert self._offered is not None
+        if key in ("up", "down"):
+            self._offered.move(1 if key == "down" else -1)
+        elif key in ("tab", "enter"):
+            self._take(self._offered.take())
+        elif key == "escape":
+            self._offered.offer(())
+        else:
+            return False
+        return True
+
+    def _before(self) -> str:
+        """What stands before the cursor in its line."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    def _complete(self) -> None:
+        if self._offered is None:
+            return
+        words = written(self._before()) if self.has_focus else None
+        if words is None:
+            self._offered.offer(())
+        elif self._files is None:
+            self._files = ()
+            self.post_message(FilesRequested(self.session))
+        else:
+            files = fitting(self._files, words)
+            self._offered.offer(() if files[:1] == [words] else files)
+
+    def _take(self, file: str) -> None:
+        row, column = self.cursor_location
+        words = written(self._before()) or ""
+        behind = "" if file.endswith("/") else " "
+        self.replace(f"{mention(file)}{behind}", (row, column - len(words) - 1), (row, column))

@@ -1,0 +1,131 @@
+"""What becomes of prompts, above the prompt box: those that wait can be chosen, moved, changed and taken back."""
+
+from typing import Final
+
+from textual.message import Message
+
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
+from kasmon.model.session import Session
+from kasmon.sanitize import clean_line
+from kasmon.scripted_agent.script import SCRIPTED, shown
+from kasmon.tui.gateway.protocol import SendToAgent
+from kasmon.tui.messages import CommandRequested
+from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_name
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
+
+SHOWN: Final = 3
+"""So many rows at most, while nobody looks through what waits."""
+CHOOSING: Final = 8
+"""So many while somebody does."""
+ON_THEIR_WAY: Final = (ReceiptState.QUEUED, ReceiptState.TYPED)
+
+
+class PromptQueueView(TextLines, can_focus=True):
+    """The prompts of one session on their way. With the keyboard it shows all that wait, one of them chosen."""
+
+    class Change(Message):
+        """Somebody wants to change what this prompt says."""
+
+        def __init__(self, receipt: ReceiptId) -> None:
+            super().__init__()
+            self.receipt = receipt
+
+    class Empty(Message):
+        """Nothing waits any more, and it has the keyboard."""
+
+    def __init__(self, session: Session, look: ThemeStyles) -> None:
+        super().__init__(look, "background", id="receipts")
+        self.session = session
+        self.writing = False
+        """Whether somebody writes to the session: then the last prompt that arrived is told too."""
+        self.chosen: ReceiptId | None = None
+        self.can_focus = False
+
+    @property
+    def waiting(self) -> list[Receipt]:
+        return [each for each in self.session.receipts if each.state is ReceiptState.QUEUED]
+
+    def tell(self, session: Session, writing: bool) -> None:
+        """The session is this now."""
+        self.session, self.writing = session, writing
+        if self.chosen is not None and self.chosen not in [each.id for each in self.waiting]:
+            waiting = self.waiting
+            self.chosen = waiting[0].id if waiting else None
+            if not waiting:
+                self.post_message(self.Empty())
+        self._tell()
+
+    def choose(self, on: bool) -> None:
+        """Choose the first prompt that waits; or none any more."""
+        self.chosen = self.waiting[0].id if on and self.waiting else None
+        self._tell()
+
+    def move(self, by: int) -> None:
+        """Choose another one."""
+        waiting = self.waiting
+        if waiting and self.chosen is not None:
+            self.chosen = waiting[min(max(self._place() + by, 0), len(waiting) - 1)].id
+            self._tell()
+
+    def shift(self, by: int) -> None:
+        """Put the chosen one later in the order, or sooner where negative."""
+        place = self._place() + by
+        if self.chosen is not None and 0 <= place < len(self.waiting):
+            self._want(Requeue(receipt=self.chosen, place=place))
+
+    def take_back(self) -> None:
+        """Take the chosen one back."""
+        if self.chosen is not None:
+            self._want(Requeue(receipt=self.chosen, drop=True))
+
+    def change(self) -> None:
+        """Change what the chosen one says."""
+        if self.chosen is not None:
+            self.post_message(self.Change(self.chosen))
+
+    def dress(self, look: ThemeStyles) -> None:
+        self.look = look
+        self._tell()
+
+    def _place(self) -> int:
+        return next((number for number, each in enumerate(self.waiting) if each.id == self.chosen), 0)
+
+    def _want(self, wish: Requeue) -> None:
+        self.post_message(CommandRequested(SendToAgent(session=self.session.id, wish=wish)))
+
+    def _tell(self) -> None:
+        if self.chosen is not None:
+            first = max(0, min(self._place() - CHOOSING // 2, len(self.waiting) - CHOOSING))
+            lines = [self._choice(number, each) for number, each in enumerate(self.waiting)]
+            self.say(*lines[first : first + CHOOSING])
+            return
+        on_their_way = [each for each in self.session.receipts if each.state in ON_THEIR_WAY]
+        latest = self.session.receipts[-1:] if self.writing else ()
+        told = [*on_their_way, *(each for each in latest if each not in on_their_way)]
+        before = len(told) - SHOWN + 1 if len(told) > SHOWN else 0
+        lines = [self._before(before)] if before else []
+        lines += [self._receipt(each) for each in told[before:]]
+        if self.writing and self.session.state.value in ("ended", "lost"):
+            name = state_name(self.session)
+            shape = f" {self.look.state_glyph(name)} {name}"
+            lines.append(DrawnLine(((shape, f"state-{name}.bold"), ("  restart to send prompts", "soft"))))
+        self.say(*lines)
+
+    def _choice(self, number: int, receipt: Receipt) -> DrawnLine:
+        here = receipt.id == self.chosen
+        mark = self.look.mark("cursor") if here else " "
+        text: Span = (clean_line(receipt.text), "text.bold" if here else "soft")
+        return DrawnLine(((f" {mark} ", "accent"), (f"{number + 1}. ", "info"), text))
+
+    def _before(self, count: int) -> DrawnLine:
+        """So many prompts on their way are not shown."""
+        return DrawnLine(
+            ((f" {RECEIPT_WORDS[ReceiptState.QUEUED]}", "info"), (f"  {count} more above", "soft")), action="queue"
+        )
+
+    def _receipt(self, receipt: Receipt) -> DrawnLine:
+        bad = receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED, ReceiptState.UNSURE)
+        left: list[Span] = [(f" {RECEIPT_WORDS[receipt.state]}", "bad.bold" if bad else "info")]
+        text = shown(receipt.text) if self.session.agent == SCRIPTED else receipt.text
+        left += [(f"  {clean_line(text)}", "soft"), (f"  {clean_line(receipt.reason)}" if bad else "", "bad")]
+        return DrawnLine(tuple(left), action="queue" if receipt.state is ReceiptState.QUEUED else "")

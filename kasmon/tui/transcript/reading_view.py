@@ -1,0 +1,166 @@
+"""A transcript that can be searched and copied from, as well as read."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from textual.message import Message
+from textual.timer import Timer
+
+from kasmon.model.events import Event
+from kasmon.model.transcript.blocks import Block
+from kasmon.model.transcript.clipboard_text import Piece, last_answer, piece
+from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.rows import RowPosition, TranscriptRows
+from kasmon.model.transcript.search import Folded, TranscriptSearch, marked
+from kasmon.model.transcript.text import TextLine
+from kasmon.tui.transcript.cursor import CursorView
+from kasmon.tui.transcript.virtual_screen import StyleOf
+
+FRAME_S: Final = 1 / 60
+PORTION_S: Final = 0.010
+"""So long it looks without a break, in seconds."""
+BREATH_S: Final = 0.002
+"""What the keys get in between while somebody waits for what is looked for."""
+LOOKED_BLOCKS: Final = 200
+SOUGHT: Final = 30
+"""By so many of its first characters a line is known."""
+TOLD_S: Final = 0.1
+"""How often it tells how far it came at most."""
+
+
+class TranscriptReader(CursorView):
+    """The transcript of one session, and what is searched for in it."""
+
+    class Found(Message):
+        """How the search stands: in how many blocks the words are so far, whether all was looked through."""
+
+        def __init__(self, places: int, done: bool, here: bool) -> None:
+            super().__init__()
+            self.places, self.done, self.here = places, done, here
+
+    def __init__(self, transcript: Transcript, style_of: StyleOf) -> None:
+        super().__init__(transcript, style_of)
+        self.search: TranscriptSearch | None = None
+        self._from = RowPosition(0, 0)
+        """Where the search began."""
+        self._wanted: Callable[[TranscriptRows], RowPosition | None] | None = None
+        """What is being looked for, until it is found or there is nothing more to look through."""
+        self._busy: Timer | None = None
+        self._told_at = -math.inf
+
+    def read(self, on: bool) -> None:
+        if not on:
+            self.search = None
+        super().read(on)
+
+    def goes_elsewhere(self) -> None:
+        self._wanted = None
+
+    def copied(self, *, answer: bool = False) -> Piece | None:
+        """The text under the cursor: its code block where it is in one, else all of its block; or the last answer."""
+        place = self.place()
+        if answer or place is None:
+            return last_answer(self._transcript)
+        row = self._lines.block(place.block)[place.row]
+        return piece(self._transcript.blocks[place.block], row.code) or last_answer(self._transcript)
+
+    # Finding.
+
+    def find(self, words: str) -> None:
+        """Go to the nearest row at or above where the search began that shows *words*; else to the nearest below."""
+        if self.search is None:
+            here = self._here()
+            self._from = RowPosition(here.block, here.row + 1)
+        self.search = TranscriptSearch(self._transcript, words) if words else None
+        self._wanted = self._first if words else None
+        self._draw()
+        self._look_on()
+
+    def seek(self, event: Event, line: str, words: str) -> bool:
+        """Go to *line* of *event*, and search for *words* from there; False where it is not in here yet."""
+        blocks = self._transcript.blocks
+        at = next((n for n in reversed(range(len(blocks))) if _holds(blocks[n], event)), None)
+        if at is None:
+            return False
+        begins = line.strip()[:SOUGHT].strip()
+        row = self._showing(at, begins)
+        if row is None and at not in self._transcript.opened and self._transcript.toggle(at):
+            row = self._showing(at, begins)
+        row = self._showing(at, words) if row is None else row
+        self.search = None
+        self._go_to(RowPosition(at, row or 0))
+        self.find(words)
+        return True
+
+    def _showing(self, block: int, words: str) -> int | None:
+        """The first row of *block* that shows *words*; None where none does."""
+        folded = words.casefold()
+        return next((n for n, row in enumerate(self._lines.block(block)) if folded in row.text.casefold()), None)
+
+    def find_next(self, *, down: bool = False) -> None:
+        """Go to the next row further up, or further down, that shows the words."""
+        if (search := self.search) is not None:
+            here = self._here()
+            self._wanted = (
+                (lambda lines: search.below(here, lines)) if down else lambda lines: search.above(here, lines)
+            )
+            self._look_on()
+
+    def drop_search(self) -> None:
+        """Go back to where the search began."""
+        was = self.search
+        self.search = self._wanted = None
+        if was is not None:
+            self._go_to(RowPosition(self._from.block, max(self._from.row - 1, 0)))
+        self._draw()
+
+    def _first(self, lines: TranscriptRows) -> RowPosition | None:
+        assert self.search is not None
+        found = self.search.above(self._from, lines)
+        return found or (self.search.below(self._from, lines) if self.search.is_done else None)
+
+    def _look_on(self) -> None:
+        """Look for so long as a frame allows; go there as soon as something is found."""
+        until, search = time.monotonic() + PORTION_S, self.search
+        if search is None:
+            return
+        search.look(0)
+        while not search.is_done and time.monotonic() < until:
+            search.look(LOOKED_BLOCKS)
+        search.tires = False
+        found = self._wanted(self._lines) if self._wanted is not None else None
+        here = found is not None or self._wanted is None
+        if found is not None:
+            self._wanted = None
+            self._go_to(found)
+        if search.is_done and not search.tires:
+            self._wanted = None
+        else:
+            self._go_on()
+        if found is not None or search.is_done:
+            self._draw()
+        elif until < self._told_at + TOLD_S:
+            return
+        self._told_at = until
+        self.post_message(self.Found(len(search.found), search.is_done, here))
+
+    def _go_on(self) -> None:
+        if self._busy is None:
+            self._busy = self.set_timer(FRAME_S if self._wanted is None else BREATH_S, self._on_frame)
+
+    def _on_frame(self) -> None:
+        self._busy = None
+        search = self.search
+        if search is not None and (self._wanted is not None or not search.is_done):
+            self._look_on()
+
+    def dressed(self, row: TextLine) -> TextLine:
+        words = self.search.words if self.search is not None else Folded("")
+        return marked(row, words) if words else row
+
+
+def _holds(block: Block, event: Event) -> bool:
+    """Whether *block* tells of *event*."""
+    return any(each.at == event.at and each == event for each in (block.event, *block.then))

@@ -1,0 +1,249 @@
+"""A structured session's inside: its transcript through the pyte screen, and in focus a box to write to it."""
+
+from typing import TYPE_CHECKING, Final
+
+from textual.app import ComposeResult
+
+from kasmon.model.commands import Mode, ReceiptId
+from kasmon.model.events import Event
+from kasmon.model.session import Session
+from kasmon.model.transcript.layout import Transcript
+from kasmon.model.transcript.run_blocks import codes
+from kasmon.sanitize import clean_line
+from kasmon.tui.action import KeyContext
+from kasmon.tui.clock import Clock
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.sandbox.status import panel
+from kasmon.tui.session_meter import meter
+from kasmon.tui.textual_ext.strips import UniformVertical
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.transcript.file_completion import FileSuggestions
+from kasmon.tui.transcript.find_bar import FindBar, FindChanged
+from kasmon.tui.transcript.prompt_queue import PromptQueueView
+from kasmon.tui.transcript.reading_view import TranscriptReader
+from kasmon.tui.widgets.text_lines import TextLines
+
+if TYPE_CHECKING:
+    from kasmon.tui.transcript.prompt_box import PromptBox
+
+LOW_ROWS: Final = 12
+"""In a lower window what stands above the box leaves it its rows."""
+
+
+class SessionView(UniformVertical):
+    """The transcript of one session; the box below it is there between `enter` and `leave`."""
+
+    def __init__(self, session: Session, transcript: Transcript, look: ThemeStyles, keys: KeyMap, clock: Clock) -> None:
+        super().__init__()
+        self.session, self.look, self.keys, self.clock = session, look, keys, clock
+        self.transcript = transcript
+        self.screen_of_events = TranscriptReader(transcript, look.token)
+        self.screen_of_events.contrast = look.theme.contrast
+        self.find_bar = FindBar(look, keys)
+        self.offered = FileSuggestions(look)
+        self.receipts = PromptQueueView(session, look)
+        self.meter = TextLines(look, "background", id="meter")
+        self.sandbox = TextLines(look, "background", id="sandbox")
+        self.box: PromptBox | None = None
+        self.only_reads = False
+        """Whether somebody came to read, and goes back to the list then."""
+        self.was_found = False
+        """Whether they came by a search, and go back to that."""
+        self._sought: tuple[Event, str, str] | None = None
+        """The fact to be shown as soon as it is there, the line of it, and what is looked for."""
+
+    def compose(self) -> ComposeResult:
+        yield self.screen_of_events
+        yield self.find_bar
+        yield self.receipts
+        yield self.sandbox
+        yield self.meter
+        yield self.offered
+
+    def on_mount(self) -> None:
+        self.screen_of_events.can_focus = self.screen_of_events.cursor is not None
+        if self.box is not None:  # somebody was faster than what it stands below
+            self.move_child(self.box, after=self.offered)
+        self._tell()
+        self.set_interval(1.0, self._tell_sandbox)
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.height < LOW_ROWS, "-low")
+        self._tell_meter()
+
+    def show(self, transcript: Transcript) -> None:
+        """Show this transcript, which ends as the one before and may begin earlier; or what changed in it."""
+        if transcript is not self.transcript:
+            self.transcript = transcript
+            self.screen_of_events.open(transcript, same_place=True)
+        self.screen_of_events.changed()
+
+    def learn(self, session: Session) -> None:
+        """The session is this now."""
+        before, self.session = self.session, session
+        if before != session:
+            self._tell()
+
+    def dress(self, look: ThemeStyles) -> None:
+        self.look = self.meter.look = self.sandbox.look = self.offered.look = look
+        self.screen_of_events.contrast = look.theme.contrast
+        self.screen_of_events.dress(look.token)
+        self.receipts.dress(look)
+        self.find_bar.dress(look)
+        self._tell_meter()
+
+    @property
+    def place(self) -> KeyContext:
+        """What has the keyboard, or had it last."""
+        focused = self.screen.focused
+        if focused is self.screen_of_events:
+            return KeyContext.READING
+        if focused is not None and focused is self.find_bar.box:
+            return KeyContext.FIND
+        return KeyContext.QUEUE if focused is self.receipts else KeyContext.PROMPT
+
+    def enter(self, draft: str = "") -> None:
+        """Give the keyboard to a box to write in; *draft* is what was written there before."""
+        if self.box is not None:
+            return
+        from kasmon.tui.transcript.code_box import CodeBox  # heavy: only when somebody writes
+        from kasmon.tui.transcript.prompt_box import PromptBox
+
+        if self.session.mode is Mode.INTERPRETER:
+            self.box = CodeBox(self.session.id, self.keys, draft, codes=lambda: codes(self.transcript.blocks))
+        else:
+            self.box = PromptBox(
+                self.session.id,
+                self.keys,
+                f"Write to {clean_line(self.session.name)}",
+                draft,
+                history=lambda: [*self.transcript.prompts],
+                offered=self.offered,
+            )
+        self.mount(self.box)
+        self.screen.set_focus(self.box)  # now: the next key may be there already
+        self._tell()
+
+    def leave(self) -> str:
+        """Take the box away; return what was written and not sent."""
+        if self.box is None:
+            return ""
+        self.was_found, self._sought = False, None
+        self.stop_reading()
+        if self.box.changes is not None:
+            self.box.change(None, "")
+        draft = self.box.text
+        self.box.remove()
+        self.box = None
+        self._tell()
+        return draft
+
+    def write(self) -> None:
+        """Give the keyboard back to the box."""
+        self.only_reads = False
+        self.stop_reading()
+        self.receipts.choose(on=False)
+        self.receipts.can_focus = False
+        if self.box is not None:
+            self.screen.set_focus(self.box)
+
+    def read(self) -> None:
+        """Give the keyboard to the transcript."""
+        story = self.screen_of_events
+        if story.cursor is None:
+            story.read(on=True)
+        story.can_focus = True
+        self.screen.set_focus(story)
+
+    def seek(self, event: Event, line: str, words: str) -> None:
+        """Show *line* of *event*, with *words* told apart in it, now or as soon as that is read."""
+        self._sought = (event, line, words)
+        self.go_on_seeking()
+
+    def go_on_seeking(self) -> None:
+        """More of the transcript was read."""
+        if self._sought is None or self.screen_of_events.cursor is None:
+            return
+        event, line, words = self._sought
+        if self.screen_of_events.seek(event, line, words):
+            self._sought = None
+            self.find_bar.words.words, self.find_bar.is_open = words, True
+            self.find_bar.keep()
+
+    def stop_reading(self) -> None:
+        """The transcript follows its end again, without cursor and search; the keyboard stays where it is."""
+        if self.screen_of_events.cursor is not None:
+            self.find_bar.drop()
+            self.screen_of_events.read(on=False)
+            self.screen_of_events.to_end()
+        self.screen_of_events.can_focus = False
+
+    def choose_queued(self) -> bool:
+        """Give the keyboard to the prompts that wait; False where none does."""
+        if not self.receipts.waiting:
+            return False
+        self.receipts.choose(on=True)
+        self.receipts.can_focus = True
+        self.screen.set_focus(self.receipts)
+        return True
+
+    def begin_find(self) -> None:
+        """Take what to search for."""
+        self.screen_of_events.search = None
+        self.find_bar.begin()
+
+    def end_find(self, kept: bool) -> None:
+        """Read on where the words were found, or go back to where the search began."""
+        if kept:
+            self._search(self.find_bar.written)
+            self.find_bar.keep()
+        else:
+            self.screen_of_events.drop_search()
+            self.find_bar.drop()
+        self.screen.set_focus(self.screen_of_events)
+
+    def scroll_pages(self, by: int) -> None:
+        self.screen_of_events.back(-by)
+
+    def on_find_changed(self, message: FindChanged) -> None:
+        message.stop()
+        self.find_bar.heard(message.words, self._search)
+
+    def _search(self, words: str) -> None:
+        if words != self.find_bar.words.words:
+            self.find_bar.words.words = words
+            self.screen_of_events.find(words)
+
+    def on_transcript_reader_found(self, message: TranscriptReader.Found) -> None:
+        message.stop()
+        self.find_bar.tell(message.places, message.done, message.here)
+
+    def on_prompt_queue_view_change(self, message: PromptQueueView.Change) -> None:
+        message.stop()
+        self.change_queued(message.receipt)
+
+    def on_prompt_queue_view_empty(self, message: PromptQueueView.Empty) -> None:
+        message.stop()
+        self.write()
+
+    def change_queued(self, receipt: ReceiptId) -> None:
+        """Write other words for a prompt that waits."""
+        short = next((each.text for each in self.session.receipts if each.id == receipt), "")
+        self.write()
+        if self.box is not None:
+            self.box.change(receipt, self.transcript.waiting.get(receipt, short))
+
+    def _tell(self) -> None:
+        self.receipts.tell(self.session, writing=self.box is not None)
+        self._tell_meter()
+
+    def _tell_sandbox(self) -> None:
+        """Where it runs, what that uses, and what is to come; an equal line is not drawn again."""
+        self.sandbox.say(*panel(self.session, self.look, self.clock.now(), max(self.size.width - 1, 1)))
+
+    def _tell_meter(self) -> None:
+        width = max(self.size.width - 1, 1)
+        key = self.keys.shown_while_writing("configure", self.look.utf8)
+        line = meter(self.session, self.look, key, width) if self.box is not None else None
+        self.meter.say(*([line] if line is not None else []))
+        self._tell_sandbox()

@@ -1,0 +1,108 @@
+"""The pyte screen of a structured session: rows that remember what they show, so that only new ones are drawn."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from kasmon.model.transcript.text import TextLine, Token
+from kasmon.tui.transcript.pyte_screen import Piece, PyteBuffer
+
+StyleOf = Callable[[Token], Style]
+Row = tuple[Piece, ...]
+
+_log = logging.getLogger(__name__)
+
+
+class VirtualScreen:
+    """Rows of a fixed size. Text that moved is scrolled, as a terminal does it, and not drawn again.
+
+    Whatever goes wrong while drawing costs at most a row's colours: it is logged, the screen starts anew.
+    """
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._page = PyteBuffer(max(columns, 1), max(rows, 1))
+        self._shown: list[Row] = []
+        self._strips: list[Strip | None] = []
+        self._ground = Style.null()
+        self._start_anew()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self._page.columns, self._page.lines
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Become empty, of another size; the next `show` draws everything."""
+        self._page = PyteBuffer(max(columns, 1), max(rows, 1))
+        self._start_anew()
+
+    def show(self, lines: Sequence[TextLine], style_of: StyleOf) -> list[int]:
+        """Show *lines* from the top, nothing below them; return the rows that look different now."""
+        rows = [tuple((text, style_of(token)) for text, token in line.spans) for line in lines[: self.size[1]]]
+        rows += [()] * (self.size[1] - len(rows))
+        changed = [y for y, row in enumerate(rows) if row != self._shown[y]]
+        try:
+            if len(changed) > 1:
+                self._scroll(_moved_up(self._shown, rows))
+            for y, row in enumerate(rows):
+                if row != self._shown[y]:
+                    self._draw(y, row)
+        except Exception:  # noqa: BLE001 - pyte's mistakes must not end the dashboard
+            _log.exception("drawing failed; restarting without colours")
+            self._draw_plainly(rows)
+            changed = list(range(len(rows)))
+        return changed
+
+    def strip(self, y: int, ground: Style | None = None) -> Strip:
+        """Row *y* on *ground*, exactly as wide as the screen."""
+        if ground is not None and ground != self._ground:
+            self._ground, self._strips = ground, [None] * self.size[1]
+        strip = self._strips[y]
+        if strip is None:
+            strip = self._strips[y] = self._page.strip(y).apply_style(self._ground)
+        return strip
+
+    def _start_anew(self) -> None:
+        columns, rows = self.size
+        self._page = PyteBuffer(columns, rows)
+        self._shown = [()] * rows
+        self._strips = [None] * rows
+
+    def _scroll(self, up: int) -> None:
+        """Move everything *up* rows, down where negative; the rows that come in are empty."""
+        if not up:
+            return
+        self._page.scroll(up)
+        for rows, empty in ((self._shown, ()), (self._strips, None)):
+            _shift(rows, up, empty)
+
+    def _draw(self, y: int, row: Row) -> None:
+        self._strips[y] = None
+        self._page.write(y, row)
+        self._shown[y] = row
+
+    def _draw_plainly(self, rows: Sequence[Row]) -> None:
+        self._start_anew()
+        for y, row in enumerate(rows):
+            text = "".join(text for text, _ in row)
+            self._shown[y] = row
+            self._strips[y] = Strip([Segment(text)]).adjust_cell_length(self.size[0])
+
+
+def _moved_up(before: Sequence[Row], after: Sequence[Row]) -> int:
+    """By how many rows most of *before* stands higher in *after*; negative where lower, 0 where most of it stays."""
+    stood = {row: y for y, row in enumerate(before) if any(text for text, _ in row)}
+    moves = Counter(stood[row] - y for y, row in enumerate(after) if row in stood)
+    up, rows = moves.most_common(1)[0] if moves else (0, 0)
+    return up if rows > sum(one == other for one, other in zip(before, after, strict=True)) else 0
+
+
+def _shift(rows: list[Any], up: int, empty: object) -> None:
+    kept = rows[up:] if up > 0 else rows[:up]
+    blank = [empty] * (len(rows) - len(kept))
+    rows[:] = kept + blank if up > 0 else blank + kept

@@ -1,0 +1,40 @@
+"""A box of words to look for: keys that mean something there are told, any other is its own."""
+
+from collections.abc import Callable
+
+from textual import events
+from textual.message import Message
+from textual.widgets import Input
+
+from kasmon.tui.action import KeyContext
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.textual_ext.ordered_input import act
+
+
+class SearchInput(Input):
+    """One line; *meant* makes the message of an action that the key table has *where*, *changed* that of its words."""
+
+    def __init__(
+        self,
+        keys: KeyMap,
+        where: KeyContext,
+        meant: Callable[[str], Message],
+        changed: Callable[[str], Message],
+        text: str = "",
+        placeholder: str = "words",
+    ) -> None:
+        self._table, self._where, self._meant, self._changed = keys, where, meant, changed
+        super().__init__(text, placeholder=placeholder, compact=True)
+        self.cursor_blink = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        row = self._table.action(event.key, self._where)
+        if row is None:
+            await act(self, event)
+        else:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self._meant(row.id))
+
+    def watch_value(self, value: str) -> None:
+        self.post_message(self._changed(value))

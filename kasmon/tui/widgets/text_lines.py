@@ -1,0 +1,136 @@
+"""A few lines that draw themselves from spans; each may do something when clicked."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from textual import events
+from textual.app import App
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.tui.messages import ActionRequested
+from kasmon.tui.theme.look import Ground, Span, ThemeStyles, width_of
+
+PRESSES: Final = "press "
+"""Begins the action that presses a key; its name, as Textual has it, follows."""
+GAP: Final = 3
+"""Cells between two keys in the line at the bottom."""
+
+
+class DrawnLine(msgspec.Struct, frozen=True):
+    """One line: what stands at its left and at its right, and the action that a click on it means."""
+
+    left: tuple[Span, ...] = ()
+    right: tuple[Span, ...] = ()
+    action: str = ""
+    spots: tuple[tuple[int, int, str], ...] = ()
+    """Where a click means something else: first cell, cells, action."""
+    chosen: bool = False
+    """Whether the cursor is on it: its ground is then that of the list's cursor."""
+
+    def action_at(self, x: int) -> str:
+        """What a click on cell *x* means; empty for nothing."""
+        return next((action for first, size, action in self.spots if first <= x < first + size), self.action)
+
+
+def begun(line: DrawnLine, cells: int) -> DrawnLine:
+    """*line*, whose first span takes at least so many cells."""
+    if not line.left:
+        return line
+    (text, role), *others = line.left
+    padded = text + " " * (cells - width_of(line.left[:1]))
+    return msgspec.structs.replace(line, left=((padded, role), *others))
+
+
+def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4, first: int = 0) -> list[DrawnLine]:
+    """These lines beside each other, as many as *width* takes in each row; a click on one means what it meant.
+
+    What begins a row has a first span of at least *first* cells.
+    """
+    rows: list[DrawnLine] = []
+    left: list[Span] = []
+    spots: list[tuple[int, int, str]] = []
+    for line in lines:
+        size = width_of(line.left)
+        if left and width_of(left) + gap + size > width:
+            rows.append(DrawnLine(tuple(left), spots=tuple(spots)))
+            left, spots = [], []
+        if not left:
+            line = begun(line, first)
+            size = width_of(line.left)
+        left += [(" " * gap, "text")] if left else []
+        spots.append((width_of(left), size, line.action))
+        left += line.left
+    return [*rows, DrawnLine(tuple(left), spots=tuple(spots))]
+
+
+def pressing(key: str) -> str:
+    """The action that presses *key*, as Textual names it, or `esc`; empty where it is more than one."""
+    return "" if " " in key else f"{PRESSES}{'escape' if key == 'esc' else key}"
+
+
+def press(app: App[Any], action: str) -> bool:
+    """Press the key that *action* is to press; False if it is to do something else.
+
+    It comes from *app*, as keys do: what one widget sends goes no further up than to the parent of another.
+    """
+    if action.startswith(PRESSES):
+        app.call_later(app.simulate_key, action.removeprefix(PRESSES))
+    return action.startswith(PRESSES)
+
+
+def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span) -> DrawnLine:
+    """Behind *lead* each key, a word on what it does, and what a click on either means."""
+    left, spots = list(lead), list[tuple[int, int, str]]()
+    for key, word, action in offers:
+        left += [(" " * GAP, "text")] if spots else []
+        spots.append((width_of(left), width_of([(f"{key} {word}", "")]), action))
+        left += [(f"{key} ", "accent.bold"), (word, "soft")]
+    return DrawnLine(tuple(left), spots=tuple(spots))
+
+
+def fitting_keys(offers: Iterable[tuple[str, str, str]], width: int, place: str, *lead: Span) -> DrawnLine:
+    """The same with *place* at its right, in one row of *width* cells: keys that it does not take are left out, the
+    last but one first, and never the last, which leads back."""
+    kept = list(offers)
+    while len(kept) > 1 and width_of(key_line(kept, *lead).left) + width_of([(place, "")]) + 1 > width:
+        kept.pop(-2)
+    return msgspec.structs.replace(key_line(kept, *lead), right=((place, "soft"),))
+
+
+class TextLines(Widget):
+    """As many lines as it is given."""
+
+    DEFAULT_CSS = "TextLines { height: auto; width: 1fr; }"
+    ALLOW_SELECT = False
+    drawn: reactive[tuple[DrawnLine, ...]] = reactive(())
+
+    def __init__(self, look: ThemeStyles, ground: Ground = "raised", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.look, self.ground = look, ground
+
+    def say(self, *lines: DrawnLine | Sequence[Span]) -> None:
+        """Show these lines."""
+        self.drawn = tuple(line if isinstance(line, DrawnLine) else DrawnLine(tuple(line)) for line in lines)
+
+    def watch_drawn(self, before: tuple[DrawnLine, ...], drawn: tuple[DrawnLine, ...]) -> None:
+        if len(before) != len(drawn):
+            self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.drawn)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self.drawn):
+            return Strip.blank(width, self.look.style("text", self.ground))
+        line = self.drawn[y]
+        return self.look.between(line.left, line.right, width, "selected" if line.chosen else self.ground)
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y < len(self.drawn) and (action := self.drawn[event.y].action_at(event.x)):
+            event.stop()
+            self.post_message(ActionRequested(action))

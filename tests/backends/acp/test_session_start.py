@@ -1,0 +1,211 @@
+"""An agent is opened or says why not: what failed, and what to do; nothing is left running then."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.backends.acp import backend
+from kasmon.errors import ExtraMissingError, LaunchError
+from kasmon.model.commands import Prompt
+from kasmon.model.events import NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
+from tests.backends.acp.stage import Stage, give, launch, messages, only
+from tests.waiting import auntil
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+async def why_not(name: str, workdir: Path, **more: object) -> str:
+    """Why the odd agent *name* cannot be opened; no process of ours is left then."""
+    with pytest.raises(LaunchError) as caught:
+        await backend.open(launch(name, workdir, **more))
+    assert [] == psutil.Process().children()
+    return str(caught.value)
+
+
+async def test_an_agent_that_never_answers_is_ended_and_its_last_words_are_told(tmp_path: Path) -> None:
+    why = await why_not("silent", tmp_path, handshake_s=0.5)
+
+    assert "did not respond to 'initialize' within 0.5 s. Its message: waiting for the moon" in why
+
+
+async def test_an_agent_that_dies_says_how_without_its_key(tmp_path: Path) -> None:
+    await asyncio.to_thread(give, ODD_KEY="very-secret-value")
+    why = await why_not("dies", tmp_path)
+
+    assert "ended before it responded to 'initialize' (exit code 3). Its message: no such model, and the key is" in why
+    assert "very-secret-value" not in why
+
+
+async def test_what_another_program_prints_is_told(tmp_path: Path) -> None:
+    assert "It printed: usage: odd [--help]" in await why_not("other_program", tmp_path)
+
+
+async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
+    assert "speaks version 2 of the Agent Client Protocol, kasmon version 1" in await why_not(
+        "from_the_future", tmp_path
+    )
+
+
+async def test_what_is_no_introduction_is_refused(tmp_path: Path) -> None:
+    assert "did not initialise as an Agent Client Protocol agent" in await why_not("not_introduced", tmp_path)
+
+
+async def test_a_missing_log_in_names_the_ways_to_log_in(tmp_path: Path) -> None:
+    why = await why_not("logged_out", tmp_path)
+
+    assert "requires a login: Authentication required Log in to it in a terminal" in why
+    assert "It offers: Log in with a browser (Opens a page); API key (ODD_API_KEY)." in why
+
+
+async def test_a_conversation_without_an_id_is_none(tmp_path: Path) -> None:
+    assert "without an id" in await why_not("nameless", tmp_path)
+
+
+async def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="'/no/such/agent'"):
+        await backend.open(launch("plain", tmp_path, argv=("/no/such/agent", "acp")))
+
+
+async def test_no_command_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="has no program"):
+        await backend.open(launch("plain", tmp_path, argv=()))
+
+
+async def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "acp", None)
+
+    with pytest.raises(ExtraMissingError, match=r"kasmon\[acp\]"):
+        await backend.open(launch("plain", tmp_path))
+
+
+def test_the_sdk_is_not_imported_before_an_agent_is_opened() -> None:
+    """It takes half a second and 25 MB."""
+    look = "import sys, kasmon.backends.acp; print('acp' in sys.modules, 'pydantic' in sys.modules)"
+
+    said = subprocess.run([sys.executable, "-P", "-c", look], capture_output=True, text=True, check=True).stdout
+
+    assert "False False" == said.strip()
+
+
+async def test_an_opening_that_is_called_off_ends_the_agent(tmp_path: Path) -> None:
+    opening = asyncio.create_task(backend.open(launch("silent", tmp_path)))
+    await auntil(lambda: psutil.Process().children())
+    opening.cancel()
+    await asyncio.wait([opening])
+
+    assert opening.cancelled()
+    assert [] == psutil.Process().children()
+
+
+# Models
+
+
+async def test_it_runs_on_the_model_that_was_asked_for(stage: Stage) -> None:
+    async with stage.agent("choosy", model="small") as heard:
+        started, settings = only(heard, SessionStarted)[0], only(heard, SettingsChanged)[0]
+
+        assert ("small", "small", ("big", "small")) == (started.model, settings.model, settings.models)
+        assert ("ask", ("ask", "plan")) == (settings.permission_mode, settings.permission_modes)
+
+
+async def test_a_model_that_it_does_not_have_is_refused(tmp_path: Path) -> None:
+    assert "has no model 'huge'. Available: big, small." in await why_not("choosy", tmp_path, model="huge")
+
+
+async def test_a_model_for_an_agent_that_lets_nobody_choose_is_refused(tmp_path: Path) -> None:
+    assert "does not support setting its model, so 'big' is unavailable" in await why_not(
+        "plain", tmp_path, model="big"
+    )
+
+
+async def test_a_permission_mode_that_it_does_not_have_or_take_is_refused(tmp_path: Path) -> None:
+    """A session that moves must not begin with another one in silence."""
+    assert "has no permission mode 'yolo'. Available: ask, plan." in await why_not(
+        "choosy", tmp_path, permission_mode="yolo"
+    )
+    assert "did not accept the permission mode 'plan'" in await why_not("choosy", tmp_path, permission_mode="plan")
+    assert "does not support setting its permission mode" in await why_not("plain", tmp_path, permission_mode="ask")
+
+
+# Conversations that go on
+
+
+async def test_an_agent_that_remembers_nothing_is_not_passed_off_as_the_one_of_before(tmp_path: Path) -> None:
+    why = await why_not("forgetful", tmp_path, resume="talk-1", remembers="tidy up")
+
+    assert "opened the conversation 'talk-1', but its history is empty. `kasmon new`" in why
+
+
+async def test_a_history_without_our_last_prompt_is_told(stage: Stage) -> None:
+    async with stage.agent("remembers_others", resume="talk-1", remembers="tidy up", generation=2) as heard:
+        assert "same id, and its own history has 1 parts" == heard.session.proof
+        assert ["warning"] == [notice.level for notice in only(heard, NoticeRaised)]
+
+
+async def test_a_history_that_comes_late_is_still_history(stage: Stage) -> None:
+    """gemini answers `session/load` before it has replayed."""
+    async with stage.agent("replays_late", resume="talk-1", remembers="tidy up", generation=2) as heard:
+        assert "same id, and its own history contains our last prompt" == heard.session.proof
+        await heard.prompt("go on")
+        assert ["go on"] == await messages(heard)
+
+        assert [] == only(heard, ToolStarted)
+
+
+async def test_without_a_history_its_own_list_is_asked(stage: Stage) -> None:
+    async with stage.agent("resumes_only", resume="talk-1", remembers="tidy up", generation=2) as heard:
+        assert "same id, which is in its own list of conversations" == heard.session.proof
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("knows_nothing", "did not resume the conversation 'talk-1': Internal error: No previous sessions found."),
+        ("plain", "cannot resume an earlier conversation"),
+    ],
+)
+async def test_a_conversation_that_cannot_go_on_says_why(name: str, why: str, tmp_path: Path) -> None:
+    assert why in await why_not(name, tmp_path, resume="talk-1")
+
+
+# Surroundings
+
+
+async def test_its_environment_is_ours_to_choose(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-another-agent")
+    monkeypatch.setenv("SOME_VARIABLE", "of-this-shell")
+    await asyncio.to_thread(give, ODD_KEY="given")
+    async with stage.agent("tells_its_environment") as heard:
+        await heard.prompt("go")
+        seen = json.loads((await messages(heard))[0])
+
+    assert "given" == seen["ODD_KEY"]
+    assert "odd" == seen["KASMON_SESSION"]
+    assert {"ANTHROPIC_API_KEY", "SOME_VARIABLE", "GEMINI_CLI_NO_RELAUNCH"}.isdisjoint(seen)
+
+
+async def test_a_process_of_its_own_is_led_by_it(stage: Stage) -> None:
+    async with stage.agent("plain") as heard:
+        pid = heard.session.pid
+
+        assert pid is not None
+        assert pid == os.getpgid(pid) == os.getsid(pid)
+
+
+async def test_an_agent_can_be_opened_and_closed_without_a_listener(tmp_path: Path) -> None:
+    agent = await backend.open(launch("plain", tmp_path))
+    await agent.send(Prompt(text="hello"))
+    await agent.aclose()
+
+    facts = [fact async for fact in agent.events()]
+    assert TurnEnded not in {type(fact) for fact in facts[-1:]}
+    assert [] == psutil.Process().children()

@@ -1,0 +1,248 @@
+"""What the agent asks becomes requests, and what a person answers becomes the one reply that it waits for."""
+
+import pytest
+
+from kasmon.backends.claude.control_request import RequestContext, requests
+from kasmon.backends.claude.requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult
+from kasmon.backends.common.json_access import Table
+from kasmon.errors import RequestClosedError, StaleRequestError, UnableError
+from kasmon.model.answer import missing_fields
+from kasmon.model.commands import Answer
+from kasmon.model.events import RequestOpened, RequestWithdrawn
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestKind, SessionId, digest_of
+from tests.backends.claude.recording import recorded
+
+NOW = 1.0
+
+
+def asked(tool: str, given: Table, before: str | None = None, said: str = "", **more: object) -> tuple[Request, ...]:
+    context = RequestContext(session=SessionId("s"), at=NOW, before=before, said=said)
+    return requests("call", {"subtype": "can_use_tool", "tool_name": tool, "input": given, **more}, context)
+
+
+class Waiting:
+    """An agent that waits for the answers to one call."""
+
+    def __init__(self, tool: str, given: Table) -> None:
+        self.asks = ClaudeRequests()
+        request = {"tool_name": tool, "input": given}
+        opened = self.asks.asked("call", request, RequestContext(session=SessionId("s"), at=NOW))
+        self.requests = [event.request for event in opened if isinstance(event, RequestOpened)]
+
+    def answer(self, decision: Decision, n: int = 0, digest: str = "", **more: object) -> ClaudeAnswerOutcome:
+        request = self.requests[n]
+        answer = Answer(request=request.id, digest=digest or request.digest, decision=decision, **more)  # type: ignore[arg-type]
+        return self.asks.answer(answer, NOW)
+
+
+QUESTIONS = next(
+    message["request"]["input"]
+    for to, message in recorded("questions")
+    if not to and message["type"] == "control_request"
+)
+COMMAND = {"command": "touch x", "description": "Make a file"}
+
+
+def test_a_command_is_shown_whole_with_the_agents_reason() -> None:
+    (request,) = asked("Bash", COMMAND, description="Make a file", decision_reason="It writes", blocked_path="/etc/x")
+
+    assert ("Bash", "touch x", "touch x", False) == (request.tool, request.title, request.shown, request.is_diff)
+    assert "Make a file · It writes · It reaches /etc/x" == request.why
+    assert COMMAND == request.input
+    assert {Decision.ALLOW, Decision.DENY, Decision.EDIT, Decision.CANCEL} == set(request.choices)
+
+
+def test_a_request_carries_the_digest_of_what_it_shows() -> None:
+    (request,) = asked("Bash", COMMAND)
+
+    assert digest_of(request) == request.digest
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [("run_in_background", "in the background"), ("dangerouslyDisableSandbox", "OUTSIDE THE SANDBOX")],
+)
+def test_what_changes_the_meaning_of_a_command_stands_before_it(flag: str, words: str) -> None:
+    (request,) = asked("Bash", {"command": "touch x", flag: True})
+
+    assert f"{words}: touch x" == request.title
+
+
+def test_a_sub_agent_that_asks_is_told_as_one() -> None:
+    (request,) = asked("Bash", COMMAND, agent_id="a1")
+
+    assert request.why.startswith("Requested by a sub-agent")
+
+
+def test_a_change_is_shown_as_a_diff_of_the_file_as_it_is() -> None:
+    edit = {"file_path": "f.txt", "old_string": "two", "new_string": "TWO"}
+    (request,) = asked("Edit", edit, before="one\ntwo\nthree\n")
+
+    assert request.is_diff
+    assert "--- f.txt\n+++ f.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three" == request.shown
+
+
+def test_a_new_file_is_shown_as_a_diff() -> None:
+    (request,) = asked("Write", {"file_path": "f.txt", "content": "one\ntwo\n"}, before="")
+
+    assert "--- /dev/null\n+++ f.txt\n@@ -0,0 +1,2 @@\n+one\n+two" == request.shown
+
+
+def test_a_file_that_cannot_be_read_is_not_shown_as_a_new_one() -> None:
+    (request,) = asked("Write", {"file_path": "f.txt", "content": "one\n"}, before=None)
+
+    assert not request.is_diff
+    assert "f.txt\n\none\n" == request.shown
+
+
+def test_any_other_tool_shows_its_whole_input() -> None:
+    (request,) = asked("WebFetch", {"url": "https://example.org", "prompt": "line\nurl: https://other"})
+
+    assert "https://example.org" == request.title
+    assert '"prompt": "line\\nurl: https://other"' in request.shown
+
+
+def test_each_question_of_a_call_is_a_request_of_its_own() -> None:
+    colour, which = asked("AskUserQuestion", QUESTIONS)
+
+    assert RequestKind.QUESTION is colour.kind is which.kind
+    assert ("Colour?", ("red", "blue"), ("r d", "b d"), False) == (
+        colour.shown,
+        colour.options,
+        colour.option_notes,
+        colour.many,
+    )
+    assert which.many
+    assert colour.free_text
+    assert colour.id != which.id
+
+
+def test_a_question_without_questions_is_asked_as_a_tool() -> None:
+    (request,) = asked("AskUserQuestion", {"questions": "none"})
+
+    assert RequestKind.PERMISSION is request.kind
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "shown"),
+    [
+        ({"plan": "# A"}, "what was said", "# A"),
+        ({}, "what was said", f"{NO_PLAN} Its last message:\n\nwhat was said"),
+        ({"plan": ""}, "", NO_PLAN),
+    ],
+)
+def test_a_plan_is_shown_or_it_says_that_there_is_none(given: Table, said: str, shown: str) -> None:
+    (request,) = asked("ExitPlanMode", given, said=said)
+
+    assert (RequestKind.PLAN, shown) == (request.kind, request.shown)
+    assert Decision.EDIT not in request.choices
+
+
+def test_of_claudes_own_tools_it_is_known_what_an_edited_input_must_have() -> None:
+    (bash,), (other,) = asked("Bash", COMMAND), asked("mcp__db__query", {"sql": "select 1", "limit": 5})
+
+    assert ("command",) == bash.required
+    assert [] == missing_fields(bash, {"command": "ls"})
+    assert ["sql", "limit"] == missing_fields(other, {})
+
+
+def test_allowed_it_does_what_it_asked_for() -> None:
+    assert AllowResult() == Waiting("Bash", COMMAND).answer(Decision.ALLOW).reply
+
+
+def test_edited_it_does_what_the_person_wrote() -> None:
+    reply = Waiting("Bash", COMMAND).answer(Decision.EDIT, input={"command": "touch y"}).reply
+
+    assert AllowResult({"command": "touch y"}) == reply
+
+
+@pytest.mark.parametrize("kind", ["Bash", "ExitPlanMode"])
+def test_denied_it_is_told_the_reason(kind: str) -> None:
+    assert DenyResult("not now") == Waiting(kind, COMMAND).answer(Decision.DENY, reason="not now").reply
+
+
+def test_denied_without_a_reason_it_is_told_one_all_the_same() -> None:
+    reply = Waiting("Bash", COMMAND).answer(Decision.DENY).reply
+
+    assert isinstance(reply, DenyResult)
+    assert reply.reason
+    assert not reply.ends_turn
+
+
+def test_cancelled_its_turn_ends() -> None:
+    reply = Waiting("Bash", COMMAND).answer(Decision.CANCEL).reply
+
+    assert isinstance(reply, DenyResult)
+    assert reply.ends_turn
+
+
+def test_questions_are_answered_together_once_each_has_its_answer() -> None:
+    waiting = Waiting("AskUserQuestion", QUESTIONS)
+
+    assert waiting.answer(Decision.CHOOSE, 1, labels=("x", "y")).reply is None
+    reply = waiting.answer(Decision.CHOOSE, 0, labels=("a colour of my own",)).reply
+    assert AllowResult({**QUESTIONS, "answers": {"Colour?": "a colour of my own", "Which?": "x, y"}}) == reply
+
+
+def test_a_denied_question_denies_the_call_and_withdraws_the_others() -> None:
+    waiting = Waiting("AskUserQuestion", QUESTIONS)
+    outcome = waiting.answer(Decision.DENY, 0, reason="neither")
+
+    assert DenyResult("neither") == outcome.reply
+    assert [waiting.requests[1].id] == [
+        event.request for event in outcome.events if isinstance(event, RequestWithdrawn)
+    ]
+    with pytest.raises(RequestClosedError):
+        waiting.answer(Decision.CHOOSE, 1, labels=("x",))
+
+
+@pytest.mark.parametrize("labels", [(), ("red", "blue")])
+def test_a_question_takes_as_many_answers_as_it_says(labels: tuple[str, ...]) -> None:
+    with pytest.raises(UnableError):
+        Waiting("AskUserQuestion", QUESTIONS).answer(Decision.CHOOSE, 0, labels=labels)
+
+
+def test_an_answer_to_another_text_is_refused() -> None:
+    waiting = Waiting("Bash", COMMAND)
+
+    with pytest.raises(StaleRequestError):
+        waiting.answer(Decision.ALLOW, digest="0" * 64)
+    assert waiting.answer(Decision.ALLOW).reply
+
+
+def test_a_request_is_answered_once() -> None:
+    waiting = Waiting("Bash", COMMAND)
+    waiting.answer(Decision.ALLOW)
+
+    with pytest.raises(RequestClosedError):
+        waiting.answer(Decision.ALLOW)
+
+
+@pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.CHOOSE, Decision.LATER, Decision.NEVER])
+def test_a_decision_that_is_not_offered_is_refused(decision: Decision) -> None:
+    with pytest.raises(UnableError):
+        Waiting("Bash", COMMAND).answer(decision)
+
+
+def test_an_edit_without_an_input_is_refused() -> None:
+    with pytest.raises(UnableError):
+        Waiting("Bash", COMMAND).answer(Decision.EDIT)
+
+
+def test_what_the_agent_withdrew_takes_no_answer() -> None:
+    waiting = Waiting("AskUserQuestion", QUESTIONS)
+    withdrawn = waiting.asks.withdrawn("call", "it went away", NOW)
+
+    assert {request.id for request in waiting.requests} == {
+        event.request for event in withdrawn if isinstance(event, RequestWithdrawn)
+    }
+    with pytest.raises(RequestClosedError):
+        waiting.answer(Decision.CHOOSE, labels=("red",))
+    assert () == waiting.asks.withdrawn("call", "again", NOW)
+
+
+def test_what_is_open_can_be_told_again_and_waits_on() -> None:
+    waiting = Waiting("Bash", COMMAND)
+    again = waiting.asks.opened_again(NOW)
+
+    assert waiting.requests == [event.request for event in again if isinstance(event, RequestOpened)]

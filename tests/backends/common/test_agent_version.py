@@ -1,0 +1,90 @@
+"""Which version of an agent is there: told where it does not speak as kasmon expects."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kasmon.backends.common.agent_version import TRIED, advice, explained, found
+from kasmon.errors import UnfitAgentError
+from tests.waiting import until
+
+PINS = Path(__file__).parents[2] / "agents" / "package.json"
+
+
+def program(folder: Path, script: str, name: str = "codex") -> str:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("0.50.1", "This is codex 0.50.1; kasmon was tested with 0.169.0. `npm install -g @openai/codex@latest`"),
+        ("0.169.0", "This is codex 0.169.0, which kasmon was tested with: check the profile's flags"),
+        (
+            "1.2.3-beta",
+            "This is codex 1.2.3-beta, and kasmon was tested with 0.169.0: update kasmon, or install that version",
+        ),
+        ("", "'codex' does not report its version; kasmon was tested with 0.169.0. `npm install"),
+    ],
+)
+def test_advice_names_the_version_found_the_one_known_and_the_fix(version: str, words: str) -> None:
+    assert advice("codex", version).startswith(words)
+
+
+def test_of_an_agent_that_kasmon_does_not_know_it_can_only_tell_the_version() -> None:
+    assert ("This is goose 1.9.2.", "") == (advice("goose", "1.9.2"), advice("goose", ""))
+
+
+def test_the_versions_that_are_called_tried_are_those_that_tests_drive() -> None:
+    pins = json.loads(PINS.read_text())["dependencies"].values()
+
+    assert sorted(pins) == sorted(TRIED.values())
+
+
+@pytest.mark.parametrize(
+    ("script", "version"),
+    [
+        ("echo codex-cli 0.50.1", "0.50.1"),
+        ("echo '1.18.33'", "1.18.33"),
+        ('[ "$1" = --version ] && echo "2.1.7 (Claude Code)"', "2.1.7"),
+        ("echo no such option >&2; exit 2", ""),
+        ("yes 1", ""),
+        ("printf '\\033]0;x\\007 1.2'", ""),
+    ],
+)
+async def test_a_program_is_asked_what_it_is(tmp_path: Path, script: str, version: str) -> None:
+    assert version == await found((program(tmp_path, script), "--flag"), str(tmp_path), {"PATH": "/usr/bin:/bin"})
+
+
+async def test_one_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+    assert "" == await found((program(tmp_path, "sleep 60 & wait"),), str(tmp_path), {"PATH": "/usr/bin:/bin"}, 0.1)
+    assert "" == await found((str(tmp_path / "none"),), str(tmp_path), {})
+
+
+def test_one_that_hangs_ends_with_whoever_asked_also_where_that_is_killed(tmp_path: Path) -> None:
+    script = program(tmp_path, f"sleep 600 & echo $$ $! > {tmp_path}/pids; wait")
+    asks = (
+        f"from kasmon.backends.common.agent_version import answer; answer(['{script}', '--version'], '/', {{}}, 600.0)"
+    )
+    asker = subprocess.Popen([sys.executable, "-P", "-c", asks])
+    told = tmp_path / "pids"
+    pids = until(lambda: told.read_text().split() if told.exists() else [], what="it runs")
+
+    asker.kill()
+    asker.wait()
+
+    until(lambda: not any(psutil.pid_exists(int(pid)) for pid in pids), what="the end of all it started")
+
+
+async def test_behind_a_runner_it_is_the_agent_that_is_asked(tmp_path: Path) -> None:
+    argv = (program(tmp_path, 'echo "$1" 0.3.9', "npx"), "@google/gemini-cli", "--acp")
+
+    error = await explained(UnfitAgentError("it is odd.", hint="Sorry."), "acp", argv, str(tmp_path), {})
+    assert str(error).startswith("it is odd. Sorry. This is gemini 0.3.9; kasmon was tested with 0.61.0.")

@@ -1,0 +1,156 @@
+"""What passes to an agent of its starter's environment, and what of it nobody may see."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.backends.acp import known_agents
+from kasmon.backends.claude import command_line
+from kasmon.backends.codex.backend import OWN as OWN_OF_CODEX
+from kasmon.backends.codex.backend import WITHIN
+from kasmon.backends.common.environment import (
+    NESTED,
+    OWN,
+    decoded,
+    encoded,
+    inherited,
+    own_prefixes,
+    secret_values,
+    surroundings,
+)
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.permission import SessionId
+from kasmon.paths import places, write_private
+
+AROUND = {
+    "PATH": "/bin",
+    "LC_ALL": "C.UTF-8",
+    "ANTHROPIC_API_KEY": "key-of-claude",
+    "OPENAI_API_KEY": "key-of-codex",
+    "GEMINI_API_KEY": "key-of-gemini",
+    "OPENCODE_API_KEY": "key-of-opencode",
+    "AMP_API_KEY": "key-of-amp",
+    "GITHUB_TOKEN": "key-of-somebody-else",
+    "KASMON_SESSION": "outer",
+    "CLAUDECODE": "1",
+    "CODEX_THREAD_ID": "outer",
+}
+S = SessionId("abcdefgh")
+
+
+@pytest.mark.parametrize(
+    ("argv", "keys"),
+    [
+        (("/usr/local/bin/claude", "--model", "x"), {"ANTHROPIC_API_KEY"}),
+        (("codex",), {"OPENAI_API_KEY"}),
+        (("npx", "-y", "/opt/gemini.js"), {"GEMINI_API_KEY"}),
+        (("env", "DEBUG=1", "gemini-cli"), {"GEMINI_API_KEY"}),
+        (("amp",), {"AMP_API_KEY"}),
+        (("opencode",), {"OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"}),
+        (("bash", "claude"), set()),
+        (("/bin/sh",), set()),
+        ((), set()),
+    ],
+    ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
+)
+def test_an_agent_gets_what_every_agent_gets_and_its_own_keys_but_no_others(
+    argv: tuple[str, ...], keys: set[str]
+) -> None:
+    assert {"PATH", "LC_ALL"} | keys == inherited(own_prefixes(argv), AROUND).keys()
+
+
+def test_what_an_agent_has_of_its_own_is_the_same_by_its_protocol_and_in_a_terminal() -> None:
+    assert command_line.OWN_PREFIXES == OWN["claude"]
+    assert OWN_OF_CODEX == OWN["codex"]
+    assert WITHIN <= NESTED
+    assert {name: agent.own for name, agent in known_agents.AGENTS.items()} == {
+        name: OWN[name] for name in known_agents.AGENTS
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN",
+        "PGPASSWORD", "MYSQL_PWD", "SSHPASS", "OPENAI_KEY", "npm_config__auth", "GH_PAT", "SENTRY_DSN", "CREDENTIALS",
+        "CLAUDE_CODE_OAUTH_TOKEN", "private_key", "SESSION_COOKIE", "OTEL_EXPORTER_OTLP_HEADERS",
+    ],
+)  # fmt: skip
+def test_a_value_is_secret_by_its_name(name: str) -> None:
+    assert ("some-value",) == secret_values({name: "some-value"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "MAX_THINKING_TOKENS", "PWD",
+        "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "TOKENIZERS_PARALLELISM", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS", "PATH",
+        "API_KEY_FILE", "KEYBOARD_LAYOUT", "DISABLE_TELEMETRY",
+    ],
+)  # fmt: skip
+def test_what_only_sounds_like_it_is_none(name: str) -> None:
+    assert () == secret_values({name: "some-value"})
+
+
+def test_what_is_short_is_none() -> None:
+    assert () == secret_values({"API_KEY": "short"})
+
+
+def test_the_password_in_an_address_and_each_header_is_secret() -> None:
+    proxy = {"HTTPS_PROXY": "http://me:hunter2hunter2@proxy:3128/", "NO_PROXY": "http://me@proxy:80"}
+    headers = {"ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer abcdefgh123\nX-Key: key-of-mine"}
+
+    assert ("hunter2hunter2",) == secret_values(proxy)
+    assert {*headers.values(), "abcdefgh123", "key-of-mine"} == set(secret_values(headers))
+
+
+def test_variables_go_through_a_file_byte_by_byte() -> None:
+    odd = {"A": "x=y\nz", "B": "\udcff", "C": ""}
+
+    assert odd == decoded(encoded(odd))
+
+
+def test_all_that_a_session_was_given_is_secret_and_of_the_rest_what_is_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {**AROUND, "ANTHROPIC_MODEL": "claude-best"}.items():
+        monkeypatch.setenv(name, value)
+    where = places()
+    where.folder(S).mkdir(mode=0o700, parents=True)
+    write_private(where.environment(S), encoded({"PLANTED": "planted value", "ANTHROPIC_MODEL": "another"}))
+    launch = Launch(session=S, name="x", agent="claude", mode=Mode.SDK, backend="claude", workdir=str(tmp_path))
+
+    made = surroundings(launch, OWN["claude"], dict(os.environ))
+
+    assert {"key-of-claude", "planted value", "another"} == set(made.secrets)
+    assert "another" == made.variables["ANTHROPIC_MODEL"]
+    assert "planted value" == made.variables["PLANTED"]
+    assert not {"OPENAI_API_KEY", "GITHUB_TOKEN", "CLAUDECODE"} & made.variables.keys()
+
+
+def structured(folder: Path) -> Launch:
+    return Launch(session=S, name="x", agent="claude", mode=Mode.SDK, backend="claude", workdir=str(folder))
+
+
+def test_an_agent_finds_kasmon_behind_all_else_where_its_path_has_none(tmp_path: Path) -> None:
+    path = surroundings(structured(tmp_path), (), {"PATH": "/usr/bin:/bin"}).variables["PATH"]
+
+    before, _, added = path.rpartition(":")
+    assert ("/usr/bin:/bin", ["kasmon"]) == (before, [file.name for file in Path(added).iterdir()])
+    told = subprocess.run(["kasmon", "--version"], env={"PATH": path}, capture_output=True, check=True, cwd="/")
+    assert told.stdout.strip()
+    (Path(added) / "kasmon").write_text("#!/bin/sh\nexec /gone/python\n")
+    assert path == surroundings(structured(tmp_path), (), {"PATH": "/usr/bin:/bin"}).variables["PATH"]
+    subprocess.run(["kasmon", "--version"], env={"PATH": path}, capture_output=True, check=True, cwd="/")
+
+
+def test_a_path_with_a_kasmon_or_into_a_sandbox_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "kasmon").write_text("#!/bin/sh\n")
+    (tmp_path / "kasmon").chmod(0o700)
+    confined = msgspec.structs.replace(structured(tmp_path), sandbox="jail")
+
+    assert str(tmp_path) == surroundings(structured(tmp_path), (), {"PATH": str(tmp_path)}).variables["PATH"]
+    assert "/bin" == surroundings(confined, (), {"PATH": "/bin"}).variables["PATH"]

@@ -1,0 +1,35 @@
+"""How long an agent may take to introduce itself: what a person set; else more where its processor is emulated."""
+
+import pytest
+
+from kasmon.backends.common.handshake_timeout import EMULATED_S, limit_s
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.permission import SessionId
+
+
+def launch(sandbox: str | None, handshake_s: float | None = None) -> Launch:
+    return Launch(
+        session=SessionId("abcdefgh"),
+        name="one",
+        agent="claude",
+        mode=Mode.SDK,
+        backend="claude",
+        argv=("claude",),
+        workdir="/",
+        sandbox=sandbox,  # type: ignore[arg-type]
+        handshake_s=handshake_s,
+    )
+
+
+@pytest.mark.parametrize("sandbox", [None, "jail", "e2b"])
+def test_it_may_take_what_is_usual_for_it(sandbox: str | None) -> None:
+    assert 10.0 == limit_s(launch(sandbox), 10.0)
+
+
+def test_in_a_virtual_machine_it_may_take_longer() -> None:
+    assert 10.0 + EMULATED_S == limit_s(launch("microvm"), 10.0)
+
+
+@pytest.mark.parametrize("sandbox", [None, "microvm"])
+def test_what_a_person_set_counts_in_every_sandbox(sandbox: str | None) -> None:
+    assert 3.0 == limit_s(launch(sandbox, 3.0), 10.0)

@@ -1,0 +1,220 @@
+"""In which folders a structured agent may start: where its project brings nothing that runs, or its user trusts it."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kasmon.backends.project_trust import check
+from kasmon.errors import UntrustedFolderError
+
+HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch here"}]}]}}
+SERVERS = {"mcpServers": {"own": {"command": "touch", "args": ["here"]}}}
+
+
+def file(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository of somebody's."""
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+def refused(agent: str, folder: Path, home: Path, *flags: str, **variables: str) -> str:
+    """Why *agent* may not start in *folder*; empty where it may."""
+    backend = "acp" if agent == "gemini" else agent
+    try:
+        check(backend, (f"/bin/{agent}", *flags), str(folder), {"HOME": str(home), **variables})
+    except UntrustedFolderError as error:
+        return str(error)
+    return ""
+
+
+class TestClaude:
+    def trust(self, home: Path, *folders: Path, of: str = ".claude.json") -> None:
+        file(home / of, {"projects": {str(folder): {"hasTrustDialogAccepted": True} for folder in folders}})
+
+    def test_a_folder_without_anything_that_runs_just_works(self, project: Path, home: Path) -> None:
+        file(project / "CLAUDE.md", "Be brief.")
+        file(project / ".claude" / "settings.json", {"model": "opus", "permissions": {"deny": ["Read(.env)"]}})
+        file(project / ".claude" / "commands" / "greet.md", "---\ndescription: x\n---\nSay hello.")
+        file(project / ".claude" / "settings.local.json", {"hooks": {}, "enableAllProjectMcpServers": False})
+
+        assert "" == refused("claude", project, home)
+
+    @pytest.mark.parametrize(
+        ("path", "content", "shown"),
+        [
+            (".claude/settings.json", HOOKS, "hooks (SessionStart) in .claude/settings.json"),
+            (".claude/settings.local.json", HOOKS, "hooks (SessionStart) in .claude/settings.local.json"),
+            (".claude/settings.json", {"apiKeyHelper": "./key"}, "apiKeyHelper in .claude/settings.json"),
+            (".claude/settings.json", {"env": {"ANTHROPIC_BASE_URL": "http://x"}}, "env in .claude/settings.json"),
+            (".claude/settings.json", {"permissions": {"allow": ["Bash"]}}, "permissions (allow) in"),
+            (".claude/settings.json", {"inventedTomorrow": "./run"}, "inventedTomorrow in .claude/settings.json"),
+            (".claude/settings.json", "{", ".claude/settings.json, which cannot be read"),
+            (".mcp.json", SERVERS, "mcpServers (own) in .mcp.json"),
+            (".claude/commands/x.md", "---\nallowed-tools: Bash(touch:*)\n---\n!`touch x`", ".claude/commands/x.md"),
+            (".claude/skills/x/SKILL.md", "---\nhooks:\n  Stop: []\n---", ".claude/skills/x/SKILL.md"),
+            (".claude/agents/x.md", "---\nname: x\nmcpServers:\n  - own\n---", ".claude/agents/x.md"),
+        ],
+    )
+    def test_what_a_project_would_run_is_named(
+        self, path: str, content: object, shown: str, project: Path, home: Path
+    ) -> None:
+        file(project / path, content)
+
+        why = refused("claude", project, home)
+        assert shown in why
+        assert repr(str(project)) in why
+        assert "--mode tmux" in why
+        assert f"projects[{str(project)!r}].hasTrustDialogAccepted" in why
+        assert str(home / ".claude.json") in why
+
+        self.trust(home, project)
+        assert "" == refused("claude", project, home)
+
+    def test_servers_count_from_all_folders_above_and_settings_only_from_the_folder_itself(
+        self, project: Path, home: Path
+    ) -> None:
+        file(project / ".claude" / "settings.json", HOOKS)
+        below = project / "a" / "b"
+        below.mkdir(parents=True)
+        assert "" == refused("claude", below, home)
+
+        file(project.parent / ".mcp.json", SERVERS)
+        assert f"mcpServers (own) in {project.parent / '.mcp.json'}" in refused("claude", below, home)
+
+    def test_trust_reaches_down_and_not_into_another_repository(self, project: Path, home: Path) -> None:
+        below = file(project / "a" / ".mcp.json", SERVERS).parent
+        self.trust(home, project.parent)
+        assert refused("claude", below, home)
+        self.trust(home, project)
+        assert "" == refused("claude", below, home)
+
+        (project / ".git").rmdir()
+        self.trust(home, project.parent)
+        assert "" == refused("claude", below, home)
+
+    def test_the_trust_of_a_repository_is_that_of_its_worktrees_if_it_knows_them(
+        self, project: Path, home: Path
+    ) -> None:
+        tree = file(project.parent / "tree" / ".mcp.json", SERVERS).parent
+        kept = project / ".git" / "worktrees" / "tree"
+        link = file(tree / ".git", f"gitdir: {kept}\n")
+        file(kept / "commondir", "../..\n")
+        self.trust(home, project)
+
+        assert refused("claude", tree, home)  # anybody could write that
+        file(kept / "gitdir", f"{link}\n")
+        assert "" == refused("claude", tree, home)
+
+    @pytest.mark.parametrize("flags", [("--setting-sources", "user"), ("--setting-sources=user",)])
+    def test_without_the_projects_settings_nothing_of_it_runs(
+        self, flags: tuple[str, ...], project: Path, home: Path
+    ) -> None:
+        file(project / ".mcp.json", SERVERS)
+
+        assert "" == refused("claude", project, home, *flags)
+        assert refused("claude", project, home, "--setting-sources", "user,project")
+
+    def test_the_users_own_settings_are_no_projects(self, home: Path) -> None:
+        file(home / ".claude" / "settings.json", HOOKS)
+        file(home / ".claude" / "commands" / "x.md", "!`date`")
+
+        assert "" == refused("claude", home, home)
+        (home / "notes").mkdir()
+        assert "" == refused("claude", home / "notes", home)
+
+    def test_its_config_lies_where_its_variable_says(self, project: Path, home: Path, tmp_path: Path) -> None:
+        file(project / ".mcp.json", SERVERS)
+        self.trust(home, project)
+
+        assert refused("claude", project, home, CLAUDE_CONFIG_DIR=str(tmp_path / "own"))
+        self.trust(tmp_path / "own", project)
+        assert "" == refused("claude", project, home, CLAUDE_CONFIG_DIR=str(tmp_path / "own"))
+        assert refused("claude", project, home, CLAUDE_CODE_IGNORE_PERSISTED_TRUST="1")
+
+    def test_hostile_names_and_files_do_no_harm(self, project: Path, home: Path) -> None:
+        os.mkfifo(file(project / ".claude" / "x", "").with_name("settings.json"))
+        file(project / ".mcp.json", {"mcpServers": {f"\x1b]0;owned\x07{number}": {} for number in range(5000)}})
+        for number in range(9):
+            file(project / ".claude" / "agents" / f"{number}.md", "hooks: x")
+
+        why = refused("claude", project, home)
+        assert "\x1b" not in why
+        assert "settings.json, which cannot be read" in why
+        assert "and 5 more" in why
+        assert 2000 > len(why)
+
+
+class TestGemini:
+    def test_a_folder_without_its_settings_just_works(self, project: Path, home: Path) -> None:
+        file(project / ".gemini" / "settings.json", '{"ui": {"theme": "x"}} // mine')
+        file(project / "GEMINI.md", "Be brief.")
+
+        assert "" == refused("gemini", project, home, "--acp")
+
+    @pytest.mark.parametrize("content", [HOOKS, SERVERS, {"tools": {"discoveryCommand": "./x"}}])
+    def test_what_a_project_would_load_is_named_with_the_ways_to_decide(
+        self, content: Mapping[str, Any], project: Path, home: Path
+    ) -> None:
+        file(project / ".gemini" / "settings.json", content)
+
+        why = refused("gemini", project, home, "--acp")
+        assert ".gemini/settings.json" in why
+        assert repr(str(project)) in why
+        for way in ("--mode tmux", "--skip-trust", str(home / ".gemini" / "trustedFolders.json")):
+            assert way in why
+
+    @pytest.mark.parametrize(
+        ("path", "level"),
+        [(".", "TRUST_FOLDER"), ("..", "TRUST_FOLDER"), (".", "DO_NOT_TRUST"), ("child", "TRUST_PARENT")],
+    )
+    def test_a_folder_that_its_user_decided_about_is_no_question(
+        self, path: str, level: str, project: Path, home: Path
+    ) -> None:
+        """In one that was not trusted gemini leaves the project's things out."""
+        file(project / ".gemini" / "settings.json", HOOKS)
+        file(home / ".gemini" / "trustedFolders.json", {os.path.normpath(project / path): level})
+
+        assert "" == refused("gemini", project, home, "--acp")
+
+    def test_a_decision_about_another_folder_is_none(self, project: Path, home: Path) -> None:
+        file(project / ".gemini" / "settings.json", HOOKS)
+        file(home / ".gemini" / "trustedFolders.json", {f"{project}-2": "TRUST_FOLDER", str(project): "MAYBE"})
+
+        assert refused("gemini", project, home, "--acp")
+
+    def test_its_user_may_want_no_such_question(self, project: Path, home: Path) -> None:
+        file(project / ".gemini" / "settings.json", HOOKS)
+
+        assert "" == refused("gemini", project, home, "--acp", "--skip-trust")
+        assert "" == refused("gemini", project, home, "--acp", GEMINI_CLI_TRUST_WORKSPACE="true")
+        file(home / ".gemini" / "settings.json", {"security": {"folderTrust": {"enabled": False}}})
+        assert "" == refused("gemini", project, home, "--acp")
+
+
+def test_an_agent_without_such_a_question_is_not_asked_it(project: Path, home: Path) -> None:
+    file(project / ".mcp.json", SERVERS)
+
+    assert "" == refused("opencode", project, home)
+    assert "" == refused("codex", project, home)
+
+
+def test_an_agent_is_known_behind_what_runs_it(project: Path, home: Path) -> None:
+    file(project / ".gemini" / "settings.json", HOOKS)
+    with pytest.raises(UntrustedFolderError):
+        check("acp", ("npx", "@google/gemini-cli", "--acp"), str(project), {"HOME": str(home)})

@@ -1,0 +1,114 @@
+"""The scripted backend keeps every promise, and the clock that its script asks for."""
+
+import asyncio
+import os
+
+import msgspec
+import pytest
+
+from kasmon.backends import load, names
+from kasmon.backends.scripted_backend import backend
+from kasmon.model.commands import Prompt, Stop
+from kasmon.model.events import (
+    LimitLifted,
+    LimitReached,
+    MessageWritten,
+    RequestOpened,
+    SessionEnded,
+    SessionStarted,
+    TurnEnded,
+)
+from kasmon.model.permission import Decision
+from kasmon.model.session_state import SessionState
+from tests.backends.backend_contract import (
+    LIMIT_S,
+    AskingContract,
+    BackendContract,
+    EditingContract,
+    Heard,
+    InterruptingContract,
+    ResumingContract,
+    StreamingContract,
+)
+from tests.waiting import auntil
+
+
+class TestScripted(
+    BackendContract, StreamingContract, AskingContract, EditingContract, InterruptingContract, ResumingContract
+):
+    backend = backend
+
+    async def test_it_runs_within_its_host(self) -> None:
+        async with self.opened() as heard:
+            assert os.getpid() == heard.session.pid
+
+    async def test_a_whole_turn_with_everything_in_it(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("think a\nplan\n  [~] b\nedit c.py\n  -d\n  +e\nlimit 5\nquestion f?|g|h\nfail i")
+            await heard.answer(await heard.until_asked(), Decision.ALWAYS)
+            await auntil(lambda: heard.session.asks and heard.session.asks[0].options, LIMIT_S)
+            await heard.answer(heard.session.asks[0], Decision.CHOOSE, labels=("h",))
+            session = await heard.until(SessionState.IDLE)
+
+            assert ("i", 1, ()) == (session.last_line, session.turns, session.asks)
+            assert {LimitReached, LimitLifted, RequestOpened, TurnEnded} <= {type(fact) for fact in heard.facts}
+
+    async def test_no_two_requests_have_one_id(self) -> None:
+        ids = []
+        for generation in (1, 2):
+            async with self.opened(self.launch(generation=generation)) as heard:
+                await heard.prompt("ask a &\nask b")
+                await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+                ids += [request.id for request in heard.session.asks]
+
+        assert 4 == len(set(ids))
+
+    @pytest.mark.parametrize("step", ["say on and on", "notice on and on"])
+    async def test_a_script_that_never_rests_lets_others_run(self, step: str) -> None:
+        async with self.opened() as heard:
+            await heard.prompt(f"{step}\nloop")
+            await auntil(lambda: heard.session.turns > 3, LIMIT_S)
+            await heard.agent.send(Stop())
+
+            await heard.until_over()
+
+    async def test_an_interrupt_does_not_wait_for_the_pause_to_end(self) -> None:
+        launch = msgspec.structs.replace(self.launch(), speed=1000.0)
+        async with self.opened(launch) as heard:
+            await heard.prompt("slow 10000000")
+            await heard.until(SessionState.WORKING)
+            await heard.agent.send(Prompt(text="say at last", when="interrupt"))
+
+            assert "at last" == await heard.until_text()
+
+    async def test_it_takes_as_long_to_start_as_its_script_says(self) -> None:
+        launch = msgspec.structs.replace(self.launch(), speed=1000.0, prompt="boot 10000000\nsay never")
+        agent = await self.backend.open(launch)
+        heard = Heard(agent, launch)
+        listening = asyncio.create_task(heard.listen())
+        await agent.send(Stop())
+        await listening
+
+        assert [SessionEnded] == [type(fact) for fact in heard.facts]
+
+    async def test_its_first_prompt_comes_by_the_host(self) -> None:
+        launch = msgspec.structs.replace(self.launch(), prompt="say hello")
+        async with self.opened(launch) as heard:
+            await heard.prompt("say other")
+            await heard.until_said(MessageWritten)
+            await heard.until(SessionState.IDLE)
+
+            assert ["other"] == [fact.text for fact in heard.facts if isinstance(fact, MessageWritten)]
+
+
+def test_it_is_found_by_its_name() -> None:
+    assert "scripted" in names()
+    assert backend is load("scripted")
+
+
+async def test_an_agent_that_was_closed_before_anybody_listened_says_only_that() -> None:
+    agent = await backend.open(TestScripted().launch())
+    await agent.aclose()
+
+    assert [SessionEnded] == [type(said) async for said in agent.events()]
+    assert SessionStarted not in [type(said) async for said in agent.events()]

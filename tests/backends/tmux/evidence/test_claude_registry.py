@@ -1,0 +1,95 @@
+"""Claude Code's registry is believed only for a process that is there and wrote it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.tmux.evidence import claude_registry
+from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
+from kasmon.model.permission import RequestKind
+
+
+@pytest.fixture
+def agent() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process
+        process.kill()
+
+
+def started(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def registered(folder: Path, pid: int, status: str, born: str = "", **more: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    entry = {"pid": pid, "procStart": born or started(pid), "status": status, "version": "2.1.330", **more}
+    path = folder / f"{pid}.json"
+    path.write_text(json.dumps(entry))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("status", "waiting_for", "value", "asking"),
+    [
+        ("busy", "", "working", None),
+        ("idle", "", "idle|limited", None),
+        ("waiting", "permission prompt", "asking", RequestKind.PERMISSION),
+        ("waiting", "input needed", "asking", RequestKind.QUESTION),
+        ("waiting", "something new", "asking", RequestKind.QUESTION),
+        ("dreaming", "", "unclear", None),
+    ],
+)
+def test_what_it_says(
+    agent: subprocess.Popen[bytes],
+    tmp_path: Path,
+    status: str,
+    waiting_for: str,
+    value: str,
+    asking: RequestKind | None,
+) -> None:
+    path = registered(tmp_path, agent.pid, status, waitingFor=waiting_for)
+
+    assert (value, asking, "2.1.330") == (*claude_registry.read(path)[:2], claude_registry.read(path).version)
+
+
+def test_what_a_killed_agent_left_behind_says_nothing(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    path = registered(tmp_path, agent.pid, "busy")
+    agent.kill()
+    agent.wait()
+
+    assert "unclear" == claude_registry.read(path).value
+
+
+def test_a_later_process_of_the_same_id_is_not_the_one_that_wrote_it(
+    agent: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    assert "unclear" == claude_registry.read(registered(tmp_path, agent.pid, "busy", born="17")).value
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"pid": "x"}', b"[]", b"\xff\xfe", b'{"pid":1}' + b" " * 100_000])
+def test_a_file_that_is_none_says_nothing(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "1.json"
+    path.write_bytes(content)
+    assert "unclear" == claude_registry.read(path).value
+
+
+def test_it_is_found_where_the_agents_own_variables_say_and_told_only_when_it_changed(tmp_path: Path) -> None:
+    environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sleep", "1000"], env=environment) as agent:
+        try:
+            clues = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
+            assert [] == clues.look(1.0, None)
+            path = registered(tmp_path / "mine" / "sessions", agent.pid, "busy")
+            assert ["working"] == [signal.value for signal in clues.look(2.0, None)]
+            assert [] == clues.look(3.0, None)
+            registered(path.parent, agent.pid, "idle")
+            os.utime(path, ns=(1, 1))
+            assert ["idle|limited"] == [signal.value for signal in clues.look(4.0, None)]
+            path.unlink()
+            assert ["unclear"] == [signal.value for signal in clues.look(5.0, None)]
+        finally:
+            agent.kill()

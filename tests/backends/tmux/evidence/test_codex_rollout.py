@@ -1,0 +1,84 @@
+"""How much codex asks, read from the end of the rollout that it writes."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from kasmon.backends.tmux.evidence.codex_rollout import BLOCK_BYTES, CodexRollout, permissions
+from kasmon.model.codex_permissions import CodexPermissions
+
+READ, FULL = {"type": "managed", "network": "restricted"}, {"type": "disabled"}
+ID = "01a208b2-ad32-7012-98b0-56a79064848a"
+
+
+def line(kind: str, **payload: Any) -> str:
+    return json.dumps(
+        {"timestamp": "2026-11-23T13:57:45.278Z", "type": kind, "payload": payload}, separators=(",", ":")
+    )
+
+
+def turn(policy: str, sandbox: str, profile: object = READ, mode: str = "default") -> str:
+    return line(
+        "turn_context",
+        approval_policy=policy,
+        permission_profile=profile,
+        collaboration_mode={"mode": mode},
+        sandbox_policy={"type": sandbox},
+    )
+
+
+def applied(policy: str, profile: object = READ, mode: str = "default") -> str:
+    told = {"approval_policy": policy, "permission_profile": profile, "collaboration_mode": {"mode": mode}}
+    return line("event_msg", type="thread_settings_applied", thread_settings=told)
+
+
+def told(path: Path, *lines: str) -> CodexPermissions:
+    path.write_text("".join(f"{each}\n" for each in lines))
+    return permissions(path)._replace(read_to=0)
+
+
+def test_the_last_word_counts_and_a_turn_says_the_sandbox(tmp_path: Path) -> None:
+    file, long = tmp_path / "rollout", line("response_item", text="x" * 2 * BLOCK_BYTES)
+    assert CodexPermissions() == told(file)
+    assert CodexPermissions("on-request", "read-only") == told(
+        file, turn("never", "x"), turn("on-request", "read-only"), long
+    )
+    assert CodexPermissions("never", "read-only", True) == told(
+        file, turn("on-request", "read-only"), long, applied("never", mode="plan")
+    )
+
+
+def test_a_sandbox_that_changed_since_its_turn_is_not_known(tmp_path: Path) -> None:
+    assert CodexPermissions("never", "") == told(
+        tmp_path / "rollout", turn("on-request", "read-only"), applied("never", FULL)
+    )
+
+
+def test_what_is_no_such_line_says_nothing(tmp_path: Path) -> None:
+    odd = (
+        '{"type":"turn_context"',
+        '"type":"turn_context"',
+        '{"type":"turn_context","payload":[]}',
+        turn("x", "y")[:-9],
+    )
+    assert CodexPermissions("never", "read-only") == told(tmp_path / "rollout", turn("never", "read-only"), *odd)
+
+
+def test_of_a_file_that_grows_only_what_is_new_is_read_and_a_half_line_later(tmp_path: Path) -> None:
+    path = tmp_path / f"rollout-2026-11-23T13-57-37-{ID}.jsonl"
+    rollout, pids = CodexRollout(), [os.getpid()]
+    with path.open("w") as file:
+        file.write(f"{turn('on-request', 'read-only')}\n")
+        file.flush()
+        assert "on-request" == rollout.permission_mode(pids)
+        later = f"{applied('never')}\n"
+        file.write(later[:40])
+        file.flush()
+        assert "on-request" == rollout.permission_mode(pids)
+        file.write(later[40:])
+        file.flush()
+        assert "never" == rollout.permission_mode(pids)
+        file.write(f"{line('event_msg', type='token_count')}\n")
+        file.flush()
+        assert "never" == rollout.permission_mode(pids)

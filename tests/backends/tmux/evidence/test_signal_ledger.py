@@ -1,0 +1,323 @@
+"""What a source's word adds to what is known, what of it becomes a request, and who has a terminal."""
+
+import os
+import signal
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
+from kasmon.backends.tmux.evidence.process_table import ProcessEntry, ProcessTable, table
+from kasmon.backends.tmux.evidence.screen_requests import BARE_S, LATE_S, ScreenRequest
+from kasmon.backends.tmux.evidence.signal_ledger import SignalLedger
+from kasmon.detection.menu_choices import MenuChoice, ScreenMenu, completed
+from kasmon.model.events import RequestOpened, RequestWithdrawn, SignalSeen
+from kasmon.model.evidence import StateVerdict
+from kasmon.model.permission import Decision, RequestKind, SessionId
+from kasmon.model.session_state import SessionState
+from tests.waiting import until
+
+ASKING = StateVerdict(state=SessionState.ASKING, source="screen", asking=RequestKind.PERMISSION)
+WORKING = StateVerdict(state=SessionState.WORKING, source="registry")
+
+
+def seen(source: str, value: str, at: float, **more: object) -> SignalSeen:
+    return SignalSeen(source=source, value=value, at=at, **more)  # type: ignore[arg-type]
+
+
+def menu(command: str, *, third: Decision | None = None, is_whole: bool = True) -> ScreenMenu:
+    labels = [("Yes", Decision.ALLOW), ("Yes, and switch to auto mode", third), ("No", Decision.DENY)]
+    choices = tuple(
+        MenuChoice(label=label, key=str(at), decision=decision, marked=at == 1)
+        for at, (label, decision) in enumerate(labels, 1)
+    )
+    return ScreenMenu(
+        name="permission",
+        kind=RequestKind.PERMISSION,
+        text=f"Run it?\n{command}",
+        choices=choices,
+        digest=command,
+        is_whole=is_whole,
+    )
+
+
+def test_the_same_word_again_is_no_news_and_its_text_counts_only_where_something_is_asked() -> None:
+    words = SignalLedger()
+    for first, second, is_news in (
+        (seen("screen", "working", 1.0, text="a"), seen("screen", "working", 2.0, text="b"), False),
+        (seen("screen", "asking", 3.0, text="a"), seen("screen", "asking", 4.0, text="b"), True),
+        (seen("screen", "limited", 5.0, until=9.0), seen("screen", "limited", 6.0, until=10.0), True),
+        (seen("title", "working", 7.0), seen("title", "idle|asking", 8.0), True),
+    ):
+        assert words.is_news(first)
+        words.noted(first)
+        assert is_news is words.is_news(second)
+
+
+def test_a_screen_that_says_the_same_long_after_a_hook_says_it_again() -> None:
+    words = SignalLedger()
+    now = time.time()
+    words.noted(seen("screen", "idle", now - 9))
+    words.noted(seen("hook", "asking", now))
+
+    assert "asking" == words.verdict.state
+    assert not words.is_news(seen("screen", "idle", now + 1.0))
+    assert words.is_news(seen("screen", "idle", now + 2.5))
+    words.noted(seen("screen", "idle", now + 2.5))
+    assert "idle" == words.verdict.state
+    assert not words.is_news(seen("screen", "idle", now + 10.0))
+
+
+def test_a_dialog_that_stood_there_when_its_program_came_to_rest_is_one_once_it_stands_there_on() -> None:
+    """Codex draws "Implement this plan?" and may say "done" a moment later."""
+    words = SignalLedger()
+    now = time.time()
+    words.noted(seen("screen", "asking", now))
+    words.noted(seen("program", "done", now + 0.1))
+
+    assert "idle" == words.verdict.state
+    assert not words.is_news(seen("screen", "asking", now + 1.0))
+    assert words.is_news(seen("screen", "asking", now + 2.5))
+    words.noted(seen("screen", "asking", now + 2.5))
+    assert "asking" == words.verdict.state
+
+
+def test_output_and_the_rule_without_words_do_not_tell_what_an_agent_does() -> None:
+    words = SignalLedger()
+    words.noted(seen("output", "printing", 1.0))
+    words.noted(seen("fallback", "asking", 1.0))
+    assert not words.can_tell
+    words.noted(seen("screen", "unclear", 1.0))
+    assert not words.can_tell
+    words.noted(seen("screen", "idle", 1.0))
+    assert words.can_tell
+
+
+def test_a_menu_becomes_a_request_that_takes_what_its_labels_say_and_nothing_else() -> None:
+    (opened,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, menu("rm x"), "", 1.0)
+
+    assert isinstance(opened, RequestOpened)
+    assert (Decision.ALLOW, Decision.DENY) == opened.request.choices
+    assert opened.request.answerable
+    assert "rm x" in opened.request.shown
+
+
+def test_nobody_consents_to_what_is_not_shown_whole() -> None:
+    """It is asked a moment later: until then its whole text may come from elsewhere."""
+    asked, cut = ScreenRequest(SessionId("abcdefgh")), menu("rm x", is_whole=False)
+    assert [] == asked.seen(ASKING, cut, "", 1.0)
+    (opened,) = asked.seen(ASKING, cut, "", 1.0 + BARE_S)
+
+    assert isinstance(opened, RequestOpened)
+    assert (Decision.DENY,) == opened.request.choices
+    assert opened.request.may_be_cut
+
+
+def test_a_menu_that_is_completed_takes_consent_and_its_digest_means_all_of_the_text() -> None:
+    cut = menu("rm x", is_whole=False)
+    (one,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, completed(cut, "rm x && ls"), "", 1.0)
+    (other,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, completed(cut, "rm x && rm y"), "", 1.0)
+
+    assert isinstance(one, RequestOpened)
+    assert isinstance(other, RequestOpened)
+    assert (Decision.ALLOW, Decision.DENY) == one.request.choices
+    assert not one.request.may_be_cut
+    assert "rm x && ls" in one.request.shown
+    assert one.request.digest != other.request.digest
+
+
+def test_always_is_offered_where_one_label_means_it_and_says_what_it_covers() -> None:
+    (opened,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, menu("rm x", third=Decision.ALWAYS), "", 1.0)
+    (twice,) = ScreenRequest(SessionId("abcdefgh")).seen(ASKING, menu("rm x", third=Decision.ALLOW), "", 1.0)
+
+    assert isinstance(opened, RequestOpened)
+    assert isinstance(twice, RequestOpened)
+    assert Decision.ALWAYS in opened.request.choices
+    assert "Yes, and switch to auto mode" == opened.request.rule
+    assert ((), False) == (twice.request.choices, twice.request.answerable)
+
+
+def test_a_menu_that_changes_withdraws_the_request_before() -> None:
+    asked = ScreenRequest(SessionId("abcdefgh"))
+    (first,) = asked.seen(ASKING, menu("rm x"), "", 1.0)
+    assert [] == asked.seen(ASKING, menu("rm x"), "", 2.0)
+    withdrawn, second = asked.seen(ASKING, menu("rm y"), "", 3.0)
+
+    assert isinstance(first, RequestOpened)
+    assert isinstance(second, RequestOpened)
+    assert isinstance(withdrawn, RequestWithdrawn)
+    assert first.request.id == withdrawn.request != second.request.id
+
+
+@pytest.mark.parametrize("verdict", [WORKING, StateVerdict(state=SessionState.UNSURE, source="title")])
+def test_what_is_not_judged_to_ask_is_no_request_whatever_stands_there(verdict: StateVerdict) -> None:
+    asked = ScreenRequest(SessionId("abcdefgh"))
+    assert [] == asked.seen(verdict, menu("rm x"), "", 1.0)
+    asked.seen(ASKING, menu("rm x"), "", 2.0)
+    assert [RequestWithdrawn] == [type(event) for event in asked.judged(verdict, 3.0)]
+
+
+def test_what_asks_without_a_menu_that_is_known_can_only_be_gone_to() -> None:
+    asked = ScreenRequest(SessionId("abcdefgh"))
+    assert [] == asked.seen(ASKING, None, "Pick one", 1.0)  # its menu may be drawn yet
+    (opened,) = asked.seen(ASKING, None, "Pick one\n1. a", 1.0 + BARE_S)
+    assert [] == asked.seen(ASKING, None, "Pick one\n1. a", 9.0)
+
+    assert isinstance(opened, RequestOpened)
+    assert not opened.request.answerable
+    assert ((), "Pick one") == (opened.request.choices, opened.request.title)
+
+
+def test_what_was_answered_and_stands_there_again_is_another_request() -> None:
+    asked = ScreenRequest(SessionId("abcdefgh"))
+    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.forget(1.5)
+
+    assert [RequestOpened] == [type(event) for event in asked.seen(ASKING, menu("rm x"), "", 2.0)]
+
+
+def test_what_other_sources_still_say_right_after_an_answer_is_no_request() -> None:
+    asked = ScreenRequest(SessionId("abcdefgh"))
+    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.forget(1.5)
+
+    assert [] == asked.seen(ASKING, None, "asks", 2.0)
+    assert 1.5 + LATE_S == asked.due_at
+    assert [RequestOpened] == [type(event) for event in asked.seen(ASKING, None, "asks", 1.5 + LATE_S)]
+
+
+def test_while_an_answer_is_on_its_way_nothing_is_withdrawn_or_asked() -> None:
+    asked = ScreenRequest(SessionId("abcdefgh"))
+    asked.seen(ASKING, menu("rm x"), "", 1.0)
+    asked.is_held = True
+
+    assert [] == asked.judged(WORKING, 2.0)
+    assert [] == asked.seen(WORKING, None, "", 2.0)
+    assert [] == asked.seen(ASKING, menu("rm y"), "", 2.0)
+    asked.is_held = False
+    assert [RequestWithdrawn] == [type(event) for event in asked.judged(WORKING, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_back"),
+    [
+        ({1: ProcessEntry(0, 1, 1, "bash")}, True),
+        ({1: ProcessEntry(0, 1, 2, "bash"), 2: ProcessEntry(1, 2, 2, "node")}, False),
+        ({1: ProcessEntry(0, 1, 1, "-zsh"), 2: ProcessEntry(1, 2, 1, "daemon")}, True),
+        ({1: ProcessEntry(0, 1, 1, "sh"), 2: ProcessEntry(1, 1, 1, "node")}, False),
+        ({1: ProcessEntry(0, 1, 1, "node")}, None),
+        ({}, None),
+    ],
+)
+def test_a_shell_has_its_terminal_back_when_nothing_of_its_own_has_it(
+    entries: dict[int, ProcessEntry], is_back: bool | None
+) -> None:
+    assert is_back is ProcessTable(entries).is_back_at_shell(1)
+
+
+def test_parents_that_were_read_as_a_ring_have_each_other_below_them_once() -> None:
+    """A table is read process by process, and a pid may belong to another one by then."""
+    ring = {
+        2: ProcessEntry(4, 2, 2, "bash"),
+        3: ProcessEntry(2, 2, 2, "a"),
+        4: ProcessEntry(3, 2, 2, "b"),
+        5: ProcessEntry(4, 2, 2, "c"),
+    }
+
+    assert [3, 4, 5] == ProcessTable(ring).below(2)
+    assert False is ProcessTable(ring).is_back_at_shell(2)
+
+
+def test_this_machine_has_processes() -> None:
+    assert os.getpid() in table().below(os.getppid())
+
+
+@pytest.mark.parametrize(
+    ("argv", "agent", "program"),
+    [
+        (("/x/claude", "--model", "m"), "mine", "claude"),
+        (("env", "A=1", "node", "/x/gemini.js"), "mine", "gemini"),
+        (("bash", "-c", "claude; exec bash"), "claude", "claude"),
+        (("/bin/bash",), "shell", "bash"),
+        (("python", "-P", "-m", "kasmon.scripted"), "scripted", "scripted"),
+        ((), "codex", "codex"),
+        ((), "shell@box", "shell"),
+        (("bash", "-c", "claude; exec bash"), "claude@box", "claude"),
+    ],
+)
+def test_which_agent_a_command_line_runs(argv: tuple[str, ...], agent: str, program: str) -> None:
+    assert program == program_of(argv, agent)
+
+
+def stopped_or(name: str, clues: ProcessEvidence, entries: dict[int, ProcessEntry]) -> list[str]:
+    return [word.value for word in clues.look(1.0, ProcessTable(entries)) if word.source == name]
+
+
+def test_an_agent_is_stopped_where_its_process_is_and_an_agent_again_once_it_is_continued(tmp_path: Path) -> None:
+    clues = ProcessEvidence("node", 1, tmp_path, 1, "")
+    stopped, runs = ProcessEntry(0, 1, 1, "node", is_stopped=True), ProcessEntry(0, 1, 1, "node")
+
+    assert [] == stopped_or("process", clues, {1: runs})
+    assert ["stopped"] == stopped_or("process", clues, {1: stopped})
+    assert clues.is_stopped
+    assert ["agent"] == stopped_or("process", clues, {1: runs})
+    assert not clues.is_stopped
+
+
+def test_an_agent_that_its_shell_stopped_has_not_ended_and_another_job_of_that_shell_is_not_the_agent(
+    tmp_path: Path,
+) -> None:
+    clues = ProcessEvidence("claude", 1, tmp_path, 1, "")
+    in_front = {1: ProcessEntry(0, 1, 2, "bash"), 2: ProcessEntry(1, 2, 2, "claude")}
+    shell = ProcessEntry(0, 1, 1, "bash")
+
+    assert ["agent"] == stopped_or("process", clues, in_front)
+    assert ["stopped"] == stopped_or("process", clues, {1: shell, 2: ProcessEntry(1, 2, 1, "claude", is_stopped=True)})
+    assert ["shell"] == stopped_or("process", clues, {1: shell, 3: ProcessEntry(1, 3, 1, "vim", is_stopped=True)})
+
+
+def test_what_a_signal_stopped_in_front_of_its_terminal_was_stopped_by_sigstop(tmp_path: Path) -> None:
+    """Ctrl-Z leaves a shell with jobs in front."""
+    clues = ProcessEvidence("gemini", 1, tmp_path, 1, "")
+    shell, agent = ProcessEntry(0, 1, 1, "sh"), ProcessEntry(1, 1, 1, "node")
+    stopped = ProcessEntry(1, 1, 1, "node", is_stopped=True)
+
+    def said(entries: dict[int, ProcessEntry]) -> list[tuple[str, str]]:
+        assert clues.was_stopped_silently(ProcessTable(entries)) is ProcessTable(entries).is_stopped_in_front(1)
+        return [(word.value, word.text) for word in clues.look(1.0, ProcessTable(entries)) if word.value == "stopped"]
+
+    assert [] == said({1: shell, 2: agent})
+    assert [] == said({1: shell, 2: agent, 3: ProcessEntry(2, 1, 1, "mcp", is_stopped=True)})
+    assert [] == said({1: shell, 2: agent, 3: ProcessEntry(1, 3, 1, "vim", is_stopped=True)})
+    assert [("stopped", "SIGSTOP")] == said({1: shell, 2: stopped})
+    assert not clues.was_stopped_silently(ProcessTable({1: shell, 2: stopped}))
+
+
+def test_what_is_behind_its_shell_is_not_in_front_of_its_terminal() -> None:
+    job = ProcessEntry(1, 2, 1, "claude", is_stopped=True)
+
+    assert not ProcessTable({1: ProcessEntry(0, 1, 1, "bash"), 2: job}).is_stopped_in_front(1)
+    assert ProcessTable(
+        {1: ProcessEntry(0, 1, 2, "bash"), 2: ProcessEntry(1, 2, 2, "claude", is_stopped=True)}
+    ).is_stopped_in_front(1)
+    assert not ProcessTable({1: ProcessEntry(0, 1, -1, "bash")}).is_stopped_in_front(1)
+    assert not ProcessTable({}).is_stopped_in_front(1)
+
+
+def _is_seen(pid: int, is_stopped: bool) -> bool:
+    return table().is_stopped({pid}) is is_stopped
+
+
+def test_a_process_that_a_signal_stopped_is_seen_stopped_until_it_is_continued() -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        for number, is_stopped in ((signal.SIGSTOP, True), (signal.SIGCONT, False)):
+            process.send_signal(number)
+            until(partial(_is_seen, process.pid, is_stopped))
+    finally:
+        process.kill()
+        process.wait()

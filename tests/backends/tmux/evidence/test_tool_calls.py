@@ -1,0 +1,146 @@
+"""Which tool calls wait, by what an agent's hooks and its own records say: the exact input, and nothing made up."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kasmon.backends.tmux.evidence import hooks, opencode_calls
+from kasmon.backends.tmux.evidence.hook_setup import EMIT
+from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence, ToolCallEvidence, call_of
+from kasmon.emit import CALL_BYTES
+
+COMMAND = "echo one &&\n\techo 'two  three' && rm -rf ~"
+
+
+def noted(folder: Path, event: str, call: str = "", tool_input: Any = None, **more: Any) -> None:
+    """Have the hook *event* leave its note in *folder*, as an agent runs it."""
+    said = {"hook_event_name": event, **({"tool_use_id": call} if call else {}), **more}
+    said |= {"tool_name": "Bash", "tool_input": tool_input} if tool_input is not None else {}
+    argv = [sys.executable, "-I", "-S", str(EMIT), str(folder / hooks.FILE)]
+    variables = {**os.environ, "KASMON_GENERATION": "1", "KASMON_NONCE": "n"}
+    subprocess.run(argv, input=json.dumps(said).encode(), env=variables, check=True)
+
+
+@pytest.fixture
+def clues(tmp_path: Path) -> ProcessEvidence:
+    return ProcessEvidence("claude", os.getpid(), tmp_path, 1, "n")
+
+
+def test_the_input_of_a_call_is_known_exactly_from_its_hook_on(clues: ProcessEvidence, tmp_path: Path) -> None:
+    noted(tmp_path, "PreToolUse", "a", {"command": COMMAND, "description": "it lists"})
+
+    assert [ToolCallEvidence(COMMAND, COMMAND)] == clues.calls()
+
+
+def test_calls_that_run_beside_each_other_all_wait_until_each_is_over(clues: ProcessEvidence, tmp_path: Path) -> None:
+    for call, command in (("a", "ls"), ("b", "rm x"), ("c", "ls")):
+        noted(tmp_path, "PreToolUse", call, {"command": command})
+    assert ["ls", "rm x"] == [call.text for call in clues.calls()]
+
+    noted(tmp_path, "PostToolUse", "b", {"command": "rm x"})
+    assert ["ls"] == [call.text for call in clues.calls()]
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "StopFailure"])
+def test_no_call_waits_when_a_turn_is_over(clues: ProcessEvidence, tmp_path: Path, event: str) -> None:
+    noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
+    noted(tmp_path, event)
+
+    assert [] == clues.calls()
+
+
+def test_the_input_of_a_call_does_not_stay_on_disk_once_it_was_read(clues: ProcessEvidence, tmp_path: Path) -> None:
+    noted(tmp_path, "PreToolUse", "a", {"command": "curl -H 'Authorization: Bearer sesame'"})
+    clues.calls()
+
+    assert b"" == (tmp_path / hooks.FILE).read_bytes()
+    noted(tmp_path, "PreToolUse", "b", {"command": "ls"})
+    assert ["ls"] == [call.text for call in clues.calls()][1:]
+
+
+def test_what_the_hooks_say_of_the_state_is_not_lost_where_calls_are_asked_for(
+    clues: ProcessEvidence, tmp_path: Path
+) -> None:
+    noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
+    clues.calls()
+
+    assert ["working"] == [signal.value for signal in clues.look(1.0, None) if signal.source == "hook"]
+
+
+def test_a_call_that_is_too_long_for_a_note_is_not_known_and_its_event_is(
+    clues: ProcessEvidence, tmp_path: Path
+) -> None:
+    noted(tmp_path, "PreToolUse", "a", {"command": "x" * CALL_BYTES})
+
+    assert [] == clues.calls()
+    assert ["working"] == [signal.value for signal in clues.look(1.0, None) if signal.source == "hook"]
+
+
+def test_a_note_of_another_agent_is_none_of_its_calls(clues: ProcessEvidence, tmp_path: Path) -> None:
+    note = {"event": "PreToolUse", "call": "a", "input": {"command": "ls"}, "generation": "1", "nonce": "other"}
+    (tmp_path / hooks.FILE).write_text(json.dumps(note) + "\n")
+
+    assert [] == clues.calls()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"command": "ls"}, {"command": "ls "}),
+        ({"command": "ls"}, {"command": "ls", "workdir": "/"}),
+        ({"command": "ls", "timeout": 1}, {"command": "ls", "timeout": 2}),
+        ({"path": "a", "text": "b"}, {"path": "a", "text": "c"}),
+        ({"command": ["ls"]}, {"command": ["rm"]}),
+        ("ls", "rm"),
+    ],
+)
+def test_calls_that_differ_in_any_part_are_not_the_same_to_decide_on(one: object, other: object) -> None:
+    assert call_of(one) is not None
+    assert call_of(one) != call_of(other)
+
+
+@pytest.mark.parametrize("given", [None, 7, [], {}, ""])
+def test_what_says_nothing_is_no_call(given: object) -> None:
+    assert call_of(given) is None
+
+
+def recorded(folder: Path, *states: dict[str, Any]) -> dict[str, str]:
+    """A database as opencode makes it, with tool parts of these *states*; the variables by which it is found."""
+    file = folder / "opencode" / "opencode.db"
+    file.parent.mkdir(parents=True)
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE session (id text, time_updated integer)")
+        database.execute("CREATE TABLE part (id text, session_id text, time_created integer, data text)")
+        database.execute("INSERT INTO session VALUES ('s', 1)")
+        for at, state in enumerate(states):
+            data = json.dumps({"type": "tool", "tool": "bash", "state": state}, separators=(",", ":"))
+            database.execute("INSERT INTO part VALUES (?, 's', ?, ?)", (str(at), at, data))
+    return {"XDG_DATA_HOME": str(folder)}
+
+
+def test_opencode_has_written_down_what_it_is_about_to_run(tmp_path: Path) -> None:
+    done = {"status": "completed", "input": {"command": "ls"}}
+    waits = {"status": "running", "input": {"command": COMMAND}}
+
+    assert [waits["input"]] == opencode_calls.waiting(recorded(tmp_path, done, waits))
+
+
+@pytest.mark.parametrize("what", ["nothing", "no database", "another schema", "a link"])
+def test_without_a_database_that_can_be_read_no_call_is_known(tmp_path: Path, what: str) -> None:
+    file = tmp_path / "opencode" / "opencode.db"
+    file.parent.mkdir()
+    if what == "no database":
+        file.write_text("this is none" * 99)
+    elif what == "another schema":
+        with sqlite3.connect(file) as database:
+            database.execute("CREATE TABLE part (id text)")
+    elif what == "a link":
+        file.symlink_to("/dev/zero")
+
+    assert [] == opencode_calls.waiting({"XDG_DATA_HOME": str(tmp_path)})

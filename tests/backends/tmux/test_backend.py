@@ -1,0 +1,126 @@
+"""The tmux backend keeps every promise: the scripted program in a real pane of a server of its own."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from kasmon.backends import load, names
+from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.backends.tmux.pane_events import PaneListener
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.errors import PromptChangedError, RefusedError
+from kasmon.model.commands import Answer, Launch, Mode
+from kasmon.model.permission import Decision, RequestId
+from kasmon.paths import places
+from kasmon.tmux import requests as ask
+from kasmon.tmux.server import TmuxServer
+from tests.backends.backend_contract import LIMIT_S, BackendContract, Heard, InterruptingContract
+from tests.waiting import auntil
+
+
+class TestTmux(BackendContract, InterruptingContract):
+    @pytest.fixture(autouse=True)
+    def _own_server(self) -> Iterator[None]:
+        self.here = places()
+        self.here.make()
+        self.here.folder("contract").mkdir()
+        self.backend = self.tmux = TmuxBackend(self.here)
+        yield
+        TmuxServer(self.here.tmux_socket).kill_server()
+
+    def launch(self, generation: int = 1, resume: str | None = None) -> Launch:
+        launch = super().launch(generation, resume)
+        argv = (sys.executable, "-P", "-m", "kasmon.scripted", "--speed", "0")
+        return msgspec.structs.replace(launch, mode=Mode.TMUX, argv=argv, workdir=str(self.here.state))
+
+    @asynccontextmanager
+    async def opened(self, launch: Launch | None = None) -> AsyncIterator[Heard]:
+        try:
+            async with super().opened(launch) as heard:
+                yield heard
+        finally:
+            await self.tmux.aclose()
+
+    async def test_what_is_not_asked_on_its_screen_cannot_be_answered(self) -> None:
+        async with self.opened() as heard:
+            with pytest.raises(PromptChangedError):
+                await heard.agent.send(Answer(request=RequestId("x-1"), digest="", decision=Decision.ALLOW))
+
+    async def test_its_screen_can_be_looked_at_at_any_moment(self) -> None:
+        async with self.opened() as heard:
+            assert isinstance(heard.agent, TmuxAgent)
+            reading = (await heard.agent.see_now()).reading
+
+            assert "idle" == reading.state
+            assert reading.composer is not None
+
+    async def test_a_session_that_runs_is_not_opened_again(self) -> None:
+        async with self.opened() as heard:
+            with pytest.raises(RefusedError, match="is already running"):
+                await self.backend.open(self.launch())
+
+            assert heard.session.exists
+
+    async def test_an_agent_that_is_let_go_runs_on(self) -> None:
+        async with self.opened() as heard:
+            assert isinstance(heard.agent, TmuxAgent)
+            heard.agent.let_go()
+            await heard.until_over()
+            facts = (await self.tmux.line.panes())["contract"]
+
+            assert not facts.is_dead
+
+    async def test_what_a_pane_printed_while_nobody_listened_is_told_to_the_next_who_does(self) -> None:
+        """So the first words of a program are heard that has begun before its agent is made."""
+        async with self.opened() as heard:
+            assert isinstance(heard.agent, TmuxAgent)
+            heard.agent.let_go()
+            await heard.until_over()
+            pane, told = heard.agent.pane, Told()
+            await self.tmux.line.paste(pane, "nobody listens")
+
+            await auntil(lambda: told.by(self.tmux.line, pane) and b"nobody listens" in told.words)
+
+    async def test_what_was_printed_before_a_restart_is_nobodys(self) -> None:
+        agent = await self.tmux.open(msgspec.structs.replace(self.launch(), argv=("cat",)))
+        try:
+            agent.let_go()
+            line, told = self.tmux.line, Told()
+            await line.paste(agent.pane, "first ")
+            await auntil(lambda: told.by(line, agent.pane) and b"first" in told.words)
+            await line.paste(agent.pane, "old ")
+            async with asyncio.timeout(LIMIT_S):
+                while not any(b"old" in row for row in await line.ask(ask.capture(agent.pane, ansi=False))):
+                    pass  # the answer comes behind the output that it shows
+            line.forget(agent.pane)
+            await line.paste(agent.pane, "new ")
+            await auntil(lambda: told.by(line, agent.pane) and b"new" in told.words)
+
+            assert b"old" not in told.words
+        finally:
+            await agent.aclose()
+            await self.tmux.aclose()
+
+
+class Told(PaneListener):
+    """What a pane tells to somebody who listens for a moment at a time."""
+
+    def __init__(self) -> None:
+        self.words = b""
+
+    def by(self, line: ServerConnection, pane: str) -> bool:
+        line.listen(pane, self)
+        line.unlisten(pane, self)
+        return True
+
+    def printed(self, data: bytes) -> None:
+        self.words += data
+
+
+def test_it_is_found_by_its_name() -> None:
+    assert "tmux" in names()
+    assert isinstance(load("tmux"), TmuxBackend)

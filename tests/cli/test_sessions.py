@@ -1,0 +1,233 @@
+"""A session of the user's own tmux: listed when asked, adopted, watched, typed into; nothing of it is ever changed."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.line import LIMIT_S, Line
+from tests.waiting import until
+
+SIZES = "#{session_name} #{window_name} #{window_width}x#{window_height} #{pane_id} #{pane_pid} #{pane_dead}"
+
+
+class Mine:
+    """The tmux that a user started, with a session `work` of 90x30 and one `other` of 70x20."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "mine.sock"
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("TMUX")}
+        self.run("-f", "/dev/null", "new-session", "-d", "-s", "work", "-n", "main", "-x", "90", "-y", "30", "/bin/sh")
+        self.run("new-session", "-d", "-s", "other", "-n", "side", "-x", "70", "-y", "20", "/bin/cat")
+        self.run("set-environment", "-t", "work", "SSH_AUTH_SOCK", "/of/the/user")
+
+    def run(self, *argv: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", str(self.socket), *argv], capture_output=True, text=True, env=self.environment, timeout=20
+        )
+        return done.stdout
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """All that an adoption must leave as it is: names, sizes, panes, options, buffers, environment."""
+        return (
+            self.run("list-panes", "-a", "-F", SIZES),
+            self.run("show-options", "-g"),
+            self.run("show-options", "-gw"),
+            self.run("show-options", "-s"),
+            self.run("show-options", "-t", "work"),
+            self.run("show-hooks", "-g"),
+            self.run("list-buffers"),
+            self.run("show-environment", "-t", "work"),
+        )
+
+    def screen(self, target: str = "work:") -> str:
+        return self.run("capture-pane", "-p", "-t", target)
+
+    def close(self) -> None:
+        self.run("kill-server")
+
+
+@pytest.fixture
+def mine() -> Iterator[Mine]:
+    folder = Path(tempfile.mkdtemp(prefix="kmt", dir="/tmp"))
+    own = Mine(folder)
+    yield own
+    own.close()
+    shutil.rmtree(folder)
+
+
+def adopted(kasmon: Line, mine: Mine, target: str = "work", *more: str) -> str:
+    done = kasmon("adopt", target, "--socket", str(mine.socket), *more)
+    assert 0 == done.code, done.err
+    return done.out.strip()
+
+
+def test_its_panes_are_listed_when_asked(kasmon: Line, mine: Mine) -> None:
+    panes = kasmon.json("ls", "--tmux", "--socket", str(mine.socket))["panes"]
+
+    assert ["other:0.0", "work:0.0"] == [pane["target"] for pane in panes]
+    assert ("side", 70, 20, "") == tuple(panes[0][name] for name in ("window", "width", "height", "adopted"))
+    table = kasmon("ls", "--tmux", "--socket", str(mine.socket)).out
+    assert "work:0.0" in table
+    assert "90x30" in table
+
+
+def test_adopting_says_what_will_be_noticed_and_changes_nothing(kasmon: Line, mine: Mine) -> None:
+    before = mine.state
+    done = kasmon("adopt", "work", "--socket", str(mine.socket))
+    session = kasmon.json("show", done.out.strip())["session"]
+
+    assert 0 == done.code
+    assert "one more client in `list-clients`" in done.err
+    assert before == mine.state
+    assert ("work", "work:0.0", "tmux") == (session["name"], session["adopted"], session["mode"])
+    assert "control-mode" in mine.run("list-clients", "-F", "#{client_flags}")
+    watched = {
+        pane["target"]: pane["adopted"] for pane in kasmon.json("ls", "--tmux", "--socket", str(mine.socket))["panes"]
+    }
+    assert {"work:0.0": done.out.strip(), "other:0.0": ""} == watched
+
+
+def test_it_can_be_read_and_typed_into(kasmon: Line, mine: Mine) -> None:
+    session = adopted(kasmon, mine, "other", "--name", "cat")
+    before = mine.state
+    kasmon.json("send", session, "hello there", "--when", "now")
+    until(lambda: mine.screen("other:").count("hello there") == 2, LIMIT_S, "its echo")
+
+    assert "hello there" in kasmon("read", session).out
+    assert before == mine.state
+    assert (70, 20) == tuple(kasmon.json("show", session)["session"]["pane"][name] for name in ("width", "height"))
+
+
+WISHES = {
+    "stop": ("your own tmux", 4),
+    "restart": ("your own tmux", 4),
+    "move": ("your own tmux", 4),
+}
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_what_would_end_it_or_start_it_again_is_refused(kasmon: Line, mine: Mine, wish: str) -> None:
+    session, before = adopted(kasmon, mine), mine.state
+    words, code = WISHES[wish]
+    done = kasmon(wish, session, *(("--to", "sdk") if wish == "move" else ()))
+
+    assert code == done.code, done.err
+    assert words in done.err
+    assert before == mine.state
+
+
+def test_another_name_is_kasmons_alone(kasmon: Line, mine: Mine) -> None:
+    session, before = adopted(kasmon, mine), mine.state
+
+    assert "mine" == kasmon.json("rename", session, "mine")["session"]["name"]
+    assert before == mine.state
+
+
+def test_rm_lets_it_go_and_it_runs_on(kasmon: Line, mine: Mine) -> None:
+    session, before = adopted(kasmon, mine), mine.state
+    kasmon.json("rm", session)
+
+    assert [] == kasmon.json("ls")["sessions"]
+    assert before == mine.state
+    assert adopted(kasmon, mine)
+
+
+def test_the_same_pane_is_adopted_once(kasmon: Line, mine: Mine) -> None:
+    adopted(kasmon, mine)
+    done = kasmon("adopt", "work:0.0", "--name", "again", "--socket", str(mine.socket))
+
+    assert 4 == done.code
+    assert "already adopted" in done.err
+
+
+def test_a_name_that_is_taken_adopts_nothing_and_leaves_nothing(kasmon: Line, mine: Mine) -> None:
+    session = adopted(kasmon, mine)
+    done = kasmon("adopt", "other", "--name", "work", "--socket", str(mine.socket))
+
+    assert 4 == done.code
+    assert "'work'" in done.err
+    assert [session] == [folder.name for folder in kasmon.places.sessions.iterdir()]
+
+
+@pytest.mark.parametrize("target", ["wor", "nobody", "%77", "work:9", "work:0.4", "=work", "wor*"])
+def test_a_target_means_whole_names_only(kasmon: Line, mine: Mine, target: str) -> None:
+    done = kasmon("adopt", target, "--socket", str(mine.socket))
+
+    assert 3 == done.code, done.err
+    assert [] == kasmon.json("ls")["sessions"]
+
+
+@pytest.mark.parametrize("target", ["work:0", "work:main", "work:0.0", "%0"])
+def test_a_window_may_be_meant_by_number_or_name_and_a_pane_by_its_id(kasmon: Line, mine: Mine, target: str) -> None:
+    session = adopted(kasmon, mine, target)
+
+    assert "work:0.0" == kasmon.json("show", session)["session"]["adopted"]
+
+
+def test_where_no_tmux_listens_it_says_so(kasmon: Line) -> None:
+    done = kasmon("adopt", "work", "--socket", str(kasmon.home / "none.sock"))
+
+    assert 3 == done.code
+    assert "no tmux server listens at" in done.err
+
+
+def test_kasmons_own_tmux_is_not_adopted(kasmon: Line) -> None:
+    done = kasmon("ls", "--tmux", "--socket", str(kasmon.places.tmux_socket))
+
+    assert 4 == done.code
+    assert "kasmon's own tmux" in done.err
+
+
+def test_when_its_pane_closes_it_has_ended(kasmon: Line, mine: Mine) -> None:
+    session = adopted(kasmon, mine, "other", "--name", "cat")
+    keeps = adopted(kasmon, mine)
+    mine.run("kill-session", "-t", "other")
+    until(lambda: kasmon.json("show", session)["session"]["state"] == "ended", LIMIT_S, "its end")
+
+    assert "ended" != kasmon.json("show", keeps)["session"]["state"]
+    assert "lost" != kasmon.json("show", keeps)["session"]["state"]
+
+
+def test_when_its_server_is_gone_it_is_lost(kasmon: Line, mine: Mine) -> None:
+    session = adopted(kasmon, mine)
+    mine.close()
+
+    until(lambda: kasmon.json("show", session)["session"]["state"] in ("lost", "ended"), LIMIT_S, "its loss")
+    assert "lost" == kasmon.json("show", session)["session"]["state"]
+
+
+def test_a_host_that_begins_anew_watches_it_again(kasmon: Line, mine: Mine) -> None:
+    session, before = adopted(kasmon, mine, "other", "--name", "cat"), mine.state
+    pid = kasmon.json("show", session)["session"]["host"]["pid"]
+    os.kill(pid, 9)
+    until(lambda: kasmon.json("show", session)["session"]["state"] == "unsure", LIMIT_S, "its host's end")
+    kasmon.json("send", session, "hello again", "--when", "now")
+    until(lambda: "hello again" in mine.screen("other:"), LIMIT_S, "its echo")
+
+    assert before == mine.state
+    assert kasmon.json("show", session)["session"]["host"]["pid"] not in (None, pid)
+
+
+def test_an_agent_is_recognised_by_its_process(kasmon: Line, mine: Mine) -> None:
+    mine.run("new-session", "-d", "-s", "agent", f"{sys.executable} -P -m kasmon.scripted")
+    with contextlib.suppress(KeyError):
+        until(
+            lambda: next(
+                pane["agent"]
+                for pane in kasmon.json("ls", "--tmux", "--socket", str(mine.socket))["panes"]
+                if pane["session"] == "agent"
+            ),
+            LIMIT_S,
+            "the agent",
+        )
+    session = adopted(kasmon, mine, "agent")
+
+    assert "scripted" == kasmon.json("show", session)["session"]["agent"]

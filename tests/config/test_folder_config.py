@@ -1,0 +1,429 @@
+"""What a folder brings along as its own config: found, read once, and data until a person trusts just that."""
+
+import contextlib
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.config import Config, Profile, SandboxConfig
+from kasmon.config.folder_config import LARGEST_BYTES, NAME, FolderConfig, look, overlaid
+from kasmon.config.folder_config_text import defines, would
+from kasmon.config.schema import SHIPPED
+from kasmon.errors import ConfigError, RefusedError
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.permission import SessionId
+from kasmon.paths import places
+from kasmon.store.trusted_folders import TrustedFolders
+from kasmon.supervisor.sessions.folder_config import brought, check_brought, for_session, in_folder
+from tests.supervisor.repo import Repo
+
+HELPER = '[agents.helper]\nprogram = "./helper"\n'
+
+
+def brings(folder: Path, text: str = HELPER) -> Path:
+    """*folder*, which is the root of a repository and brings *text* along."""
+    (folder / ".git").mkdir(parents=True, exist_ok=True)
+    (folder / ".git" / "HEAD").touch()
+    (folder / NAME).write_text(text)
+    return folder
+
+
+def found(folder: Path) -> FolderConfig:
+    local = look(folder)
+    assert local is not None
+    return local
+
+
+def config_file(text: str) -> int:
+    """Let a person's own config say *text*."""
+    file = places().config_file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file.write_text(text)
+
+
+def trusted(folder: Path) -> Path:
+    TrustedFolders(places()).add(found(folder), 1.0)
+    return folder
+
+
+def counts(folder: Path) -> bool:
+    here = in_folder(places(), Config(), folder)
+    assert here.counts == ("helper" in here.config.agents)
+    assert here.counts or here.notice
+    return here.counts
+
+
+# Where it is found.
+
+
+def test_it_stands_at_the_root_of_the_folders_repository(tmp_path: Path) -> None:
+    repo = brings(tmp_path / "repo")
+    inner = repo / "src" / "deep"
+    inner.mkdir(parents=True)
+    (inner / NAME).write_text("default_agent = 'shell'\n")
+
+    assert str(repo) == found(inner).root
+    assert HELPER.encode() == found(inner).content
+
+
+def test_outside_of_a_repository_it_is_the_folders_own_and_no_parents(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(HELPER)
+    (tmp_path / ".git").mkdir()  # empty: git takes it for nothing
+    (tmp_path / "inner").mkdir()
+
+    assert str(tmp_path) == found(tmp_path).root
+    assert look(tmp_path / "inner") is None
+
+
+def test_a_folder_that_brings_none_or_is_not_there_changes_nothing(tmp_path: Path) -> None:
+    config = Config(default_agent="shell")
+    for folder in (tmp_path, tmp_path / "gone", tmp_path / "no\0where"):
+        here = in_folder(places(), config, folder)
+
+        assert (config, None, "") == (here.config, here.local, here.notice)
+
+
+# What is no config at all.
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = Path.cwd()
+        os.chdir(path.parent)  # its path may be longer than a socket's
+        listener.bind(path.name)
+        os.chdir(here)
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pipe": (_fifo, "not a regular file"),
+    "socket": (_socket, "cannot be read"),
+    "folder": (lambda path: path.mkdir(), "not a regular file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "it is a symbolic link"),
+    "link": (lambda path: path.symlink_to(path.with_name("other.toml")), "it is a symbolic link"),
+    "huge": (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40), "larger than 16 KB"),
+    "too long": (lambda path: path.write_bytes(b"#" * (LARGEST_BYTES + 1)), "larger than 16 KB"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_no_file_to_read_never_counts_and_holds_nobody_up(tmp_path: Path, kind: str) -> None:
+    make, why = HOSTILE[kind]
+    (tmp_path / "other.toml").write_text(HELPER)
+    make(tmp_path / NAME)
+
+    local = found(tmp_path)
+    TrustedFolders(places()).add(local, 1.0)
+
+    assert why in local.fault
+    assert (b"", "") == (local.content, local.digest)
+    assert not counts(tmp_path)
+    assert why in in_folder(places(), Config(), tmp_path).notice
+
+
+def test_the_largest_that_is_read_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(HELPER.encode() + b"#" * (LARGEST_BYTES - len(HELPER)))
+
+    assert counts(trusted(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"= 1",
+        b"a = " + b"[" * 10_000,
+        b"a = " + b"9" * 5_000,
+        b"[limits]\ncall_s = " + b"9" * 400,
+        b"[limits]\nstuck_after_calls = " + b"9" * 400,
+        b"[agents.x]\nprogram = 7",
+        b"agents = 1",
+        b"[agents.'\\u001b[2J']\nprogram = 'x'",
+        b"[agents.x]\n",
+        b"nothing.like.this = 1",
+        b"default_agent = 'nobody'",
+        b".".join([b"a"] * 500) + b" = 1",
+    ],
+    ids=lambda content: content[:24].decode("utf-8", "replace"),
+)
+def test_what_makes_no_sense_is_told_as_a_fault_of_the_file_also_once_it_is_trusted(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / NAME).write_bytes(content)
+
+    with pytest.raises(ConfigError):
+        would(Config(), found(tmp_path))
+    assert not defines(found(tmp_path), "nobody")
+    here = in_folder(places(), Config(), trusted(tmp_path))
+    assert (Config(), False) == (here.config, here.counts)
+    assert NAME in here.notice
+
+
+# What it means, once it counts.
+
+
+def test_it_stands_above_the_persons_own_config_and_changes_only_what_it_mentions(tmp_path: Path) -> None:
+    own = Config(
+        default_agent="mine",
+        agents={**SHIPPED, "mine": Profile(program="m", model="large", env={"A": "1", "B": "1"}, sandbox="jail")},
+    )
+    brings(tmp_path, '[agents.mine]\nflags = ["-x"]\nenv = { B = "2" }\n')
+
+    after = overlaid(own, found(tmp_path))
+
+    assert after == msgspec.structs.replace(
+        own,
+        agents=own.agents
+        | {"mine": Profile(program="m", flags=("-x",), model="large", env={"A": "1", "B": "2"}, sandbox="jail")},
+    )
+
+
+def test_only_how_sessions_begin_counts(tmp_path: Path) -> None:
+    """Commands, keys and endpoints of the dashboard and of other sessions are the person's own."""
+    own = Config()
+    brings(
+        tmp_path,
+        'default_agent = "shell"\n[notify]\ncommand = ["x"]\n[remote]\nssh = ["x"]\n[keys]\nquit = "x"\n'
+        '[plans]\nbelieve = true\n[sandbox]\nproject = "/"\n',
+    )
+
+    assert msgspec.structs.replace(own, default_agent="shell") == overlaid(own, found(tmp_path))
+    assert "It is ignored for keys, notify, plans, remote, sandbox: only your own config applies there." in would(
+        own, found(tmp_path)
+    )
+
+
+# Trust: this content, of this folder, by its own path.
+
+
+def test_it_does_not_count_before_a_person_trusts_it_and_counts_then(tmp_path: Path) -> None:
+    repo = brings(tmp_path / "repo")
+
+    assert not counts(repo)
+    assert f"`kasmon trust {repo}`" in in_folder(places(), Config(), repo).notice
+    assert counts(trusted(repo))
+
+
+def test_one_byte_more_and_it_does_not_count_and_as_before_it_does(tmp_path: Path) -> None:
+    repo = trusted(brings(tmp_path / "repo"))
+
+    brings(repo, HELPER + "\n")
+    assert not counts(repo)
+    assert "not the one that you trusted" in in_folder(places(), Config(), repo).notice
+    brings(repo)
+    assert counts(repo)
+
+
+def test_what_was_trusted_before_does_not_count_any_more(tmp_path: Path) -> None:
+    """Else an older commit would bring back what a person has replaced."""
+    repo = trusted(brings(tmp_path / "repo"))
+    trusted(brings(repo, HELPER + "#\n"))
+    brings(repo)
+
+    assert not counts(repo)
+
+
+def test_a_worktree_a_submodule_and_a_copy_are_other_folders(tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "repo")
+    repo.commit(NAME, HELPER)
+    repo.git("worktree", "add", "--quiet", str(tmp_path / "tree"))
+    outer = Repo(tmp_path / "outer")
+    brings(outer.folder)
+    outer.git("submodule", "--quiet", "add", str(repo.folder), "inner")
+    subprocess.run(["cp", "-r", repo.folder, tmp_path / "copy"], check=True)
+    for folder in (repo.folder, outer.folder):
+        trusted(folder)
+
+    assert counts(repo.folder)
+    for other in (tmp_path / "tree", outer.folder / "inner", tmp_path / "copy"):
+        assert HELPER.encode() == found(other).content
+        assert not counts(other)
+    assert counts(repo.folder)
+
+
+@pytest.mark.parametrize("way", ["link", "link/src", "repo/../link", "link/../link/src"])
+def test_through_a_link_it_does_not_count(tmp_path: Path, way: str) -> None:
+    repo = trusted(brings(tmp_path / "repo"))
+    (repo / "src").mkdir()
+    (tmp_path / "link").symlink_to(repo)
+
+    assert not counts(tmp_path / way)
+    assert str(repo) in in_folder(places(), Config(), tmp_path / way).notice
+    assert all(counts(tmp_path / straight) for straight in ("repo", "repo/src", "repo/src/..", "repo/./src/"))
+
+
+def test_another_folder_in_its_place_is_not_trusted(tmp_path: Path) -> None:
+    repo = trusted(brings(tmp_path / "repo"))
+    repo.rename(tmp_path / "old")
+    brings(repo)
+
+    assert not counts(repo)
+    assert not counts(tmp_path / "old")
+
+
+@pytest.mark.parametrize("record", [b"", b"{", b"[]", b'[{"root": 1}]', b"\xff", b'{"a": 1}'])
+def test_a_record_that_cannot_be_read_lets_nothing_count(tmp_path: Path, record: bytes) -> None:
+    repo = trusted(brings(tmp_path / "repo"))
+    (places().state / "local-trust.json").write_bytes(record)
+
+    assert not counts(repo)
+
+
+def test_what_is_compared_is_what_counts_whatever_lies_there_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = trusted(brings(tmp_path / "repo"))
+    compare = TrustedFolders.counts
+
+    def swapped(self: TrustedFolders, local: FolderConfig) -> bool:
+        brings(repo, HELPER.replace("./helper", "./worse"))
+        return compare(self, local)
+
+    monkeypatch.setattr(TrustedFolders, "counts", swapped)
+
+    assert "./helper" == in_folder(places(), Config(), repo).config.agents["helper"].program
+    assert not in_folder(places(), Config(), repo).counts
+
+
+# Who names what only it defines.
+
+
+def test_an_agent_that_only_it_knows_is_refused_by_name_until_it_counts(tmp_path: Path) -> None:
+    repo = brings(tmp_path / "repo")
+
+    with pytest.raises(RefusedError) as refused:
+        for_session(places(), Config(), str(repo), "helper")
+    assert f"kasmon trust {repo}" in refused.value.hint
+    assert Config() == for_session(places(), Config(), str(repo), "claude").config
+    assert Config() == for_session(places(), Config(), str(repo), "nobody").config
+    assert "helper" in for_session(places(), Config(), str(trusted(repo)), "helper").config.agents
+
+
+def test_on_another_machine_it_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trusted(brings(tmp_path / "repo")))
+
+    here = for_session(places(), Config(), "", "shell@elsewhere")
+
+    assert (Config(), None, "") == (here.config, here.local, here.notice)
+
+
+# Who was begun by it.
+
+
+@pytest.mark.parametrize(
+    ("then", "goes_on"),
+    [
+        (lambda repo: None, True),
+        (lambda repo: TrustedFolders(places()).remove(str(repo)), False),
+        (lambda repo: brings(repo, HELPER + "# more"), False),
+        (lambda repo: trusted(brings(repo, HELPER + "# more")), True),
+        (lambda repo: trusted(brings(repo, HELPER + 'flags = ["-x"]')), False),
+        (lambda repo: (repo / NAME).unlink(), False),
+        (lambda repo: (repo / NAME).write_text("") + config_file(HELPER), True),
+    ],
+    ids=["as it was", "withdrawn", "changed", "changed, trusted", "another agent, trusted", "gone", "now the person's"],
+)
+def test_what_it_made_of_an_agent_is_started_again_only_while_that_counts(
+    tmp_path: Path, then: Callable[[Path], object], goes_on: bool
+) -> None:
+    repo = trusted(brings(tmp_path / "repo"))
+    config = in_folder(places(), Config(), repo).config
+    launch = Launch(
+        session=SessionId("abc"),
+        name="one",
+        agent="helper",
+        mode=Mode.TMUX,
+        backend="tmux",
+        workdir=str(repo),
+        brought=brought(places(), config, str(repo), "helper"),
+    )
+    then(repo)
+
+    with contextlib.nullcontext() if goes_on else pytest.raises(RefusedError, match="is now ignored"):
+        check_brought(places(), launch)
+
+
+def test_what_it_has_no_part_in_is_started_again_whatever_becomes_of_it(tmp_path: Path) -> None:
+    repo = trusted(brings(tmp_path / "repo"))
+
+    assert "" == brought(places(), in_folder(places(), Config(), repo).config, str(repo), "claude")
+    assert "" == brought(places(), Config(), str(tmp_path), "helper")
+
+
+# In words.
+
+OTHERWISE = {
+    "program": '"./x"',
+    "flags": '["-x"]',
+    "enabled": "false",
+    "execution_mode": '"sdk"',
+    "protocol": '"acp"',
+    "acp": '["--x"]',
+    "model": '"x"',
+    "env": '{ X = "./x" }',
+    "clipboard": "true",
+    "sandbox": '"jail"',
+    "confined": '{ project = "./x" }',
+}
+SANDBOX_OTHERWISE = {
+    "tier": '"microvm"',
+    "size": '"max"',
+    "template": '"x"',
+    "network": '["x.example"]',
+    "refuse": '["y.example"]',
+    "project": '"/x"',
+    "project_writable": "true",
+    "mounts": '[{ source = "/x", writable = true }]',
+    "volatile": '[{ path = "/x", content = "y" }]',
+    "services": '[{ name = "x", port = 1, start = "./x" }]',
+    "credentials": '[{ name = "X", command = ["./x", "y"] }]',
+    "files": '[{ source = "~/.x" }]',
+}
+
+
+@pytest.mark.parametrize("field", Profile.__struct_fields__)
+def test_whatever_it_changes_of_an_agent_is_told(tmp_path: Path, field: str) -> None:
+    """A field without a value here is a new one: give it one, and see what a person would read."""
+    brings(tmp_path, f"[agents.claude]\n{field} = {OTHERWISE[field]}\n")
+
+    assert any("x" in line or field in line for line in would(Config(), found(tmp_path)))
+
+
+@pytest.mark.parametrize("field", SandboxConfig.__struct_fields__)
+def test_whatever_it_changes_of_a_sandbox_is_told(tmp_path: Path, field: str) -> None:
+    brings(tmp_path, f"[agents.claude.confined]\n{field} = {SANDBOX_OTHERWISE[field]}\n")
+
+    assert any(f"The sandbox of 'claude': {field} = " in line for line in would(Config(), found(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('default_agent = "shell"', "Sessions without an agent start 'shell'."),
+        (HELPER, "A new agent 'helper' runs this command: ./helper"),
+        ('[agents.claude]\nflags = ["-x y"]', "The agent 'claude' runs this command: claude -x y"),
+        (
+            '[agents.claude]\nflags = ["--permission-mode bypassPermissions"]',
+            "skips permission requests: it never asks",
+        ),
+        ('[agents.claude.env]\nANTHROPIC_BASE_URL = "http://x"', "who gets its keys"),
+        ('[agents.mine]\nsandbox = ""', "'mine' runs in NO sandbox; your own config uses 'jail'."),
+        (
+            '[agents.claude.confined]\ncredentials = [{ name = "X", command = ["./x", "y z"] }]',
+            "For X, this command runs on this machine without a sandbox: ./x 'y z'",
+        ),
+    ],
+)
+def test_what_could_run_or_loosens_something_is_told_as_that(tmp_path: Path, text: str, told: str) -> None:
+    own = Config(agents={**SHIPPED, "mine": Profile(program="m", sandbox="jail")})
+    brings(tmp_path, f"{text}\n")
+
+    assert told in "\n".join(would(own, found(tmp_path)))

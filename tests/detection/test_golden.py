@@ -1,0 +1,137 @@
+"""Real screens of real agents are read as what they are; every rule of every file is needed by one of them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kasmon.detection.reader import read
+from kasmon.detection.reading_table import told
+from kasmon.detection.rule_catalog import shipped
+from kasmon.detection.rule_schema import UNCLEAR
+from kasmon.detection.screenshot import captured
+from tests.detection.expected import reading_of, screen_of, verdict_of
+from tests.detection.golden import Case, cases
+from tests.detection.matrix import Judged, confused, golden, live, table
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_a_real_screen_is_read_as_what_it_is(case: Case) -> None:
+    reading = reading_of(case)
+    expected = {key: value for key, value in case.expected.items() if key not in ("state", "reads", "asking", "made")}
+    state = case.expected.get("reads", case.expected["state"])
+
+    assert state == reading.state
+    assert state != "asking" or case.expected.get("asking", "") == (reading.asking or "")
+    assert expected == told(reading)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_whoever_only_has_the_screen_is_never_wrong_and_sure(case: Case) -> None:
+    """`reads` in a golden folder says that the screen alone cannot tell."""
+    state = verdict_of(reading_of(case)).state
+
+    assert state in (case.expected["state"], "unsure")
+
+
+def test_every_rule_of_every_file_is_needed_by_a_golden_screen() -> None:
+    deciding = {(reading.file, reading.rule) for reading in map(reading_of, CASES)}
+    shipped_rules = {(rules.name, rule.name) for rules in shipped().all for rule in rules.file.rule}
+
+    assert set() == shipped_rules - deciding
+
+
+def test_every_menu_of_every_file_stands_on_a_golden_screen() -> None:
+    seen = {(reading.file, reading.menu.name) for case in CASES if (reading := reading_of(case)).menu}
+    menus = {(rules.name, menu.name) for rules in shipped().all for menu in rules.file.menu}
+
+    assert set() == menus - seen
+
+
+def test_no_golden_screen_is_confused_with_another_state(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table stands in the output of the test run."""
+    judged = golden(CASES)
+    with capsys.disabled():
+        print(f"\n{table(judged)}\n")
+
+    assert [] == confused(judged)
+
+
+def test_who_is_sure_and_wrong_in_a_live_run_is_a_failure_and_who_is_unsure_is_counted(tmp_path: Path) -> None:
+    told = [("idle", "idle"), ("working", "unsure"), ("asking", "idle"), ("ended", "ended")]
+    found = [{"case": f"n{n}", "expected": real, "judged": read} for n, (real, read) in enumerate(told)]
+    (tmp_path / "codex.json").write_text(json.dumps({"agent": "codex", "version": "1.0", "cases": found}))
+
+    judged = live(tmp_path)
+
+    assert Judged("codex 1.0", "codex 1.0: n1", "working", "unsure") == judged[1]
+    assert ["codex 1.0: n2: asking read as idle"] == confused(judged)
+    assert "| codex 1.0 | 4 | 2 | 1 | 1 |" in table(judged)
+    assert [] == live(tmp_path / "nowhere")
+
+
+def test_a_screen_without_any_rule_is_unclear() -> None:
+    unread = [case for case in CASES if not reading_of(case).rule]
+
+    assert {UNCLEAR} == {reading_of(case).state for case in unread}
+
+
+def test_an_empty_screen_says_nothing_of_any_agent() -> None:
+    for rules in shipped().all:
+        assert UNCLEAR == read(captured(""), rules).state
+        assert UNCLEAR == read(captured("\n" * 40), rules).state
+
+
+MODES = {
+    "claude/2.1.330/idle": "auto",
+    "claude/2.1.330/permission-bash": "",
+    "gemini/0.61.0/idle": "default",
+    "opencode/1.18.33/idle": "build",
+    "codex/0.169.0/idle": "",
+}
+
+
+@pytest.mark.parametrize(("case", "mode"), MODES.items())
+def test_a_screen_says_the_permission_mode_that_its_footer_shows(case: str, mode: str) -> None:
+    [screen] = [each for each in CASES if each.id == case]
+
+    assert mode == reading_of(screen).permission_mode
+
+
+@pytest.mark.parametrize(
+    ("row", "mode"),
+    [
+        ("  ⏸ manual mode on · ? for shortcuts · ← for agents", "default"),
+        ("  ⏵⏵ accept edits on (shift+tab to cycle)", "acceptEdits"),
+        ("  ⏸ plan mode on", "plan"),
+        ("  ⏵⏵ bypass permissions on", "bypassPermissions"),
+        ("  ⏵⏵ don't ask on (shift+tab to cycle) · ← for agents", "dontAsk"),
+        ("  ? for shortcuts", ""),
+    ],
+)
+def test_each_of_claudes_modes_is_known_by_its_footer_and_nothing_above_it(row: str, mode: str) -> None:
+    rules = shipped().rules("claude", "2.1.330")
+    assert rules is not None
+    rule, quoted = "─" * 40, "  ⏵⏵ auto mode on"
+    assert mode == read(captured(f"{quoted}\n{rule}\n❯ \n{rule}\n{row}"), rules.rules).permission_mode
+
+
+@pytest.mark.parametrize(
+    ("row", "mode"),
+    [(" auto-accept edits Shift+Tab to plan", "autoEdit"), (" plan Shift+Tab to manual", "plan")],
+)
+def test_each_of_geminis_modes_is_known_by_the_row_above_its_box(row: str, mode: str) -> None:
+    [screen] = [each for each in CASES if each.id == "gemini/0.61.0/idle"]
+    text = re.sub(r"(?m)^.*Shift\+Tab to accept edits.*$", row, screen.shot.text)
+    changed = screen._replace(shot=screen.shot._replace(text=text))
+
+    assert mode == reading_of(changed).permission_mode
+
+
+def test_golden_screens_are_whole() -> None:
+    for case in CASES:
+        shot = screen_of(case)
+        assert shot.end <= case.shot.facts["rows"], case.id

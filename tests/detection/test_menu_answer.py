@@ -1,0 +1,239 @@
+"""Which keys an answer gets, from every golden screen on which something is asked; and which answers get none."""
+
+import msgspec
+import pytest
+
+from kasmon.backends.tmux.input.menu import holds
+from kasmon.detection.menu_answer import MenuAnswer, course, options, own_words, taken, takes_reason
+from kasmon.detection.menu_choices import ESCAPE, ScreenMenu
+from kasmon.detection.reader import read
+from kasmon.detection.screenshot import captured
+from kasmon.errors import RefusedError, UnableError
+from kasmon.model.permission import Decision
+from tests.detection.golden import FOLDER, cases, load, shipped_rules
+
+ASKING = [case for case in cases() if "menu" in case.expected]
+
+
+def menu_of(case: str, *changes: tuple[str, str]) -> ScreenMenu:
+    """The menu on a golden screen, after *changes* of what the terminal was sent."""
+    golden = load(FOLDER / case)
+    facts, text = golden.shot.facts, golden.shot.text
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    shot = captured(
+        text,
+        golden.shot.title,
+        cursor=tuple(facts["cursor"]) if "cursor" in facts else None,
+        cursor_visible=facts.get("cursor_visible", True),
+        alternate=facts.get("alternate", False),
+        columns=facts.get("columns", 0),
+    )
+    rules = shipped_rules(golden.agent, golden.version)
+    assert rules is not None
+    menu = read(shot, rules).menu
+    assert menu is not None
+    return menu
+
+
+def told(menu: ScreenMenu) -> dict[str, str]:
+    """Each decision that it takes, with the key, or the choice that the mark is moved to."""
+    ways = {decision: course(menu, decision) for decision in taken(menu) if decision is not Decision.CHOOSE}
+    return {
+        str(decision): way.key or f"the mark on {menu.choices[way.choice or 0].label}" for decision, way in ways.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "keys"),
+    [
+        ("claude/2.1.330/permission-bash", {"allow": "1", "always": "2", "deny": "4", "cancel": ESCAPE}),
+        ("claude/2.1.330/permission-edit", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
+        ("claude/2.1.330/permission-bash-amended", {"cancel": ESCAPE}),
+        ("claude/2.1.330/plan", {"allow": "2", "deny": ESCAPE}),
+        (
+            "claude/2.1.330/start-trust",
+            {"allow": "the mark on Yes, I trust this folder", "deny": "the mark on No, exit"},
+        ),
+        ("claude/2.1.197/permission-bash", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
+        ("codex/0.169.0/permission-exec", {"allow": "y", "always": "p", "deny": ESCAPE}),
+        ("codex/0.169.0/plan", {"allow": "1", "deny": "3"}),
+        ("gemini/0.61.0/permission-bash", {"allow": "1", "always": "2", "deny": "3", "cancel": ESCAPE}),
+        (
+            "opencode/1.18.33/permission-bash",
+            {"allow": "the mark on Allow once", "always": "the mark on Allow always", "deny": ESCAPE},
+        ),
+        (
+            "opencode/1.18.33/permission-bash-always",
+            {"always": "the mark on Confirm", "deny": "the mark on Cancel"},
+        ),
+        ("scripted/any/permission", {"allow": "1", "always": "2", "deny": "3"}),
+    ],
+)
+def test_each_answer_has_the_way_that_stands_there(case: str, keys: dict[str, str]) -> None:
+    assert keys == told(menu_of(case))
+
+
+UNANSWERED = {
+    "claude/2.1.330/limit-week",
+    "claude/2.1.330/model-picker",
+    "codex/0.169.0/start-login",
+    "gemini/0.61.0/model-picker",
+    "gemini/0.61.0/start-login",
+}
+"""What nobody answers but by hand, at the terminal."""
+
+
+@pytest.mark.parametrize("case", [case.id for case in ASKING])
+def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None:
+    menu = menu_of(case)
+
+    assert bool(taken(menu)) is (case not in UNANSWERED)
+    for decision in taken(menu):
+        if decision is Decision.CHOOSE:
+            for option in options(menu):
+                way = course(menu, decision, (option.label,))
+                if menu.many:
+                    assert way.wanted == frozenset({menu.choices.index(option)})
+                    continue
+                assert menu.choices[way.choice or 0] is option or menu.choices[way.choice or 0] == option
+            continue
+        way = course(menu, decision)
+        assert way.key == ESCAPE if way.choice is None else menu.choices[way.choice].decision is decision
+        assert way.choice is None or not way.key or way.key == menu.choices[way.choice].key
+
+
+@pytest.mark.parametrize("case", [case.id for case in ASKING])
+def test_what_a_menu_does_not_take_has_no_key(case: str) -> None:
+    menu = menu_of(case)
+
+    for decision in set(Decision) - set(taken(menu)):
+        with pytest.raises(UnableError, match=r"no key|by one of its options"):
+            course(menu, decision, ("red",))
+
+
+def test_a_question_is_answered_by_one_of_its_options() -> None:
+    menu = menu_of("claude/2.1.330/question")
+
+    assert ["red", "blue"] == [option.label for option in options(menu)]
+    assert MenuAnswer("2", 1) == course(menu, Decision.CHOOSE, ("blue",))
+    for labels in ((), ("red", "blue")):
+        with pytest.raises(UnableError):
+            course(menu, Decision.CHOOSE, labels)
+    with pytest.raises(RefusedError, match="green"):
+        course(menu_of("claude/2.1.330/question-review"), Decision.CHOOSE, ("green",))
+
+
+def test_own_words_are_typed_where_the_file_says_where_and_stand_in_one_row() -> None:
+    menu = menu_of("claude/2.1.330/question")
+
+    assert MenuAnswer("", 2, "green, or none", "", "green, or none") == course(
+        menu, Decision.CHOOSE, (" green, or none",)
+    )
+    codex, opencode = menu_of("codex/0.169.0/question"), menu_of("opencode/1.18.33/question")
+    assert MenuAnswer("", 2, "green", "\t") == course(codex, Decision.CHOOSE, ("green",))
+    assert MenuAnswer("", 2, "green", "\r") == course(opencode, Decision.CHOOSE, ("green",))
+    for words in (" ", "one\ntwo", "x" * 61, "\x1b[A\x1b[A\x1b"):
+        with pytest.raises(UnableError):
+            course(menu, Decision.CHOOSE, (words,))
+    assert own_words(menu_of("claude/2.1.330/question-own-words")) is None
+
+
+@pytest.mark.parametrize("agent", ["claude/2.1.330", "opencode/1.18.33"])
+def test_a_question_that_takes_several_says_what_is_chosen_and_how_to_go_on(agent: str) -> None:
+    menu, chosen = menu_of(f"{agent}/question-many"), menu_of(f"{agent}/question-many-chosen")
+
+    assert ["core", "docs"] == [option.label for option in options(menu)]
+    assert [(False, False), (False, True)] == [tuple(one.is_on for one in options(each)) for each in (menu, chosen)]
+    assert MenuAnswer("\t", None, wanted=frozenset({0, 1})) == course(menu, Decision.CHOOSE, ("docs", "core"))
+    assert menu.digest != chosen.digest
+    with pytest.raises(RefusedError, match="tools"):
+        course(menu, Decision.CHOOSE, ("docs", "tools"))
+    with pytest.raises(UnableError):
+        course(menu, Decision.CHOOSE, ())
+    review = menu_of(f"{agent}/question-review")
+    assert [1, 1] == [len(options(review)), len([one for one in review.choices if one.decision is Decision.CANCEL])]
+
+
+def test_a_question_that_takes_several_and_does_not_say_how_it_goes_on_is_answered_where_it_stands() -> None:
+    assert () == options(msgspec.structs.replace(menu_of("claude/2.1.330/question-many"), then=""))
+
+
+def test_a_no_says_why_only_where_the_menu_takes_that() -> None:
+    menu = menu_of("claude/2.1.330/permission-bash")
+
+    assert takes_reason(menu)
+    why = MenuAnswer("", 3, "take b.txt", "\t", "No, take b.txt")
+    assert why == course(menu, Decision.DENY, reason="take b.txt")
+    for case in ("claude/2.1.330/permission-bash-why-not", "codex/0.169.0/permission-exec", "claude/2.1.330/question"):
+        assert not takes_reason(menu_of(case))
+    for decision in (Decision.ALLOW, Decision.ALWAYS, Decision.CANCEL):
+        with pytest.raises(UnableError, match="no reason"):
+            course(menu, decision, reason="take b.txt")
+    with pytest.raises(UnableError, match="no reason"):
+        course(menu_of("codex/0.169.0/permission-exec"), Decision.DENY, reason="take b.txt")
+    with pytest.raises(UnableError, match="one line"):
+        course(menu, Decision.DENY, reason="one\ntwo")
+
+
+def test_the_rows_of_a_request_reach_from_its_first_to_its_last_choice() -> None:
+    golden = load(FOLDER / "claude/2.1.330/permission-bash")
+    menu = menu_of(golden.id)
+    rows = captured(golden.shot.text).rows[slice(*menu.rows)]
+
+    assert "Bash command" in rows[0].text
+    assert rows[-1].text.strip().startswith("4. No")
+
+
+def test_what_always_covers_is_said_where_the_agent_says_it() -> None:
+    assert "This will allow the following patterns until OpenCode is restarted - touch *" == (
+        menu_of("opencode/1.18.33/permission-bash-always").covers
+    )
+
+
+# A field for own words, whose hint and whose draft differ in their colours alone
+
+
+FIELD = "gemini/0.61.0/question-text"
+HINT = "\x1b[7m\x1b[39ml\x1b[0m\x1b[38;5;248m\x1b[49mike main"
+
+
+def test_an_empty_field_takes_own_words_also_those_of_its_hint() -> None:
+    empty = menu_of(FIELD)
+
+    assert (Decision.CHOOSE, Decision.CANCEL) == taken(empty)
+    for words in ("release", "like main"):
+        assert MenuAnswer("", 0, words, "", words) == course(empty, Decision.CHOOSE, (words,))
+    with pytest.raises(UnableError):
+        course(empty, Decision.CHOOSE, ("two", "words"))
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "like main\x1b[7m \x1b[0m",  # typed, the cursor behind it
+        "\x1b[7ml\x1b[0mike main",  # typed, the cursor on its first character
+        "\x1b[7ml\x1b[0m\x1b[38;5;248mike mai\x1b[39mn",  # a part of it typed
+        "\x1b[38;5;248mlike main\x1b[39m\x1b[7m \x1b[0m",  # faint, and the cursor is behind it
+        "\x1b[7ml\x1b[0m",  # one character, of which nobody can tell
+    ],
+)
+def test_where_somebody_may_have_typed_into_the_field_no_words_are_offered(drawn: str) -> None:
+    draft = menu_of(FIELD, (HINT, drawn))
+
+    assert own_words(draft) is None
+    assert (Decision.CANCEL,) == taken(draft)
+    assert menu_of(FIELD).digest != draft.digest
+    with pytest.raises(UnableError):
+        course(draft, Decision.CHOOSE, ("release",))
+    assert (Decision.CANCEL,) == taken(menu_of(f"{FIELD}-draft"))
+
+
+def test_words_that_read_like_the_hint_stand_in_the_field_only_once_they_are_typed() -> None:
+    empty = menu_of(FIELD)
+    way = course(empty, Decision.CHOOSE, ("like main",))
+
+    assert not holds(empty, empty, way)
+    assert holds(menu_of(FIELD, (HINT, "like main\x1b[7m \x1b[0m")), empty, way)
+    assert not holds(menu_of(f"{FIELD}-draft"), empty, way)

@@ -1,0 +1,163 @@
+"""A screen that stands still with its cursor in a list of choices is probably asking, in any language, without keys."""
+
+import pytest
+
+from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
+from kasmon.detection.screenshot import Screenshot, cells, shown
+from kasmon.model.permission import Decision
+from tests.detection.expected import reading_of, screen_of
+from tests.detection.golden import Case, cases
+
+CASES = list(cases())
+PERMISSIONS = [case for case in CASES if case.expected.get("asking") == "permission" and reading_of(case).menu]
+QUIET = [case for case in CASES if reading_of(case).composer and reading_of(case).state in ("idle", "working")]
+
+CHINESE = """\
+  Bash 命令
+
+    rm -rf build
+
+  是否继续？
+
+❯ 1. 是
+  2. 是，本次会话不再询问
+  3. 否，告诉它该怎么做
+
+按 Esc 取消"""
+GERMAN = """\
+╭────────────────────────────────────────────╮
+│ Befehl ausführen?                          │
+│                                            │
+│   git push --force                         │
+│                                            │
+│   1) Ja                                    │
+│ > 2) Ja, immer                             │
+│   3) Nein                                  │
+╰────────────────────────────────────────────╯"""
+ARABIC = """\
+هل تريد المتابعة؟
+
+● 1. نعم
+  2. نعم دائما
+  3. لا"""
+JAPANESE = """\
+フォルダを信頼しますか？
+
+▶ はい
+  いいえ"""
+RADIO = """\
+Quelle couleur ?
+
+  ○ rouge
+  ● bleu
+  ○ vert"""
+
+
+def still(text: str, cursor: tuple[int, int] | None = None, *, visible: bool = True) -> MenuGuess | None:
+    rows = text.split("\n")
+    where = cursor or (cells(rows[-1]), len(rows) - 1)
+    return probably_asking(shown(rows, cursor=where, cursor_visible=visible))
+
+
+@pytest.mark.parametrize("visible", [True, False])
+@pytest.mark.parametrize("text", [CHINESE, GERMAN, ARABIC, JAPANESE, RADIO])
+def test_a_marked_choice_is_probably_a_question_in_any_language(text: str, visible: bool) -> None:
+    found = still(f"{text}\n", visible=visible)
+    question = next(row for row in text.split("\n") if row.strip(" │╭─╮"))
+
+    assert found is not None
+    assert "list" == found.sign
+    assert question.strip(" │") in found.text
+
+
+@pytest.mark.parametrize("mark", ["❯", "›", "●", ">", "▶", "→", "*"])
+@pytest.mark.parametrize("number", ["1.", "1)", "[1]", "(1)", "1:", "1、"])
+def test_whatever_the_mark_and_the_numbers_look_like(mark: str, number: str) -> None:
+    text = f"Weiter?\n\n{mark} {number} Ja\n  {number.replace('1', '2')} Nein\n"
+
+    assert still(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Proceed? [y/N] ",
+        "继续吗？ (y/n)",
+        "Fortfahren? [J/n]: ",
+        "Would you like to log in to Amp? [(y)es, (n)o]:",
+        "Продолжить? (д/н) ".replace("д", "y").replace("н", "n"),
+        "Overwrite it? (yes/no/all)? ",
+        "متابعة؟ [y/n] ",
+    ],
+)
+def test_letters_to_choose_from_at_the_cursor_are_probably_a_question(text: str) -> None:
+    found = still(f"some output\n\n{text}")
+
+    assert found is not None
+    assert "keys" == found.sign
+
+
+def test_numbers_without_a_mark_need_somebody_to_type_one() -> None:
+    listed = "1) rouge\n2) bleu\n"
+
+    assert still(f"{listed}Votre choix : ") is not None
+    assert still(f"{listed}#? ") is not None
+    assert still(listed) is None
+    assert still(f"{listed}$ ") is None
+
+
+def test_a_choice_on_a_ground_of_its_own_is_marked() -> None:
+    assert still("Weiter?\n\n  1. Ja\n\x1b[7m  2. Nein\x1b[0m\n  3. Nie\n", visible=False) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n" * 20,
+        "The steps are:\n\n1. build\n2. test\n3. ship\n\nDone.\n\n❯ ",
+        "- one\n- two\n- three\n\n$ ",
+        "● I changed a file\n● and another one\n\n> ",
+        "1. only one\n",
+        "2. two\n4. four\n",
+        "[1/7] building\n[2/7] testing\n",
+        "12:01 start\n12:02 end\n",
+        ">>> print(1)\n1\n>>> ",
+        "> quoted\n> text\n",
+        "root@here:~# ",
+        "✓ 12 passed\n✗ 1 failed\n",
+        "50% done (3/7)\n",
+    ],
+)
+def test_a_text_that_stands_still_is_no_question(text: str) -> None:
+    assert still(text) is None
+
+
+def test_a_list_far_above_the_cursor_is_a_part_of_a_text() -> None:
+    assert still("❯ 1. one\n  2. two\n" + "text\n" * 8 + "$ ") is None
+
+
+@pytest.mark.parametrize("case", PERMISSIONS, ids=[case.id for case in PERMISSIONS])
+def test_a_real_dialog_of_an_agent_that_nobody_knew_would_probably_be_asking(case: Case) -> None:
+    if case.agent == "opencode":
+        pytest.skip("its choices stand beside each other, and only colours tell which is marked")
+
+    assert probably_asking(screen_of(case)) is not None
+
+
+@pytest.mark.parametrize("case", QUIET, ids=[case.id for case in QUIET])
+def test_a_real_screen_that_waits_for_a_prompt_or_works_is_no_question(case: Case) -> None:
+    found = probably_asking(screen_of(case))
+
+    assert found is None or "slash" in case.name  # a list of commands to choose from
+
+
+def test_a_guess_has_no_keys() -> None:
+    """All that kasmon offers then is to go there."""
+    assert {"text", "sign"} == set(MenuGuess.__struct_fields__)
+    assert not any(isinstance(getattr(MenuGuess, name, None), Decision) for name in dir(MenuGuess))
+
+
+def test_a_row_of_a_thousand_columns_is_looked_through_at_once() -> None:
+    for row in ("(" * 1000, "[y/" * 333, "1." * 500, "❯ " * 500, "[(a)a/" * 160):
+        assert probably_asking(Screenshot(shown([row] * 40).rows, cursor=(999, 39))) is None

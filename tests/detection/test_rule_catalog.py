@@ -1,0 +1,157 @@
+"""The files that are there: a person's own go before the shipped ones, and count as soon as they change."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kasmon.detection.reader import read
+from kasmon.detection.rule_catalog import RuleCatalog, shipped
+from kasmon.detection.screenshot import captured
+
+OWN = """\
+program = "{program}"
+versions = "{versions}"
+
+[[rule]]
+name = "{name}"
+state = "idle"
+all = ['^ready$']
+"""
+
+
+def put(folder: Path, file: str, *, program: str = "vim", versions: str = "", name: str = "mine") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / file
+    path.write_text(OWN.format(program=program, versions=versions, name=name))
+    return path
+
+
+def rule(catalogue: RuleCatalog, program: str = "vim", version: str = "") -> str | None:
+    """The rule that holds on the screen `ready`."""
+    chosen = catalogue.rules(program, version)
+    return None if chosen is None else read(captured("ready\n"), chosen.rules).rule
+
+
+def test_all_shipped_files_can_be_used() -> None:
+    assert () == shipped().problems
+    assert {"amp", "bash", "claude", "codex", "gemini", "opencode", "scripted", "shell"} <= set(shipped().programs)
+
+
+def test_a_new_agent_is_one_file(tmp_path: Path) -> None:
+    catalogue = RuleCatalog([tmp_path])
+    assert rule(catalogue) is None
+
+    put(tmp_path, "vim.toml")
+
+    assert catalogue.reload()
+    assert "mine" == rule(catalogue)
+    assert not catalogue.reload()
+
+
+def test_a_file_that_changes_counts_at_once(tmp_path: Path) -> None:
+    put(tmp_path, "vim.toml")
+    catalogue = RuleCatalog([tmp_path])
+
+    put(tmp_path, "vim.toml", name="changed")
+
+    assert catalogue.reload()
+    assert "changed" == rule(catalogue)
+
+
+def test_a_file_that_goes_counts_no_more(tmp_path: Path) -> None:
+    path = put(tmp_path, "vim.toml")
+    catalogue = RuleCatalog([tmp_path])
+
+    path.unlink()
+
+    assert catalogue.reload()
+    assert catalogue.rules("vim") is None
+
+
+def test_of_a_file_that_breaks_the_last_good_one_stays(tmp_path: Path) -> None:
+    path = put(tmp_path, "vim.toml")
+    catalogue = RuleCatalog([tmp_path])
+
+    path.write_text('program = "vim"\n[[rule]]\nname = "x"\nstate = "bored"\n')
+
+    assert catalogue.reload()
+    assert "mine" == rule(catalogue)
+    assert [(str(path), 4, "rule[0].state")] == [(told.file, told.line, told.key) for told in catalogue.problems]
+
+    put(tmp_path, "vim.toml", name="mended")
+
+    assert catalogue.reload()
+    assert "mended" == rule(catalogue)
+    assert () == catalogue.problems
+
+
+def test_a_file_that_was_never_good_hides_no_shipped_one(tmp_path: Path) -> None:
+    put(tmp_path, "claude.toml", program="claude").write_text("program = 'claude'\nrule = 7\n")
+    catalogue = RuleCatalog([tmp_path])
+
+    chosen = catalogue.rules("claude", "2.1.330")
+
+    assert chosen is not None
+    assert "claude.toml" == Path(chosen.rules.name).name
+    assert str(tmp_path) not in chosen.rules.name
+    assert 1 == len(catalogue.problems)
+
+
+def test_a_persons_own_file_goes_before_the_shipped_one_for_its_versions_only(tmp_path: Path) -> None:
+    put(tmp_path, "mine.toml", program="claude", versions=">=3")
+    catalogue = RuleCatalog([tmp_path])
+
+    assert "mine" == rule(catalogue, "claude", "3.0.1")
+    assert "" == rule(catalogue, "claude", "2.1.330")
+
+
+def test_of_several_files_the_one_for_the_newest_versions_counts(tmp_path: Path) -> None:
+    put(tmp_path, "a.toml", versions=">=1", name="old")
+    put(tmp_path, "b.toml", versions=">=2", name="new")
+    catalogue = RuleCatalog([tmp_path])
+
+    assert ["old", "new", "new"] == [rule(catalogue, version=version) for version in ("1.9", "2.0", "7")]
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "note"),
+    [
+        ("", "new", "its version is not known, so it is read as >=2"),
+        ("nightly", "new", "its version is not known, so it is read as >=2"),
+        ("0.9", "old", "there are no screen rules for 0.9, so it is read as >=1, <2"),
+        ("1.5", "old", ""),
+    ],
+)
+def test_a_version_that_nobody_knows_is_read_by_the_nearest_and_that_is_said(
+    tmp_path: Path, version: str, name: str, note: str
+) -> None:
+    put(tmp_path, "a.toml", versions=">=1, <2", name="old")
+    put(tmp_path, "b.toml", versions=">=2", name="new")
+    chosen = RuleCatalog([tmp_path]).rules("vim", version)
+
+    assert chosen is not None
+    assert note == chosen.note
+    assert name == read(captured("ready\n"), chosen.rules).rule
+
+
+def test_which_claude_is_read_by_which_file() -> None:
+    files = {}
+    for version in ("2.1.197", "2.1.294", "2.1.295", "2.1.330", "2.2.0"):
+        chosen = shipped().rules("claude", version)
+        assert chosen is not None
+        files[version] = Path(chosen.rules.name).stem
+
+    assert ["claude-2.1.197"] * 2 + ["claude"] * 3 == list(files.values())
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_is_told_and_nothing_waits_for_it(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "a.toml")
+    put(tmp_path, "vim.toml")
+    catalogue = RuleCatalog([tmp_path])
+
+    assert "mine" == rule(catalogue)
+    assert [str(tmp_path / "a.toml")] == [told.file for told in catalogue.problems]
+    assert not catalogue.reload()

@@ -1,0 +1,104 @@
+"""A prompt that waits and holds a secret: the log never has it, the agent always gets it."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.common.environment import encoded
+from kasmon.errors import UsageError
+from kasmon.host.journal.pending_prompts import FORGOTTEN
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
+from kasmon.model.events import ReceiptMoved, SessionEnded, SessionStarted, TurnEnded
+from kasmon.paths import write_private
+from tests.host.house import ME, House, do, prompt
+from tests.host.puppet import Puppet
+from tests.waiting import auntil
+
+SECRET = "planted-5ecr3t"
+MARK = f"⟨hidden: {len(SECRET)} characters⟩"
+R1 = ReceiptId(f"{ME}-r1")
+
+
+def left_behind(house: House, text: str) -> Path:
+    """What a host leaves that was killed while *text* waited."""
+    house.wants(backend="puppet")
+    write_private(house.places.environment(ME), encoded({"PLANTED": SECRET}))
+    book = SessionLog(house.places, ME)
+    book.append(SessionStarted(at=1.0, generation=1, resume_id="talk-1"))
+    queued = Receipt(id=R1, session=ME, state=ReceiptState.QUEUED, text=text, at=1.0)
+    book.append(ReceiptMoved(at=1.0, receipt=queued, prompt=text))
+    return house.places.waiting(ME)
+
+
+def written(house: House) -> bytes:
+    """All that stands in the session's folder but for its variables."""
+    files = [file for file in house.places.folder(ME).rglob("*") if file.is_file() and file.name != "env"]
+    return b"".join(file.read_bytes() for file in files)
+
+
+async def test_the_next_host_gives_the_agent_the_true_words_and_nobody_else(house: House, puppet: Puppet) -> None:
+    words = await asyncio.to_thread(left_behind, house, f"use {SECRET}")
+    assert (0o600, True) == (words.stat().st_mode & 0o777, SECRET.encode() in words.read_bytes())
+
+    async with house.hosting(puppet, house.wanted()):
+        await auntil(lambda: puppet.prompts)
+        await auntil(lambda: not words.exists(), what="the words forgotten")
+
+    assert [f"use {SECRET}"] == puppet.prompts
+    assert SECRET.encode() not in written(house)
+    assert f"use {MARK}".encode() in written(house)
+
+
+async def test_what_nobody_has_the_words_of_is_refused_and_never_sent_with_a_mark(house: House, puppet: Puppet) -> None:
+    (await asyncio.to_thread(left_behind, house, f"use {SECRET}")).unlink()
+
+    async with house.hosting(puppet, house.wanted()):
+        await auntil(lambda: house.session().exists and not house.session().queue)
+        await prompt(await house.linked(), "another", when="idle")
+        await auntil(lambda: puppet.prompts)
+
+    assert ["another"] == puppet.prompts
+    [refused] = [receipt for receipt in house.session().receipts if receipt.id == R1]
+    assert (ReceiptState.REFUSED, FORGOTTEN) == (refused.state, refused.reason)
+
+
+def test_its_are_kept_only_while_it_waits_and_holds_one(house: House) -> None:
+    words = left_behind(house, f"use {SECRET}")
+    book = SessionLog(house.places, ME)
+    [receipt] = book.session.receipts
+    book.append(ReceiptMoved(at=2.0, receipt=receipt, prompt="use nothing"))
+    assert not words.exists()
+    book.append(ReceiptMoved(at=3.0, receipt=receipt, prompt=f"use {SECRET} again"))
+    assert words.exists()
+    book.append(SessionEnded(at=4.0, why="stopped"))
+    assert not words.exists()
+
+
+async def test_a_prompt_that_is_changed_while_it_waits_keeps_its_secret(house: House, puppet: Puppet) -> None:
+    house.wants(backend="puppet")
+    write_private(house.places.environment(ME), encoded({"PLANTED": SECRET}))
+    async with house.hosting(puppet, house.wanted()):
+        await auntil(lambda: house.session().exists)
+        link = await house.linked()
+        await prompt(link, "first", when="idle")
+        assert "queued" == await prompt(link, f"use {SECRET} now", when="idle")
+        second = ReceiptId(f"{ME}-r2")
+        with pytest.raises(UsageError, match="hidden"):
+            await do(link, Requeue(receipt=second, text=f"take {MARK[:-1]} {MARK} {MARK}"))
+        await do(link, Requeue(receipt=second, text=f"take {MARK} soon"))
+        puppet.say(TurnEnded(at=time.time()))
+        await auntil(lambda: len(puppet.prompts) == 2)
+
+    assert f"take {SECRET} soon" == puppet.prompts[-1]
+    assert SECRET.encode() not in written(house)
+
+
+async def test_a_mark_that_a_person_writes_reaches_the_agent_as_it_is(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        await auntil(lambda: house.session().exists and not house.session().queue)
+        assert "submitted" == await prompt(await house.linked(), f"what is {MARK}?", when="idle")
+
+    assert [f"what is {MARK}?"] == puppet.prompts

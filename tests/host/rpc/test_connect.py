@@ -1,0 +1,383 @@
+"""Reaching a host: the right one, started where that is wanted, and never an agent by accident. Real processes."""
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kasmon.errors import (
+    HostUnreachableError,
+    LaunchError,
+    RefusedError,
+    SessionEndedError,
+    TimedOutError,
+)
+from kasmon.host.journal import process_log
+from kasmon.host.rpc import spawn
+from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.frames import VERSION, Hello
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.model.commands import Mode, Stop
+from kasmon.model.events import MessageWritten, SessionEnded, SessionStarted
+from kasmon.model.permission import SessionId
+from kasmon.paths import write_private
+from kasmon.process_identity import is_running, started_at
+from kasmon.store.event_log import START
+from tests.host.house import ME, House, do
+from tests.host.puppet import Puppet
+from tests.tui.ptys import OnTerminal
+from tests.waiting import auntil, until
+
+Reach = Callable[..., Coroutine[Any, Any, HostLink]]
+
+
+@pytest.fixture
+async def reach(house: House) -> AsyncIterator[Reach]:
+    """`link` to the session, closed when the test is over."""
+    lines: list[HostLink] = []
+
+    async def reached(**more: Any) -> HostLink:
+        lines.append(await link(house.places, ME, Mode.SDK, **more))
+        return lines[-1]
+
+    yield reached
+    for line in lines:
+        await line.aclose()
+
+
+async def until_gone(house: House) -> None:
+    await auntil(lambda: house.pid() is None, what="the host's end")
+
+
+async def test_linking_to_a_wanted_session_starts_its_host(house: House, reach: Reach) -> None:
+    house.wants(prompt="say hello")
+    line = await reach()
+
+    assert house.pid() == line.welcome.pid
+    await auntil(lambda: house.only(MessageWritten))
+
+
+async def test_a_host_that_was_started_is_a_process_of_its_own(house: House, reach: Reach) -> None:
+    house.wants()
+    line = await reach()
+    pid = line.welcome.pid
+
+    assert os.getpgid(pid) == os.getsid(pid) == pid
+    assert os.getsid(0) != pid
+    assert "Umask:\t0077" in Path(f"/proc/{pid}/status").read_text()
+    assert Path("/") == Path(f"/proc/{pid}/cwd").readlink()
+
+
+STARTS = """
+import os, signal, sys
+from kasmon.host.rpc.spawn import spawn
+from kasmon.paths import places
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+print("host", spawn(places(), sys.argv[1] if len(sys.argv) > 1 else None).pid, flush=True)
+signal.pause()
+"""
+"""A terminal program that starts the host of a session, or the tmux host.
+
+Its signals act also where the tests run in the background of a shell, which has them ignored.
+"""
+
+
+@pytest.mark.parametrize("session", [ME, None], ids=["of a session", "of tmux"])
+@pytest.mark.parametrize("end", ["its terminal closes", "Ctrl+C", "its group is killed"])
+def test_no_end_of_the_terminal_that_started_it_reaches_a_host(house: House, session: str | None, end: str) -> None:
+    """The first promise: also where it has only begun."""
+    house.wants()
+    words = [session] if session else []
+    with OnTerminal([sys.executable, "-P", "-c", STARTS, *words], Path("/"), environment=house.environment) as screen:
+        found = until(lambda: re.search(rb"host (\d+)\r", screen.seen))
+        pid = int(found[1])
+        born = started_at(pid)
+        assert born
+        match end:
+            case "its terminal closes":
+                screen.hang_up()
+            case "Ctrl+C":
+                screen.send(b"\x03")
+            case _:
+                os.killpg(screen.pid, signal.SIGKILL)
+        screen.ended()
+        until(lambda: lock_holder(house.places.host_lock(ME) if session else house.places.tmux_host_lock) == pid)
+
+        assert is_running(pid, born)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_running(pid, born))
+
+
+async def test_linking_to_a_host_that_is_there_starts_none(house: House, reach: Reach) -> None:
+    house.wants()
+    first = await reach()
+    second = await reach(start=True)
+
+    assert first.welcome.pid == second.welcome.pid
+    assert 1 == len(house.only(SessionStarted))
+
+
+async def test_of_many_that_link_at_once_all_reach_the_same_host(house: House, reach: Reach) -> None:
+    """Each starts one; the lock decides which stays."""
+    house.wants()
+    lines = await asyncio.gather(*(reach() for _ in range(5)))
+
+    assert {house.pid()} == {line.welcome.pid for line in lines}
+    await auntil(lambda: house.only(SessionStarted))
+    assert 1 == len(house.only(SessionStarted))
+
+
+async def test_a_host_that_comes_too_late_starts_nothing(house: House, reach: Reach) -> None:
+    """It was started beside another one, which has had its session, and whose agent has ended meanwhile."""
+    house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+
+    late = await asyncio.to_thread(spawn.spawn, house.places, ME, START)
+    assert 0 == await asyncio.to_thread(late.wait, 20)
+    assert 1 == len(house.only(SessionStarted)) == len(house.only(SessionEnded))
+
+
+async def test_linking_to_an_ended_session_does_not_start_it_again(house: House, reach: Reach) -> None:
+    house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+    with pytest.raises(SessionEndedError):
+        await reach()
+
+    assert house.pid() is None
+    assert 1 == len(house.only(SessionStarted))
+
+
+async def test_linking_to_a_lost_session_does_not_start_it_again(house: House, reach: Reach) -> None:
+    house.wants()
+    line = await reach()
+    await auntil(lambda: house.only(SessionStarted))
+    os.kill(line.welcome.pid, signal.SIGKILL)
+    await until_gone(house)
+    with pytest.raises(HostUnreachableError, match="kasmon restart"):
+        await reach()
+
+    assert house.pid() is None
+
+
+async def test_a_host_that_is_to_start_starts_the_next_generation(house: House, reach: Reach) -> None:
+    house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+    await reach(start=True)
+    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+
+    assert 2 == house.session().generation
+
+
+async def test_a_launch_that_wants_a_later_generation_is_wish_enough(house: House, reach: Reach) -> None:
+    launch = house.wants()
+    await do(await reach(), Stop())
+    await until_gone(house)
+    write_private(house.places.launch(ME), msgspec.json.encode(msgspec.structs.replace(launch, generation=2)))
+    await reach()
+    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+
+
+async def test_starting_again_waits_for_the_last_host_to_leave(
+    house: House, reach: Reach, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent has ended, but it still listens and holds the lock."""
+    goodbye = asyncio.Event()
+
+    async def closes_slowly() -> None:
+        await goodbye.wait()
+
+    monkeypatch.setattr(puppet, "aclose", closes_slowly)
+    async with house.hosting(puppet, house.wants()):
+        await auntil(lambda: house.only(SessionStarted))
+        puppet.say(SessionEnded(at=1.0, exit_code=0))
+        await auntil(lambda: house.only(SessionEnded))
+        reaching = asyncio.create_task(reach(start=True))
+        link = await house.linked()
+        goodbye.set()
+        await auntil(lambda: not link.is_open)
+    line = await reaching
+    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+
+    assert line.welcome.pid == house.pid() != os.getpid()
+
+
+async def test_an_agent_that_cannot_be_started_says_why_in_its_log(house: House, reach: Reach) -> None:
+    house.wants(backend="no-such-backend")
+    with contextlib.suppress(LaunchError):  # unless its host answers before it knows
+        await reach()
+
+    await auntil(lambda: "no-such-backend" in house.session().end_why)
+
+
+async def test_what_could_not_be_started_is_told_to_who_wanted_it(house: House, reach: Reach) -> None:
+    house.wants()
+    house.places.socket(ME).mkdir()  # so that it cannot listen
+    with pytest.raises(LaunchError, match="cannot listen"):
+        await reach()
+
+
+async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(house: House, reach: Reach) -> None:
+    house.wants(backend="no-such-backend")
+    with contextlib.suppress(LaunchError):
+        await reach()
+    await auntil(lambda: house.only(SessionEnded))
+    await until_gone(house)
+    for more in ({}, {"only_looks": True}):
+        with pytest.raises(SessionEndedError):
+            await reach(**more)
+
+    assert 1 == len(house.only(SessionEnded))
+
+
+async def test_who_only_looks_starts_nothing(house: House, reach: Reach) -> None:
+    house.wants()
+    with pytest.raises(HostUnreachableError):
+        await reach(only_looks=True)
+
+    assert house.pid() is None
+
+
+async def test_an_agent_that_ends_at_once_is_not_started_again(house: House, reach: Reach) -> None:
+    """It was started, and is over, before anybody could reach it."""
+    house.wants(prompt="crash 3")
+    try:
+        line = await reach()
+    except SessionEndedError:
+        pass
+    else:
+        await auntil(lambda: not line.is_open)
+    await until_gone(house)
+
+    assert 1 == len(house.only(SessionStarted))
+    assert 3 == house.session().exit_code
+
+
+async def test_a_session_that_nobody_wanted_is_not_started(house: House) -> None:
+    with pytest.raises((LaunchError, HostUnreachableError)):
+        await link(house.places, SessionId("nobodyyy"), Mode.SDK)
+
+    assert not house.places.folder("nobodyyy").exists()
+
+
+async def test_a_stale_socket_does_not_mislead(house: House, reach: Reach) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(house.places.socket(ME)))
+    house.wants()
+
+    assert (await reach()).is_open
+
+
+async def test_a_host_of_another_version_says_so(house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.wants()
+    await reach()
+    monkeypatch.setattr("kasmon.host.rpc.client.Hello", lambda n, as_agent: Hello(n=n, version=VERSION + 1))
+    with pytest.raises(RefusedError, match=f"version {VERSION}"):
+        await reach()
+
+
+async def test_a_host_that_hangs_is_waited_for_and_no_longer(house: House, reach: Reach) -> None:
+    house.wants()
+    lock = HostLock(house.places.host_lock(ME))
+    assert lock.take()
+    with pytest.raises(TimedOutError, match="did not start"):
+        await reach(limit_s=0.2)
+    lock.let_go()
+
+
+async def test_a_host_that_cannot_come_up_shows_its_last_words(
+    house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.wants()
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(HostUnreachableError, match="exit code 1"):
+        await reach()
+
+
+async def test_what_the_system_does_not_let_us_do_is_said_with_what_and_why(
+    house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.wants()
+    house.places.log(ME).mkdir()
+    with pytest.raises(
+        HostUnreachableError, match=rf"'{ME}' does not respond: '{house.places.log(ME)}': it is not a regular file"
+    ):
+        await reach(start=True)
+
+    house.places.log(ME).rmdir()
+    house.places.host_log(ME).mkdir()
+    with pytest.raises(HostUnreachableError, match=rf"cannot be started: '{house.places.host_log(ME)}': Is a dir"):
+        await reach()
+
+    house.places.host_log(ME).rmdir()
+    house.places.host_lock(ME).symlink_to("elsewhere")
+    with pytest.raises(HostUnreachableError, match=rf"'{house.places.host_lock(ME)}': "):
+        await reach()
+    house.places.host_lock(ME).unlink()
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+async def test_without_file_handles_it_is_said_so(house: House, mode: Mode) -> None:
+    house.wants(mode=mode)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(HostUnreachableError, match="open files"):
+            await link(house.places, ME, mode)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# The process
+
+
+def test_a_host_gets_our_places_and_not_where_its_starter_runs(house: House) -> None:
+    given = {"PATH": "/bin", "KASMON_SESSION": "x", "KASMOS_TASK": "1", "TMUX": "/t,1,0", "KASMON_TMUX": "/opt/tmux"}
+
+    passed, _ = spawn.surroundings(house.places, given | {"XDG_STATE_HOME": "/elsewhere"})
+
+    assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | house.places.environment_variables() == passed
+
+
+def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(house: House) -> None:
+    house.wants()
+    log = house.places.host_log(ME)
+    log.write_bytes(b"x" * (process_log.LOG_BYTES + 1))
+    process = spawn.spawn(house.places, ME)
+    until(lambda: house.places.socket(ME).exists())
+    process.kill()
+
+    assert log.stat().st_size < 10_000
+    log.unlink()
+    spawn.spawn(house.places, ME)
+    assert 0o600 == log.stat().st_mode & 0o777
+
+
+def test_nobody_is_left_a_zombie(house: House) -> None:
+    house.wants()
+    process = spawn.spawn(house.places, ME)
+    until(lambda: house.pid() == process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+
+    until(lambda: not Path(f"/proc/{process.pid}").exists())
+
+
+def test_the_last_words_of_a_host_are_its_last_line(house: House) -> None:
+    house.wants()
+    house.places.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
+
+    assert "ValueError: no" == spawn.last_words(house.places.host_log(ME))
+    assert "" == spawn.last_words(house.places.host_log("nobodyyy"))

@@ -1,0 +1,48 @@
+"""Nobody is taken for the agent who is not: a process is its id, its start time and its boot together."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kasmon.boot_id import boot
+from kasmon.process_identity import is_running, started_at
+from tests.waiting import until
+
+
+def test_a_process_that_runs_is_known_by_its_id_start_and_boot() -> None:
+    born = started_at(os.getpid())
+    assert born is not None
+
+    assert is_running(os.getpid(), born, boot())
+    assert is_running(os.getpid(), born)
+    assert not is_running(os.getpid(), born - 1, boot())
+    assert not is_running(os.getpid(), born, "another boot")
+
+
+def test_one_of_which_nobody_knows_when_it_started_counts_as_gone() -> None:
+    assert not is_running(os.getpid(), None, boot())
+    assert not is_running(None, None)
+
+
+def test_one_that_has_ended_is_gone_also_while_its_parent_does_not_look() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    born = started_at(child.pid)
+    assert is_running(child.pid, born, boot())
+    assert child.stdin
+    child.stdin.close()
+
+    until(lambda: not is_running(child.pid, born, boot()))
+    child.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere start times are times of day")
+def test_start_times_begin_anew_with_each_boot_which_is_why_the_boot_counts_too() -> None:
+    """So a process of after a reboot can have both the id and the start time of one from before."""
+    born, up_s = started_at(os.getpid()), float(Path("/proc/uptime").read_text().split()[0])
+
+    assert born is not None
+    assert 0 < born < up_s
+    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() == boot()

@@ -1,0 +1,343 @@
+"""Which processes belong to an agent: real ones, by their ancestors, sessions and groups, and what they carry."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from kasmon.host.rpc import process_origin
+from kasmon.host.rpc.process_origin import evidence
+from kasmon.launch import MACHINERY
+from tests.host.sshd import Sshd
+from tests.waiting import until
+
+SLEEPER = "import sys; print('up', flush=True); sys.stdin.read()"
+PARENT = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"],
+                         start_new_session=len(sys.argv) > 1, stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+BESIDE = """
+import sys
+from kasmon.host.rpc import process_origin as kin
+kin.HAS_PROC &= sys.argv[2] == "True"
+print(kin.evidence(int(sys.argv[1])))
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def started(program: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, *arguments],
+                env=dict(os.environ) | variables,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # one with a mark would tell on the tests, if their session has no leader
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield started
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def seen_by_another_host(pid: int, has_proc: bool = True) -> str:
+    """What a process beside this one says of *pid*; empty where it is a person's."""
+    command = [sys.executable, "-P", "-c", BESIDE, str(pid), str(has_proc)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+
+def test_the_agent_is_its_own(start: Start) -> None:
+    agent = start(SLEEPER)
+    assert "up" == said(agent)
+
+    assert evidence(agent.pid, {agent.pid})
+
+
+@pytest.mark.parametrize("detached", [[], ["detached"]], ids=["child", "in a session of its own"])
+def test_a_child_of_the_agent_is_its_own(start: Start, detached: list[str]) -> None:
+    agent = start(PARENT, *detached)
+
+    assert evidence(int(said(agent)), {agent.pid})
+
+
+def test_a_child_of_this_process_is_an_agents_since_agents_run_under_their_host(start: Start) -> None:
+    child = start(SLEEPER)
+    assert "up" == said(child)
+
+    assert evidence(child.pid)
+
+
+def test_a_process_with_the_variable_is_an_agents_wherever_it_runs(start: Start) -> None:
+    marked, plain = start(PARENT, KASMON_SESSION="abcdefgh"), start(PARENT)
+
+    assert ["KASMON_SESSION", ""] == [
+        seen_by_another_host(int(said(each))).rpartition(" ")[2] for each in (marked, plain)
+    ]
+
+
+def test_this_process_itself_is_nobodys(start: Start) -> None:
+    """A person's dashboard."""
+    other = start(SLEEPER)
+    assert "up" == said(other)
+
+    assert not evidence(os.getpid(), {other.pid})
+
+
+def test_a_process_that_is_gone_counts_as_an_agents(start: Start) -> None:
+    process = start(SLEEPER)
+    assert "up" == said(process)
+    process.kill()
+    process.wait(10)
+    until(lambda: process_origin._look(process.pid) is None)
+
+    assert evidence(process.pid)
+
+
+# Double forks: the parent has ended, and the system's own first process is the next one.
+
+DOUBLE = """
+import os, sys
+how, mark = sys.argv[1:3]
+if how == "leaderless":  # the leader of the session ends; another process in it carries the mark
+    os.setsid()
+    if os.fork() == 0:
+        os.execve(sys.executable, [sys.executable, "-c", "import sys; sys.stdin.read()"], {mark: "x"})
+if os.fork() == 0:
+    if how == "own group":
+        os.setpgid(0, 0)
+    if os.fork() == 0:
+        os.write(1, f"{os.getpid()}\\n".encode())
+        os.execve(sys.executable, [sys.executable, "-c", "import sys; sys.stdin.read()"], {})
+    os._exit(0)
+os.wait()
+if how != "leaderless":
+    sys.stdin.read()
+"""
+"""Prints the id of a process with an empty environment, whose parent has ended."""
+
+
+def orphan(started: subprocess.Popen[str]) -> int:
+    pid = int(said(started))
+    until(
+        lambda: (facts := process_origin._look(pid)) is not None and facts.parent not in _children_of(started.pid),
+        what="orphan",
+    )
+    return pid
+
+
+def _children_of(pid: int) -> set[int]:
+    return {
+        each
+        for each in process_origin._pids()
+        if (facts := process_origin._look(each)) is not None and facts.parent == pid
+    } | {pid}
+
+
+@pytest.mark.parametrize("mark", process_origin.MARKS)
+@pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "no proc"])
+def test_a_double_fork_is_known_by_the_leader_of_its_session(start: Start, mark: str, has_proc: bool) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DOUBLE, "own group", mark],
+        env={mark: "x"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as agent:
+        pid = orphan(agent)
+
+        assert f"process {agent.pid} carries {mark}" == seen_by_another_host(pid, has_proc)
+        assert f"process {agent.pid} is an agent or its host" == evidence(pid, {agent.pid})
+
+
+def test_a_double_fork_is_known_by_the_leader_of_its_group() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DOUBLE, "", ""],
+        env={"KASMON_SESSION": "x"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    ) as agent:
+        assert f"process {agent.pid} carries KASMON_SESSION" == seen_by_another_host(orphan(agent))
+
+
+def test_where_the_leader_has_ended_the_other_members_of_the_session_tell() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DOUBLE, "leaderless", "KASMON_RUN"],
+        env={},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as agent:
+        pid = int(said(agent))
+        until(lambda: agent.poll() is not None)
+
+        assert "of the same session, carries KASMON_RUN" in seen_by_another_host(pid)
+
+
+@pytest.mark.skipif(not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK), reason="no control group can be made")
+def test_a_control_group_that_was_made_for_an_agent_tells_and_a_persons_does_not(start: Start) -> None:
+    host = start(PARENT, **{MACHINERY: "host"})
+    agent, person = int(said(host)), start(SLEEPER, "orphan")
+    assert "up" == said(person)
+    group = Path(tempfile.mkdtemp(prefix="kasmon-test-", dir="/sys/fs/cgroup/memory"))
+    try:
+        (group / "cgroup.procs").write_text(f"{person.pid}\n")
+        assert "" == seen_by_another_host(person.pid)
+        (group / "cgroup.procs").write_text(f"{agent}\n")
+        assert "of the same control group, was started by kasmon" in seen_by_another_host(person.pid)
+        (group / "cgroup.procs").write_text(f"{host.pid}\n")  # who starts kasmon in a terminal has the host in it
+        assert "" == seen_by_another_host(person.pid)
+    finally:
+        for pid in (host.pid, agent, person.pid):  # the host first: else its agent tells against whoever runs beside us
+            Path("/sys/fs/cgroup/memory/cgroup.procs").write_text(f"{pid}\n")
+        group.rmdir()
+
+
+# People, in what is their own.
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="kk-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+AROUND = [
+    pytest.param([], id="a plain shell"),
+    pytest.param(["setsid", "--wait"], id="a session of its own"),
+    pytest.param(["script", "-qec"], id="another terminal"),
+    pytest.param(["unshare", "--user", "--map-root-user", "--pid", "--fork"], id="a container"),
+]
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_an_agents_command_is_its_own_whatever_it_is_run_in_and_without_its_environment(
+    folder: Path, around: list[str]
+) -> None:
+    if around and shutil.which(around[0]) is None:
+        pytest.skip(f"{around[0]} is missing")
+    told = folder / "pid"
+    script = f"sh -c 'cat /proc/self/stat > {told}.new; mv {told}.new {told}; exec sleep 60'"
+    argv = [*around, script, "/dev/null"] if around[:1] == ["script"] else [*around, *shlex.split(script)]
+    path = os.environ["PATH"]
+    line = f"{shlex.join(['env', '-i', f'PATH={path}', *argv])}; true"
+    variables = {"PATH": path, "KASMON_SESSION": "abcdefgh"}
+    with subprocess.Popen(
+        ["sh", "-c", line], env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as agent:
+        try:
+            until(told.exists, what="the caller")
+            callers = sorted(_family_of(agent.pid) - {agent.pid})
+
+            assert len(callers) > 0
+            assert [] == [pid for pid in callers if "carries KASMON_SESSION" not in seen_by_another_host(pid)]
+        finally:
+            for pid in sorted(_family_of(agent.pid), reverse=True):
+                with suppress(ProcessLookupError):  # `script` ends with what it ran
+                    os.kill(pid, 9)
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_person_is_not_taken_for_an_agent(folder: Path, around: list[str]) -> None:
+    if around and shutil.which(around[0]) is None:
+        pytest.skip(f"{around[0]} is missing")
+    told = folder / "pid"
+    script = f"sh -c 'cat /proc/self/stat > {told}.new; mv {told}.new {told}; exec sleep 60'"
+    argv = [*around, script, "/dev/null"] if around[:1] == ["script"] else [*around, *shlex.split(script)]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True) as shell:
+        try:
+            until(told.exists, what="the caller")
+            callers = sorted(_children_of(shell.pid))
+
+            assert [""] * len(callers) == [seen_by_another_host(pid) for pid in callers]
+        finally:
+            for pid in sorted(_family_of(shell.pid), reverse=True):
+                os.kill(pid, 9)
+
+
+def test_a_person_who_came_by_ssh_is_not_taken_for_an_agent(folder: Path) -> None:
+    machine = Sshd(folder)
+    try:
+        command = [*machine.ssh, "box", "sh -c 'echo $$; cat; true'"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
+            assert "" == seen_by_another_host(int(said(shell)))
+            shell.communicate()
+    finally:
+        machine.close()
+
+
+def _family_of(pid: int) -> set[int]:
+    children = _children_of(pid) - {pid}
+    return {pid}.union(*(_family_of(child) for child in children))
+
+
+@pytest.mark.parametrize(("socket", "mark", "expected"), [("own", "", ""), ("t.sock", MACHINERY, MACHINERY)])
+def test_a_person_in_a_tmux_of_their_own_is_none_and_what_runs_in_kasmons_is(
+    folder: Path, socket: str, mark: str, expected: str
+) -> None:
+    program = os.environ.get("KASMON_TMUX", "tmux")
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm", **({mark: "tmux"} if mark else {})}
+    tmux = [program, "-f", "/dev/null", "-S", str(folder / socket)]
+    subprocess.run([*tmux, "new-session", "-d", "cat"], env=environment, check=True)
+    server = int(subprocess.run([*tmux, "display", "-p", "#{pid}"], capture_output=True, check=True).stdout)
+    told = folder / "pid"
+    try:
+        # A person's shell, and a process that left everything but the variable that tmux gives it.
+        tells = f'{sys.executable} -c \'import os; print(os.getpid(), flush=True); os.execlp("sleep", "sleep", "60")\''
+        jobs = [f"{tells} > {told}.1", f"env -u {MACHINERY} setsid -f {tells} > {told}.2"]
+        for job in jobs:
+            subprocess.run([*tmux, "run-shell", "-b", job], check=True)
+        pids = [
+            int(until(lambda place=place: place.exists() and place.read_text(), what="a job"))  # type: ignore[misc]
+            for place in (folder / "pid.1", folder / "pid.2")
+        ]
+
+        assert [expected] * 2 == [seen_by_another_host(pid).rpartition(" ")[2] for pid in pids]
+        assert not expected or seen_by_another_host(pids[1]).startswith(f"process {server} carries")
+        for pid in pids:
+            os.kill(pid, 9)
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=False)
+
+
+@pytest.mark.parametrize("pid", [0, -1])
+def test_a_pid_that_the_system_does_not_tell_counts_as_an_agents(pid: int) -> None:
+    assert evidence(pid)
+
+
+def test_without_proc_it_is_found_out_all_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS."""
+    monkeypatch.setattr(process_origin, "HAS_PROC", False)
+    agent = start(PARENT, KASMON_SESSION="abcdefgh")
+    child = int(said(agent))
+
+    assert evidence(child, {agent.pid})
+    assert not evidence(os.getpid(), {agent.pid})
+    assert seen_by_another_host(child, has_proc=False)
+    assert "" == seen_by_another_host(os.getppid(), has_proc=False)

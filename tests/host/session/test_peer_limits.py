@@ -1,0 +1,87 @@
+"""What peers tell an agent is bounded by the host that takes it, whoever sent it and whatever they counted."""
+
+import asyncio
+import time
+
+import msgspec
+import pytest
+
+from kasmon.errors import RefusedError, UsageError
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.session.peer_limits import LONGEST, MOST, PREFACE, WINDOW_S, PeerMessageLimiter
+from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import ReceiptMoved, SessionStarted
+from tests.host.house import ME, House, do, prompt
+from tests.host.puppet import Puppet
+from tests.waiting import auntil
+
+FROM_PEER = Prompt(text="look at the parser", when="idle", by="peer")
+
+
+def moved(book: SessionLog, at: float, **more: object) -> ReceiptMoved:
+    """A message of a peer that came at that time."""
+    receipt = Receipt(id=book.session.next_receipt(), session=ME, state=ReceiptState.QUEUED, at=at)
+    return ReceiptMoved(**({"at": at, "receipt": receipt, "prompt": "hello", "by": "peer"} | more))  # type: ignore[arg-type]
+
+
+async def test_more_messages_than_a_minute_may_have_are_refused_by_the_host_itself(
+    house: House, puppet: Puppet
+) -> None:
+    async with house.hosting(puppet):
+        await auntil(lambda: house.only(SessionStarted))
+        link = await house.linked()
+        for _ in range(MOST):
+            await do(link, FROM_PEER)
+        with pytest.raises(RefusedError, match=f"{MOST} peer messages within 60 s"):
+            await do(link, FROM_PEER)
+        assert "queued" == await prompt(link, "mine", when="idle")
+
+    assert MOST + 1 == len(house.session().receipts)
+
+
+async def test_a_message_is_no_longer_than_it_may_be_whoever_sends_it(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        await auntil(lambda: house.only(SessionStarted))
+        link = await house.linked()
+        with pytest.raises(UsageError, match="has 8401 characters"):
+            await do(link, msgspec.structs.replace(FROM_PEER, text="x" * (LONGEST + PREFACE + 1)))
+        await do(link, Prompt(text="x" * (LONGEST + PREFACE + 1), when="idle"))
+
+    assert 1 == len(house.session().receipts)
+
+
+async def test_a_message_waits_for_the_turns_end_even_if_its_sender_wants_it_at_once(
+    house: House, puppet: Puppet
+) -> None:
+    async with house.hosting(puppet):
+        await auntil(lambda: house.only(SessionStarted))
+        link = await house.linked()
+        await prompt(link, "work", when="now")
+        receipt = (await do(link, msgspec.structs.replace(FROM_PEER, when="interrupt"))).receipt
+
+    assert receipt is not None
+    assert "queued" == receipt.state
+    assert ["work"] == [told.text for told in puppet.told if isinstance(told, Prompt)]
+
+
+async def test_the_next_host_counts_what_came_before_it(house: House) -> None:
+    """Those that the log has, each once, however often it was changed or moved."""
+
+    def kept() -> PeerMessageLimiter:
+        house.wants()
+        book = SessionLog(house.places, ME)
+        now = time.time()
+        book.append(moved(book, now - WINDOW_S))
+        for _ in range(MOST - 1):
+            book.append(moved(book, now))
+        last = ReceiptId(f"{ME}-r{MOST}")
+        receipt = Receipt(id=last, session=ME, state=ReceiptState.QUEUED, at=now)
+        book.append(moved(book, now, receipt=receipt, prompt="changed by a person"))
+        book.append(moved(book, now, by="user"))
+        return PeerMessageLimiter(SessionLog(house.places, ME))
+
+    mail = await asyncio.to_thread(kept)
+    mail.admit(FROM_PEER, "docs", time.time())
+    with pytest.raises(RefusedError, match="'docs' received 6 peer messages"):
+        mail.admit(FROM_PEER, "docs", time.time())
+    mail.admit(FROM_PEER, "docs", time.time() + WINDOW_S)

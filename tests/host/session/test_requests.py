@@ -1,0 +1,584 @@
+"""A request is answered once, by a person, and only as it was shown."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from kasmon.backends.base import Abilities
+from kasmon.config import Limits
+from kasmon.errors import (
+    KasmonError,
+    RefusedError,
+    RequestClosedError,
+    RequestNotFoundError,
+    StaleRequestError,
+    TimedOutError,
+    UnableError,
+    UsageError,
+)
+from kasmon.host.rpc.connect import HostLink
+from kasmon.model.commands import Answer, Prompt, Wish
+from kasmon.model.events import (
+    NoticeRaised,
+    RequestAnswered,
+    RequestOpened,
+    RequestSetAside,
+    RequestWithdrawn,
+    SessionEnded,
+    TurnEnded,
+)
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, sealed
+from kasmon.model.session_state import SessionState
+from tests.host.house import ME, House, do, prompt
+from tests.host.puppet import Puppet, asked
+from tests.waiting import auntil
+
+
+def question(*options: str, many: bool = False) -> RequestOpened:
+    return asked("Which?", kind=RequestKind.QUESTION, choices=(Decision.CHOOSE,), options=options, many=many)
+
+
+async def asking(house: House, puppet: Puppet, *opened: RequestOpened) -> tuple[HostLink, list[Request]]:
+    """An agent in a turn that has asked *opened*; what of it is open in the log."""
+    link = await house.linked()
+    await prompt(link, "tidy up")
+    puppet.say(*opened)
+    await auntil(lambda: len(house.only(RequestOpened)) == len(opened))
+    return link, list(house.session().asks)
+
+
+def answer(request: Request, decision: Decision = Decision.ALLOW, **more: Any) -> Answer:
+    return Answer(request=request.id, digest=request.digest, decision=decision, **more)
+
+
+def answers(puppet: Puppet) -> list[Answer]:
+    return [wish for wish in puppet.told if isinstance(wish, Answer)]
+
+
+async def test_the_log_numbers_requests_and_seals_them(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        _, requests = await asking(house, puppet, asked(), asked("make", "tool-8"))
+
+    assert [f"{ME}-1", f"{ME}-2"] == [request.id for request in requests]
+    assert requests == [sealed(request) for request in requests]
+    assert {ME} == {request.session for request in requests}
+
+
+async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (first, second) = await asking(house, puppet, asked(), asked("make", "tool-8"))
+        await do(link, answer(second, Decision.DENY, reason="not now"))
+
+    assert [("tool-8", Decision.DENY, "not now")] == [(a.request, a.decision, a.reason) for a in answers(puppet)]
+    assert [second.id] == [fact.request for fact in house.only(RequestAnswered)]
+    assert first.id not in {fact.request for fact in house.only(RequestAnswered)}
+
+
+async def test_an_answer_is_in_the_log_before_the_agent_hears_it(house: House, puppet: Puppet) -> None:
+    seen: list[int] = []
+
+    async def looks(wish: Wish) -> None:
+        if isinstance(wish, Answer):
+            seen.append(len(await asyncio.to_thread(house.only, RequestAnswered)))
+        puppet.obey(wish)
+
+    puppet.on_wish = looks
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request))
+
+    assert [1] == seen
+
+
+async def test_a_request_is_answered_once(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request))
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(request, Decision.DENY))
+
+    assert f"user at process {os.getpid()} answered allow" in refusal.value.how.replace("terminal", "process")
+    assert 1 == len(answers(puppet))
+
+
+async def test_of_two_answers_at_the_same_moment_exactly_one_wins(house: House, puppet: Puppet) -> None:
+    """A hundred times, each with two clients."""
+    async with house.hosting(puppet):
+        links = [await house.linked(), await house.linked()]
+        await prompt(links[0], "tidy up")
+        for n in range(100):
+            puppet.say(asked(f"make {n}", f"tool-{n}"))
+            (request,) = await auntil(lambda: house.session().asks)
+            wishes = [answer(request, Decision.ALLOW), answer(request, Decision.DENY)]
+            outcomes = await asyncio.gather(
+                *(do(link, wish) for link, wish in zip(links, wishes, strict=True)), return_exceptions=True
+            )
+            assert [RequestClosedError] == [type(o) for o in outcomes if isinstance(o, BaseException)], outcomes
+            assert n + 1 == len(answers(puppet)) == len(house.only(RequestAnswered))
+
+
+@pytest.mark.parametrize("unknown", [f"{ME}-9", "otherone-1", "nonsense"])
+async def test_an_unknown_request_is_not_found(house: House, puppet: Puppet, unknown: str) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RequestNotFoundError):
+            await do(link, answer(msgspec.structs.replace(request, id=RequestId(unknown))))
+
+    assert [] == answers(puppet)
+
+
+async def test_an_answer_to_something_else_than_what_was_asked_is_stale(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(StaleRequestError):
+            await do(link, answer(msgspec.structs.replace(request, digest="0" * 64)))
+
+        assert (request,) == house.session().asks
+    assert [] == answers(puppet)
+
+
+async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (old, new) = await _changed(house, puppet)
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(old))
+        await do(link, answer(new))
+
+    assert "the agent has a different request now" == refusal.value.how
+    assert "rm -r /" == new.shown
+
+
+async def _changed(house: House, puppet: Puppet) -> tuple[HostLink, tuple[Request, Request]]:
+    link, (old,) = await asking(house, puppet, asked())
+    puppet.say(asked("rm -r /"))
+    await auntil(lambda: len(house.only(RequestOpened)) == 2)
+    (new,) = house.session().asks
+    return link, (old, new)
+
+
+async def test_a_request_that_is_asked_twice_is_one(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        puppet.say(asked(), asked("make", "tool-8"))
+        await auntil(lambda: len(house.session().asks) == 2)
+        await do(link, answer(request))
+
+    assert 2 == len(house.only(RequestOpened))
+
+
+async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (first,) = await asking(house, puppet, asked())
+        await do(link, answer(first))
+        puppet.say(asked("rm -r /"))
+        (second,) = await auntil(lambda: house.session().asks)
+        assert f"{ME}-2" == second.id
+        with pytest.raises(RequestClosedError):
+            await do(link, answer(first))
+        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7")))
+        await auntil(lambda: not house.session().asks)
+
+    assert 1 == len(answers(puppet))
+    assert [second.id] == [fact.request for fact in house.only(RequestWithdrawn)]
+
+
+async def test_what_was_set_aside_waits_on_and_can_still_be_answered(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request, Decision.LATER))
+        assert [True] == [ask.later for ask in house.session().asks]
+        assert [] == answers(puppet)
+        await do(link, answer(request))
+
+    assert 1 == len(house.only(RequestSetAside)) == len(answers(puppet))
+
+
+async def test_a_withdrawn_request_takes_no_answer(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        await auntil(lambda: not house.session().asks)
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(request))
+
+    assert "interrupted" == refusal.value.how
+
+
+@pytest.mark.parametrize("over", [TurnEnded(at=1.0), SessionEnded(at=1.0)], ids=["turn", "session"])
+async def test_what_ends_closes_its_requests(house: House, puppet: Puppet, over: TurnEnded | SessionEnded) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        puppet.say(over)
+        with pytest.raises(KasmonError):
+            await _until_closed(house, link, request)
+
+    assert [] == answers(puppet)
+
+
+async def _until_closed(house: House, link: HostLink, request: Request) -> None:
+    await auntil(lambda: not house.session().asks)
+    await do(link, answer(request))
+
+
+async def test_a_decision_that_the_request_does_not_offer_is_refused(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked(choices=(Decision.ALLOW, Decision.DENY)))
+        with pytest.raises(RefusedError, match="does not accept edit"):
+            await do(link, answer(request, Decision.EDIT, input={"command": "ls"}))
+        assert (request,) == house.session().asks
+
+
+async def test_an_edited_input_may_hold_whatever_json_can(house: House, puppet: Puppet) -> None:
+    edited = {
+        "command": "make",
+        "big": 10**40,
+        "small": -(2**64),
+        "half": "\ud800",
+        "real": 1e308,
+        "deep": [[[{"a": [None, True]}]]],
+    }
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request, Decision.EDIT, input=edited))
+
+    assert [edited] == [told.input for told in answers(puppet)]
+    [fact] = house.only(RequestAnswered)
+    assert fact.input is not None
+    assert edited.keys() == fact.input.keys()
+
+
+async def test_what_was_approved_is_written_down_without_secrets_and_as_a_diff(house: House, puppet: Puppet) -> None:
+    key = "sk-abcdefghijklmnopqrstuvwxyz123456"
+    hidden = f"⟨hidden: {len(key)} characters⟩"
+    async with house.hosting(puppet):
+        opened = asked(input={"command": f"curl -H {key} http://a", "description": "fetch"}, required=("command",))
+        link, (request,) = await asking(house, puppet, opened)
+        edited = {"command": f"curl -H {hidden} http://b\nmake"}
+        await do(link, answer(request, Decision.EDIT, input=edited))
+
+    assert [f"curl -H {key} http://b\nmake"] == [told.input and told.input["command"] for told in answers(puppet)]
+    [fact] = house.only(RequestAnswered)
+    assert edited == fact.input
+    removed = ("-command: curl -H " + hidden + " http://a", "-description: fetch")
+    added = ("+command:", f"+  curl -H {hidden} http://b", "+  make")
+    assert [*removed, *added] == fact.diff.split("\n")[1:]
+    [closed] = house.session().closed
+    assert fact.diff == closed.diff
+    assert key not in house.places.log(ME).read_text()
+
+
+async def test_an_edited_request_carries_its_new_input(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(UsageError, match="new input"):
+            await do(link, answer(request, Decision.EDIT))
+        await do(link, answer(request, Decision.EDIT, input={"command": "rm -r build/tmp"}))
+
+    assert [{"command": "rm -r build/tmp"}] == [a.input for a in answers(puppet)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "many", "error"),
+    [
+        ((), False, "requires a choice"),
+        (("red", "blue"), False, "one choice"),
+        (("green",), False, "no choice 'green'"),
+        (("red", "red"), True, "twice"),
+        (("red",), False, ""),
+        (("red", "blue"), True, ""),
+    ],
+    ids=["none", "two of one", "unknown", "twice", "one", "several"],
+)
+async def test_a_choice_is_one_of_those_offered(
+    house: House, puppet: Puppet, labels: tuple[str, ...], many: bool, error: str
+) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, question("red", "blue", many=many))
+        wish = answer(request, Decision.CHOOSE, labels=labels)
+        if error:
+            with pytest.raises(UsageError, match=error):
+                await do(link, wish)
+        else:
+            await do(link, wish)
+
+    assert ([] if error else [labels]) == [a.labels for a in answers(puppet)]
+
+
+async def test_a_question_that_takes_no_text_of_ones_own_says_so(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, question("red", "blue"))
+        with pytest.raises(UsageError, match="accepts no custom answer"):
+            await do(link, answer(request, Decision.CHOOSE, text="green"))
+
+    assert [] == answers(puppet)
+
+
+async def test_an_edited_input_is_not_empty_also_where_none_was_asked(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked(input={}))
+        with pytest.raises(UsageError, match="is empty"):
+            await do(link, answer(request, Decision.EDIT, input={}))
+
+    assert [] == answers(puppet)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-abcdefghijklmnopqrstuvwxyz123456",
+        "-----BEGIN " + "RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA" * 4 + "\n-----END RSA PRIVATE KEY-----",
+    ],
+    ids=["a token", "lines"],
+)
+async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(house: House, puppet: Puppet, key: str) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked(input={"command": "make", "key": key}))
+        await do(link, answer(request, Decision.EDIT, input={"command": "make check", "key": key}))
+
+    [fact] = house.only(RequestAnswered)
+    assert ["-command: make", "+command: make check"] == [row for row in fact.diff.split("\n") if row[:1] in "+-"]
+    assert max(key.split("\n"), key=len) not in house.places.log(ME).read_text()
+
+
+async def test_an_open_question_takes_any_text(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, question())
+        with pytest.raises(UsageError, match="no choice 'whatever you like'"):
+            await do(link, answer(request, Decision.CHOOSE, labels=("whatever you like",)))
+        await do(link, answer(request, Decision.CHOOSE, text="whatever you like"))
+
+    assert [("whatever you like",)] == [a.labels for a in answers(puppet)]
+    assert [("whatever you like",)] == [fact.labels for fact in house.only(RequestAnswered)]
+
+
+@pytest.mark.parametrize(
+    ("decision", "more", "error"),
+    [
+        (Decision.ALLOW, {"input": {"command": "true"}}, "'allow' accepts no input"),
+        (Decision.LATER, {"input": {"command": "true"}}, "'later' accepts no input"),
+        (Decision.DENY, {"labels": ("red",)}, "'deny' accepts no choice"),
+        (Decision.ALLOW, {"text": "but carefully"}, "'allow' accepts no text"),
+        (Decision.ALLOW, {"reason": "but carefully"}, "'allow' accepts no reason"),
+        (Decision.ALLOW, {"scope": "project"}, "'allow' accepts no scope"),
+        (Decision.EDIT, {"input": {}}, "lacks 'command', 'timeout'"),
+        (Decision.EDIT, {"input": {"timeout": 5}}, "lacks 'command'"),
+        (Decision.EDIT, {"input": {"command": "make", "timeout": None}}, "lacks 'timeout'"),
+        (Decision.EDIT, {"input": {"command": " ", "timeout": 5}}, "lacks 'command'"),
+    ],
+)
+async def test_an_answer_of_which_a_part_would_be_ignored_or_is_missing_is_refused_and_nothing_is_sent(
+    house: House, puppet: Puppet, decision: Decision, more: dict[str, Any], error: str
+) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked(input={"command": "make", "timeout": 60}))
+        with pytest.raises(UsageError, match=error):
+            await do(link, answer(request, decision, **more))
+
+    assert [] == answers(puppet)
+    assert [] == house.only(RequestAnswered)
+
+
+async def test_of_a_tool_whose_schema_is_known_only_what_it_requires_must_stay(house: House, puppet: Puppet) -> None:
+    opened = asked(input={"command": "make", "timeout": 60}, required=("command",))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, opened)
+        await do(link, answer(request, Decision.EDIT, input={"command": "make check"}))
+
+    assert [{"command": "make check"}] == [told.input for told in answers(puppet)]
+
+
+async def test_a_plan_without_a_text_says_so_to_whoever_decides_on_it(house: House, puppet: Puppet) -> None:
+    opened = asked("", kind=RequestKind.PLAN, shown=" \n", choices=(Decision.ALLOW, Decision.DENY))
+    async with house.hosting(puppet):
+        _, (request,) = await asking(house, puppet, opened)
+
+    assert "The agent sent no plan text." == request.shown
+    assert sealed(request) == request
+
+
+async def test_what_only_its_terminal_can_answer_says_so(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked(answerable=False))
+        with pytest.raises(UnableError, match="terminal"):
+            await do(link, answer(request))
+
+
+async def test_an_agent_that_takes_no_answers_says_so(house: House, puppet: Puppet) -> None:
+    puppet.abilities = Abilities()
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(UnableError):
+            await do(link, answer(request))
+
+
+# Where the agent does not take it
+
+
+def on_answer(puppet: Puppet, error: Exception | None) -> None:
+    async def react(wish: Wish) -> None:
+        if isinstance(wish, Answer):
+            if error is None:
+                await asyncio.Event().wait()
+            else:
+                raise error
+        puppet.obey(wish)
+
+    puppet.on_wish = react
+
+
+async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(house: House, puppet: Puppet) -> None:
+    on_answer(puppet, RefusedError("not in this mode."))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RefusedError, match="not in this mode"):
+            await do(link, answer(request))
+        (again,) = await auntil(lambda: house.session().asks)
+        await auntil(lambda: house.only(NoticeRaised))
+        puppet.on_wish = None
+        await do(link, answer(again))
+
+    assert (f"{ME}-2", request.digest) == (again.id, again.digest)
+    assert ["tool-7", "tool-7"] == [a.request for a in answers(puppet)]
+
+
+async def test_what_was_opened_anew_can_be_withdrawn(house: House, puppet: Puppet) -> None:
+    on_answer(puppet, RefusedError("not in this mode."))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RefusedError):
+            await do(link, answer(request))
+        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        await auntil(lambda: house.only(RequestWithdrawn))
+
+        assert ([f"{ME}-2"], ()) == ([w.request for w in house.only(RequestWithdrawn)], house.session().asks)
+
+
+async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(house: House, puppet: Puppet) -> None:
+    on_answer(puppet, RequestClosedError("tool-7", "interrupted"))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        with pytest.raises(RequestClosedError) as refusal:
+            await do(link, answer(request))
+        await auntil(lambda: house.only(NoticeRaised))
+
+    assert request.id == refusal.value.request
+    assert () == house.session().asks
+
+
+async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unknown(
+    house: House, puppet: Puppet
+) -> None:
+    async with house.hosting(puppet, limits=Limits(call_s=0.5)):
+        link, (request,) = await asking(house, puppet, asked())
+        on_answer(puppet, None)
+        with pytest.raises(TimedOutError):
+            await do(link, answer(request))
+        (notice,) = await auntil(lambda: house.only(NoticeRaised))
+
+    assert "unknown" in notice.text
+    assert () == house.session().asks
+
+
+async def test_a_restart_closes_what_its_last_life_asked(house: House, puppet: Puppet) -> None:
+    """Also before the new agent has said a word."""
+    async with house.hosting(puppet):
+        _, (request,) = await asking(house, puppet, asked())
+        log = house.places.log(ME).read_bytes()
+    house.places.log(ME).write_bytes(log)  # as if the host had been killed: no end was written
+    slow = Puppet()
+    opening = asyncio.Event()
+    slow.on_open = opening.wait  # type: ignore[assignment]
+    async with house.hosting(slow):
+        with pytest.raises(RequestClosedError):
+            await do(await house.linked(), answer(request))
+        opening.set()
+        await auntil(lambda: not house.session().asks)
+
+    assert [] == answers(slow)
+    assert SessionState.ENDED is house.session().state
+
+
+# Who may answer
+
+
+async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        _, (request,) = await asking(house, puppet, asked())
+        link = await HostLink.open(house.places.socket(ME), as_agent=True)
+        with pytest.raises(RefusedError, match="agent cannot answer"):
+            await do(link, answer(request))
+        await do(link, Prompt(text="hello", by="peer"))
+
+    assert [] == answers(puppet)
+
+
+ANSWERING = """
+import asyncio, sys
+from pathlib import Path
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.model.commands import Answer
+from kasmon.model.permission import Decision
+
+async def main(socket, session, request, digest):
+    link = await HostLink.open(Path(socket))
+    try:
+        wish = Answer(request=request, digest=digest, decision=Decision.ALLOW)
+        await link.ask(ExecuteCommand(n=0, session=session, wish=wish))
+        print("done")
+    except KasmonError as error:
+        print(error.message)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["with its variable", "as a child of its host"])
+async def test_a_process_of_an_agents_own_may_not_answer(house: House, puppet: Puppet, marked: bool) -> None:
+    async with house.hosting(puppet):
+        _, (request,) = await asking(house, puppet, asked())
+        said = await asyncio.to_thread(_answered_by_a_child, house, request, marked)
+
+    assert "an agent cannot answer requests." == said
+    assert [] == answers(puppet)
+
+
+def _answered_by_a_child(house: House, request: Request, marked: bool) -> str:
+    variables = dict(os.environ) | ({"KASMON_SESSION": "someones"} if marked else {})
+    command = [sys.executable, "-P", "-c", ANSWERING, str(house.places.socket(ME)), ME, request.id, request.digest]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+
+async def test_consent_to_what_may_be_cut_is_refused_and_a_no_is_taken(house: House, puppet: Puppet) -> None:
+    """Whatever its choices say: the terminal shows what is asked, and consent is given there."""
+    opened = asked("rm", choices=(Decision.ALLOW, Decision.ALWAYS, Decision.EDIT, Decision.DENY))
+    cut = msgspec.structs.replace(opened, request=msgspec.structs.replace(opened.request, may_be_cut=True))
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, cut)
+        for decision in (Decision.ALLOW, Decision.ALWAYS, Decision.EDIT):
+            with pytest.raises(UnableError, match="may be truncated") as caught:
+                await do(link, answer(request, decision, input={}))
+            assert "kasmon attach" in caught.value.hint
+        await do(link, answer(request, Decision.DENY))
+
+    assert [Decision.DENY] == [told.decision for told in answers(puppet)]
+
+
+@pytest.mark.parametrize("digest", ["", " ", "0", "0" * 64])
+async def test_an_answer_with_no_digest_or_another_one_answers_nothing(
+    house: House, puppet: Puppet, digest: str
+) -> None:
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        for decision in (Decision.ALLOW, Decision.DENY, Decision.LATER):
+            with pytest.raises(StaleRequestError):
+                await do(link, msgspec.structs.replace(answer(request, decision), digest=digest))
+
+        assert [request] == list(house.session().asks)
+    assert [] == answers(puppet)

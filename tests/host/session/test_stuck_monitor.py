@@ -1,0 +1,128 @@
+"""A host says when nothing comes of its agent's work: by files, children and facts, never by what it prints."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.base import Chunk
+from kasmon.config import Limits
+from kasmon.errors import SessionNotFoundError
+from kasmon.host.journal.redaction import Redactor
+from kasmon.host.rpc.frames import CommandDone, ReportContext
+from kasmon.host.session.side_effects import ChildActivity, written_since
+from kasmon.host.session.stuck_monitor import limits_of, rest_s
+from kasmon.host.structured.live_text import LiveText
+from kasmon.model.events import ContextReported, StuckSeen, TurnStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from tests.host.house import ME, House
+from tests.host.puppet import Puppet
+from tests.waiting import auntil, until
+
+SOON = Limits(stuck_after_minutes=0.6 / 60)
+NOTHING = "no progress for 0.6 s"
+
+
+def reasons(house: House) -> list[str]:
+    return [fact.why for fact in house.only(StuckSeen)]
+
+
+async def test_an_agent_of_whom_nothing_comes_is_stuck_until_something_does(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet, house.wants(backend="puppet", workdir=str(house.places.config)), SOON):
+        puppet.say(TurnStarted(at=time.time(), prompt="go"))
+        await auntil(lambda: [NOTHING] == reasons(house), what="stuck")
+        assert house.session().stuck
+        house.places.config.mkdir(exist_ok=True)
+        (house.places.config / "made").write_text("so")
+
+        await auntil(lambda: reasons(house)[1:2] == [""], what="not stuck any more")
+
+
+async def test_text_that_is_being_written_comes_of_it() -> None:
+    """Until it is a message it is no fact; its host knows when it came."""
+    live, before = LiveText(ME, Redactor(), lambda _: None), time.time()
+    assert 0 == live.written_at
+    live.write(Chunk(text="word"))
+
+    assert before <= live.written_at <= time.time()
+
+
+async def test_what_the_agent_says_that_it_waits_for_is_a_fact(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await house.linked()
+        await auntil(lambda: house.session().exists)  # its start ends every wait
+        assert isinstance(
+            await link.ask(ReportContext(n=0, session=ME, waiting="the\x1b[2J other\ntasks" + "!" * 900)), CommandDone
+        )
+        (said,) = house.only(ContextReported)
+
+        assert house.session().waits == said.waiting
+        assert said.waiting is not None
+        assert said.waiting.startswith("the")
+        assert "\x1b" not in said.waiting
+        assert 200 == len(said.waiting)
+        with pytest.raises(SessionNotFoundError):
+            await link.ask(ReportContext(n=0, session=SessionId("other"), waiting="x"))
+        await link.aclose()
+
+
+def test_a_file_that_was_written_deep_inside_is_seen(tmp_path: Path) -> None:
+    before = time.time() - 100
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "node_modules").mkdir()
+    for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "node_modules"):
+        os.utime(path, (before, before))
+    assert written_since(str(tmp_path), time.time() - 50) is None
+    (tmp_path / "a" / "b" / "new").write_text("x")
+
+    found = written_since(str(tmp_path), time.time() - 50)
+    assert found is not None
+    assert abs(found - time.time()) < 10
+
+
+def test_where_nothing_can_be_read_nothing_was_written(tmp_path: Path) -> None:
+    assert written_since(str(tmp_path / "gone"), 0) is None
+
+
+def test_children_that_compute_work_and_those_that_sleep_do_not() -> None:
+    spins, sleeps = parent(sys.executable, "-c", "while True: pass"), parent("sleep", "60")
+    try:
+        busy, idle = ChildActivity(), ChildActivity()
+        assert busy.work(spins.pid) is None
+        assert idle.work(sleeps.pid) is None
+        until(lambda: busy.work(spins.pid), what="its child's work")
+        until(lambda: idle.work(sleeps.pid) is False, what="its child's rest")
+    finally:
+        for process in (spins, sleeps):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def parent(*argv: str) -> subprocess.Popen[bytes]:
+    """A process that only waits for its child, which runs *argv*."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *argv], start_new_session=True
+    )
+
+
+def test_the_limits_come_from_the_config_in_minutes() -> None:
+    limits = limits_of(Limits(stuck_after_minutes=2, stuck_after_calls=0))
+
+    assert (120.0, 0) == (limits.after_s, limits.calls)
+
+
+@pytest.mark.parametrize(("state", "together"), [(SessionState.IDLE, True), (SessionState.WORKING, False)])
+async def test_the_sessions_of_a_host_that_rest_are_looked_at_together(state: SessionState, together: bool) -> None:
+    """Two hundred at rest wake their host once for all, not one after the other."""
+    loop = asyncio.get_running_loop()
+    pause_s = 4 * (loop.time() + 1)  # longer than the clock has run, and no part of it is a multiple
+
+    due_at = loop.time() + rest_s(state, pause_s)
+
+    assert together is (abs(due_at - pause_s) < 0.5)

@@ -1,0 +1,53 @@
+"""A host whose session's folder was removed ends, and its agent with it: nobody would find it again."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kasmon.host.structured import session_removal as watch
+from kasmon.host.structured.session_removal import removed
+from kasmon.model.commands import Prompt, Stop
+from kasmon.model.events import SessionStarted
+from tests.host.house import ME, House, do
+from tests.host.puppet import Puppet
+from tests.waiting import auntil
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+
+
+async def test_what_is_missing_for_a_moment_was_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([True, False, True, False, True, True])
+    monkeypatch.setattr(watch, "_is_missing", lambda _: next(looks))
+    await removed(tmp_path)
+
+    assert [] == list(looks)
+
+
+def test_a_folder_that_cannot_be_looked_at_is_there(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    assert not watch._is_missing(tmp_path)
+    assert not watch._is_missing(tmp_path / "file" / "below")
+    assert watch._is_missing(tmp_path / "none")
+
+
+async def test_a_host_ends_its_agent_and_itself_when_its_sessions_folder_is_removed(
+    house: House, puppet: Puppet
+) -> None:
+    """Also with facts that wait to be written, and clients that wait for that."""
+    async with house.hosting(puppet):
+        await auntil(lambda: house.only(SessionStarted))
+        link = await house.linked()
+        await asyncio.to_thread(shutil.rmtree, house.places.folder(ME))
+        await do(link, Prompt(text="go"))
+        await auntil(lambda: not house.places.socket(ME).exists())
+
+        assert [Prompt, Stop] == [type(wish) for wish in puppet.told]
+        assert 1 == puppet.closed
+        assert not house.places.folder(ME).exists()
+        await link.aclose()

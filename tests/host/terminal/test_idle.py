@@ -1,0 +1,184 @@
+"""The tmux host goes when nobody needs it, never while somebody does, and nobody who comes at that moment notices."""
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kasmon.errors import HostUnreachableError
+from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.frames import CommandDone, ExecuteCommand, Quit, StartSession
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.host.rpc.server import HostServer
+from kasmon.host.terminal.host import HostIdleTimer, TmuxHost
+from kasmon.model.commands import Mode, Stop
+from kasmon.model.events import SessionEnded
+from kasmon.model.permission import SessionId
+from tests.host.inn import Inn, sh
+from tests.waiting import auntil
+
+ME = "abcdefgh"
+LIMIT_S = 60.0
+
+pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+
+
+# The rule
+
+
+def test_a_host_is_idle_for_long_when_nobody_needed_it_for_the_limit() -> None:
+    idleness = HostIdleTimer(LIMIT_S, now=100)
+
+    assert not idleness.is_over(False, 159)
+    assert idleness.is_over(False, 160)
+    assert not idleness.is_over(True, 170)
+    assert not idleness.is_over(False, 229)
+    idleness.used(229)
+    assert not idleness.is_over(False, 288)
+    assert idleness.is_over(False, 289)
+
+
+# The host, in this process; its looks are quick, and its clock stands still until the test moves it.
+
+
+class Waiting:
+    """A host that looks every few milliseconds whether a minute has passed, on a clock of the test's own."""
+
+    def __init__(self, inn: Inn) -> None:
+        self.at, self.looks = 1000.0, 0
+        self.host = TmuxHost(inn.places, idle_s=0.02, clock=self._clock)
+        self.host._idleness = HostIdleTimer(LIMIT_S, self.at)
+        self.running = asyncio.create_task(self.host.run())
+
+    def _clock(self) -> float:
+        self.looks += 1
+        return self.at
+
+    async def goes_on(self, seconds: float) -> bool:
+        """Whether it still serves when *seconds* have passed and it has looked a few times."""
+        self.at += seconds
+        looked = self.looks
+        await auntil(lambda: self.running.done() or self.looks > looked + 3)
+        return not self.running.done()
+
+
+@pytest.fixture
+async def waiting(inn: Inn) -> AsyncIterator[Waiting]:
+    lock = HostLock(inn.places.tmux_host_lock)
+    assert lock.take()
+    made = Waiting(inn)
+    await auntil(lambda: made.running.done() or inn.listens(os.getpid()))
+    yield made
+    made.host.end()
+    await asyncio.wait([made.running], timeout=20)
+    lock.let_go()
+    await made.running
+
+
+async def test_it_ends_when_nobody_has_needed_it_for_long(inn: Inn, waiting: Waiting) -> None:
+    assert await waiting.goes_on(0)
+    assert await waiting.goes_on(LIMIT_S - 1)
+    assert not await waiting.goes_on(1)
+    assert not inn.places.tmux_host_socket.exists()
+
+
+async def test_it_stays_while_a_client_is_there(inn: Inn, waiting: Waiting) -> None:
+    async with inn.client():
+        assert await waiting.goes_on(10 * LIMIT_S)
+    assert await waiting.goes_on(0)
+    assert await waiting.goes_on(LIMIT_S - 1)
+    assert not await waiting.goes_on(1)
+
+
+async def test_it_stays_while_an_agent_runs(inn: Inn, waiting: Waiting) -> None:
+    async with inn.client() as client:
+        await inn.run(client, ME, "cat")
+    assert await waiting.goes_on(0)
+    assert await waiting.goes_on(10 * LIMIT_S)
+
+    async with inn.client() as client:
+        await client.ask(ExecuteCommand(n=0, session=SessionId(ME), wish=Stop(grace_s=0)))
+        await inn.ended(ME)
+    assert await waiting.goes_on(0)
+    assert await waiting.goes_on(LIMIT_S - 1)
+    assert not await waiting.goes_on(1)
+
+
+# At the moment of its end
+
+
+async def test_who_comes_while_it_closes_is_either_served_or_not_let_in(inn: Inn) -> None:
+    """Whatever the loop does in between: nobody is greeted who is not heard."""
+    served = 0
+    for ticks in range(30):
+        path = inn.places.runtime / f"{ticks}.sock"
+        server = HostServer(path, lambda connection, frame: CommandDone(n=2) if isinstance(frame, Quit) else None, lost)
+        await server.start()
+        opening = asyncio.create_task(HostLink.open(path))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        if server.is_busy:
+            client = await opening
+            assert isinstance(await client.ask(Quit(n=0)), CommandDone)
+            await client.aclose()
+            served += 1
+        else:
+            await server.aclose()
+            with pytest.raises(HostUnreachableError):
+                await opening
+        await server.aclose()
+
+    assert 0 < served < 30
+
+
+def lost(connection: object) -> None:
+    """Nobody minds."""
+
+
+# Hosts as processes
+
+
+def hasty(inn: Inn, idle_s: float) -> str:
+    """A Python in the place of ours whose tmux hosts go after *idle_s*."""
+    program = inn.root / "hasty"
+    program.write_text(
+        f"#!{sys.executable} -P\n"
+        "from kasmon.host.terminal import host as terminals\n"
+        f"terminals.TmuxHost.__init__.__kwdefaults__['idle_s'] = {idle_s}\n"
+        "terminals.main()\n"
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return str(program)
+
+
+async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", hasty(inn, 1.0))
+    launch = inn.wants(ME, *sh("echo all of it; exit 3"))
+    async with contextlib.aclosing(await link(inn.places, launch.session, Mode.TMUX)) as client:
+        await client.ask(StartSession(n=0, session=launch.session), limit_s=20)
+        await inn.ended(ME)
+    await auntil(lambda: lock_holder(inn.places.tmux_host_lock) is None, 20, "the host's end")
+
+    assert inn.facts(ME)
+    async with contextlib.aclosing(await link(inn.places, launch.session, Mode.TMUX)) as client:
+        assert "all of it" in await inn.text(client, ME)
+    assert 1 == len(inn.only(SessionEnded, launch.session))
+
+
+async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", hasty(inn, 0.4))
+    hosts = []
+    for number in range(4):
+        launch = inn.wants(f"aaaaaaa{chr(97 + number)}", "true")
+        async with contextlib.aclosing(await link(inn.places, launch.session, Mode.TMUX)) as client:
+            await client.ask(StartSession(n=0, session=launch.session), limit_s=20)
+            await inn.ended(launch.session)
+            hosts.append(client.welcome.pid)
+        await auntil(lambda: not inn.places.tmux_host_socket.exists(), 20, "the end of its socket")
+
+    assert len(set(hosts)) == len(hosts)
+    await auntil(lambda: lock_holder(inn.places.tmux_host_lock) is None, 20, "the last host's end")

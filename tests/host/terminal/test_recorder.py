@@ -1,0 +1,154 @@
+"""What leaves a real terminal's screen is written down once, without secrets, whatever the terminal does meanwhile."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kasmon.backends.tmux import ServerConnection
+from kasmon.config import Config, SearchConfig
+from kasmon.host.journal import process_log
+from kasmon.host.rpc.frames import ReleasePane, SendKeys
+from kasmon.host.terminal.recorder import Recorder
+from kasmon.model.permission import SessionId
+from kasmon.store.terminal_record import TerminalRecord, everything, numbered, screen
+from tests.host.inn import Inn, sh
+from tests.waiting import auntil
+
+ME = "abcdefgh"
+ASKS = "while read from to; do seq -f 'line %.0f' $from $to; done"
+"""Prints `line N` for all from one number to another, as often as it is told two."""
+
+pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+
+
+class Desk:
+    """One pane, and what is recorded of it."""
+
+    def __init__(self, inn: Inn, line: ServerConnection, pane: str) -> None:
+        self.inn, self.line, self.pane = inn, line, pane
+        self.folder = inn.places.record(ME)
+        self.recorder = self.made()
+
+    def made(self) -> Recorder:
+        return Recorder(self.line, self.pane, TerminalRecord(self.folder, 1_000_000), every_s=3600.0)
+
+    def run(self, *argv: str) -> None:
+        self.inn.server.run(*argv)
+
+    async def prints(self, first: int, last: int) -> None:
+        """Have lines printed, and wait until the last stands on the screen."""
+        self.run("send-keys", "-t", self.pane, f"{first} {last}", "Enter")
+        await auntil(lambda: f"line {last}\n".encode() in self.inn.server.run("capture-pane", "-p", "-t", self.pane))
+
+    async def looks(self) -> None:
+        """Have it looked at, and wait until that is written."""
+        self.recorder.look()
+        await auntil(lambda: self.recorder._looking is None)
+
+    @property
+    def left(self) -> list[str]:
+        """The lines that left the screen, but for the commands."""
+        shown = screen(self.folder)
+        end = shown.first if shown is not None else 0
+        return [text for number, _, text in numbered(everything(self.folder)) if number < end and "line" in text]
+
+    @property
+    def shown(self) -> list[str]:
+        last = screen(self.folder)
+        return [*last.lines] if last is not None else []
+
+
+@pytest.fixture
+async def desk(inn: Inn) -> AsyncIterator[Desk]:
+    inn.places.folder(ME).mkdir(parents=True)
+    line = ServerConnection(inn.server)
+    await line.open()
+    pane = inn.server.create(ME, argv=list(sh(f"{ASKS}")))
+    desk = Desk(inn, line, pane.pane_id)
+    yield desk
+    desk.recorder.close()
+    await line.aclose()
+
+
+def upto(last: int) -> list[str]:
+    return [f"line {number}" for number in range(last)]
+
+
+async def test_each_line_is_written_once_when_it_has_left_and_the_screen_beside_them(desk: Desk) -> None:
+    for first, last in ((0, 9), (10, 99), (100, 119), (120, 320)):
+        await desk.prints(first, last)
+        await desk.looks()
+
+    assert upto(320 - 38) == desk.left[: 320 - 38]
+    assert len(set(desk.left)) == len(desk.left)
+    assert "line 320" == desk.shown[-1]
+
+
+async def test_another_width_and_height_write_nothing_twice_and_lose_nothing(desk: Desk) -> None:
+    await desk.prints(0, 199)
+    await desk.looks()
+    for width, height in ((30, 10), (8, 60), (200, 50)):
+        desk.run("resize-window", "-t", desk.pane, "-x", str(width), "-y", str(height))
+        await desk.looks()
+    await desk.prints(200, 399)
+    await desk.looks()
+
+    assert upto(340) == desk.left[:340]
+    assert len(set(desk.left)) == len(desk.left)
+
+
+async def test_a_host_that_comes_next_goes_on_and_a_history_that_was_cleared_is_a_gap(desk: Desk) -> None:
+    await desk.prints(0, 99)
+    await desk.looks()
+    desk.recorder.close()
+    desk.recorder = desk.made()
+    await desk.prints(100, 199)
+    await desk.looks()
+    assert upto(150) == desk.left[:150]
+    desk.run("clear-history", "-t", desk.pane)
+    await desk.prints(200, 299)
+    await desk.looks()
+
+    assert "line 250" in desk.left
+    assert len(set(desk.left)) == len(desk.left)
+    assert [False, False, True] == [printed.gap for printed in everything(desk.folder)][:3]
+
+
+async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(desk: Desk) -> None:
+    process_log.learn(["hunter2-of-the-line"])
+    desk.run("send-keys", "-t", desk.pane, "say hunter2-of-the-line", "Enter")
+    await desk.prints(1, 1)
+    await desk.looks()
+
+    assert "say ⟨hidden: 19 characters⟩" in desk.shown
+    await desk.prints(2, 99)
+    await desk.looks()
+
+    assert "⟨hidden: 19 characters⟩" in "".join(text for _, _, text in numbered(everything(desk.folder)))
+    assert all(b"hunter2" not in path.read_bytes() for path in desk.folder.iterdir())
+
+
+async def test_the_host_records_by_itself_and_forgets_with_the_session(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.05})
+    folder = inn.places.record(ME)
+    async with inn.serving() as link:
+        await inn.run(link, ME, *sh("seq -f 'line %.0f' 200; read x; exit 0"))
+        await auntil(lambda: (shown := screen(folder)) is not None and "line 200" in shown.lines)
+        assert "line 1" in [text for _, _, text in numbered(everything(folder))]
+        link.tell(SendKeys(session=SessionId(ME), data=b"\r"))
+        await inn.ended(ME)
+        await link.ask(ReleasePane(n=0, session=SessionId(ME)))
+
+    assert not folder.exists()
+
+
+async def test_where_it_is_turned_off_nothing_is_kept(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.01})
+    async with inn.serving(Config(search=SearchConfig(record=False))) as link:
+        await inn.run(link, ME, *sh("seq 200; exec cat"))
+        await inn.shows(ME, "200")
+        await inn.text(link, ME)
+
+    assert not inn.places.record(ME).exists()

@@ -1,0 +1,147 @@
+"""Answers to what stands on a terminal agent's screen, through the host: one wins, and the log says what was done."""
+
+import asyncio
+import contextlib
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kasmon.backends.tmux.input import answer_delivery
+from kasmon.errors import PromptChangedError, RefusedError, RequestClosedError, UnableError
+from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.model.commands import Answer
+from kasmon.model.events import RequestAnswered, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import Decision, Request, SessionId
+from kasmon.model.session_state import SessionState
+from tests.backends.asker import NO, YES, Asker, dialog
+from tests.host.inn import Inn, prompted
+from tests.waiting import auntil
+
+ME = SessionId("abcdefgh")
+
+
+@pytest.fixture(autouse=True)
+def _in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These fakes hear a key at once."""
+    monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
+
+
+@asynccontextmanager
+async def asking(*asks: dict[str, Any], **does: Any) -> AsyncIterator[tuple[Inn, HostLink, Asker]]:
+    """A host in this process, and a fake agent that asks."""
+    root = Path(tempfile.mkdtemp(prefix="ka-", dir="/tmp"))
+    inn = await asyncio.to_thread(Inn, root)
+    asker = Asker(root / "bin", *asks, **does)
+    try:
+        async with inn.serving() as link:
+            await inn.run(link, ME, *asker.argv, agent="scripted")
+            yield inn, link, asker
+    finally:
+        await asyncio.to_thread(inn.close)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def asked(inn: Inn, text: str = "") -> Request:
+    return await auntil(lambda: next((one for one in inn.session(ME).asks if text in one.shown), None), 20, text)
+
+
+async def answer(link: HostLink, request: Request, decision: Decision, **more: Any) -> None:
+    wish = Answer(request=request.id, digest=more.pop("digest", request.digest), decision=decision, **more)
+    await link.ask(ExecuteCommand(n=0, session=ME, wish=wish), limit_s=20)
+
+
+async def test_of_two_dashboards_one_answers_and_the_other_is_told_who() -> None:
+    async with asking(dialog("git push"), dialog("git pull")) as (inn, link, asker):
+        request = await asked(inn)
+        async with inn.client() as other:
+            told = await asyncio.gather(
+                answer(link, request, Decision.ALLOW), answer(other, request, Decision.DENY), return_exceptions=True
+            )
+
+        won, said = (YES, "allow") if told[0] is None else (NO, "deny")
+        [lost] = [error for error in told if error is not None]
+        assert isinstance(lost, RequestClosedError)
+        assert re.search(rf"user at .*\d+\)? answered {said}", lost.message)
+        assert [("git push", won)] == asker.taken()
+
+
+async def test_the_log_says_what_was_done_and_nothing_else() -> None:
+    async with asking(dialog("git push"), dialog("git pull")) as (inn, link, asker):
+        first = await asked(inn, "git push")
+        await answer(link, first, Decision.ALWAYS)
+        second = await asked(inn, "git pull")
+        await answer(link, second, Decision.DENY)
+        await inn.until_state(ME, SessionState.IDLE)
+
+        told = [(fact.request, fact.decision, fact.by) for fact in inn.only(RequestAnswered, ME)]
+        assert [(first.id, Decision.ALWAYS, "user"), (second.id, Decision.DENY, "user")] == told
+        assert [] == inn.only(RequestWithdrawn, ME)
+        assert not inn.places.rules.exists()
+        assert ("git pull", NO) == asker.taken()[-1]
+
+
+async def test_a_prompt_that_changed_is_another_request_and_no_answer_is_written_down() -> None:
+    async with asking(dialog("git push"), dialog("rm -rf /")) as (inn, link, asker):
+        request = await asked(inn)
+        pid = inn.session(ME).pid
+        assert pid
+        asker.swap(pid)
+        await inn.shows(ME, "rm -rf")
+        with pytest.raises((PromptChangedError, RequestClosedError)):
+            await answer(link, request, Decision.ALLOW)
+        again = await asked(inn, "rm -rf /")
+
+        assert [] == asker.heard()
+        assert [] == inn.only(RequestAnswered, ME)
+        assert [request.id] == [fact.request for fact in inn.only(RequestWithdrawn, ME)]
+        assert again.id != request.id
+
+
+async def test_what_cannot_be_said_leaves_the_request_as_it_is() -> None:
+    async with asking(dialog("git push", YES, NO)) as (inn, link, asker):
+        request = await asked(inn)
+        with pytest.raises(RefusedError, match="does not accept"):
+            await answer(link, request, Decision.ALWAYS)
+        with pytest.raises(UnableError, match="no reason"):
+            await answer(link, request, Decision.DENY, reason="not now")
+        for digest in ("of another", ""):
+            with pytest.raises(RefusedError, match="differs"):
+                await answer(link, request, Decision.ALLOW, digest=digest)
+        await answer(link, request, Decision.LATER)
+
+        assert [True] == [one.later for one in inn.session(ME).asks]
+        assert [] == asker.heard()
+        assert 1 == len(inn.only(RequestOpened, ME))
+
+
+async def test_an_agent_cannot_answer_what_stands_on_its_screen() -> None:
+    async with asking(dialog("git push")) as (inn, _, asker):
+        request = await asked(inn)
+        async with contextlib.aclosing(await HostLink.open(inn.places.tmux_host_socket, as_agent=True)) as link:
+            with pytest.raises(RefusedError, match="an agent cannot answer"):
+                await answer(link, request, Decision.ALLOW)
+
+        assert [] == asker.heard()
+
+
+@pytest.mark.parametrize("decision", [Decision.ALLOW, Decision.DENY])
+async def test_kasmons_own_scripted_agent_is_answered_on_its_screen(decision: Decision) -> None:
+    async with asking() as (inn, link, _):
+        other = SessionId("bcdefghi")
+        await inn.run(link, other, sys.executable, "-P", "-m", "kasmon.scripted", "--speed", "0", agent="scripted")
+        await inn.until_state(other, SessionState.IDLE)
+        await prompted(link, other, "ask git push")
+        request = await auntil(lambda: next(iter(inn.session(other).asks), None), 20)
+        wish = Answer(request=request.id, digest=request.digest, decision=decision)
+        await link.ask(ExecuteCommand(n=0, session=other, wish=wish), limit_s=20)
+
+        await inn.until_state(other, SessionState.IDLE)
+        assert [decision] == [fact.decision for fact in inn.only(RequestAnswered, other)]

@@ -1,0 +1,357 @@
+"""Whatever dies - host, tmux server, our client, a dashboard - the others go on, and the log says what is true."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from kasmon.errors import SessionEndedError
+from kasmon.host.rpc.frames import SendKeys, StartSession
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import ReceiptState
+from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded, SessionStarted, SignalSeen
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.tmux.process_identity import signal as send_signal
+from tests.host.inn import Inn, Screen, prompted, python, sh
+from tests.tmux.asked import end_window
+from tests.waiting import auntil, until
+
+pytestmark = pytest.mark.story
+ME = SessionId("abcdefgh")
+S = SessionState
+COUNTER = "i=0; while :; do i=$((i+1)); echo count $i; sleep 0.05; done"
+REPORTER = """
+import os, sys, tty
+tty.setraw(0)
+def say(state): os.write(1, b"\\x1b]7501;state=%s\\x07" % state)
+say(b"idle")
+while data := os.read(0, 65536):
+    open(sys.argv[1], "ab").write(data)
+    if b"go" in data: say(b"working")
+"""
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait(10)
+
+
+def kill_server(inn: Inn) -> None:
+    server = inn.server.process()
+    assert server
+    send_signal(server, signal.SIGKILL)
+
+
+# The host dies
+
+
+async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goes_on_with_them(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *sh(COUNTER))
+        await inn.ready(ME)
+        kill(host)
+        before = inn.facts(ME)
+        assert before
+        assert not before.is_dead
+        assert lock_holder(inn.places.host_lock(ME)) is None
+
+        other = inn.open()
+        async with inn.client() as link:
+            screen = Screen(link, ME)
+            screen.watch()
+            await screen.until_has("count")
+            after = inn.facts(ME)
+
+            assert after
+            assert (before.pid, before.pane_id) == (after.pid, after.pane_id)
+            assert 1 == len(inn.only(SessionStarted, ME))
+            assert other.pid == lock_holder(inn.places.host_lock(ME))
+            await inn.until_state(ME, S.WORKING)
+
+
+async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *sh("read x; exit 7"))
+        await inn.run(link, "killed23", "cat")
+        await inn.run(link, "gone2345", "cat")
+        for name in (ME, "killed23", "gone2345"):
+            await inn.ready(name)
+        kill(host)
+        inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
+        os.kill(inn.session(SessionId("killed23")).pid or 0, signal.SIGKILL)
+        gone = inn.facts("gone2345")
+        assert gone
+        end_window(inn.server, gone.window_id)
+        inn.open()
+        ended = await inn.ended(ME), await inn.ended("killed23"), await inn.ended("gone2345")
+
+        assert [(7, None, ""), (None, "SIGKILL", ""), (None, None, "its pane no longer exists")] == [
+            (end.exit_code, end.signal, end.why) for end in ended
+        ]
+
+
+async def test_a_queue_survives_its_host(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
+        await inn.until_state(ME, S.IDLE)
+        await prompted(link, ME, "go")
+        await inn.until_state(ME, S.WORKING)
+        await prompted(link, ME, "later", when="idle")
+        kill(host)
+        inn.open()
+        async with inn.client() as link:
+            assert [ReceiptState.QUEUED] == [
+                receipt.state for receipt in inn.session(ME).receipts if receipt.text == "later"
+            ]
+            assert b"go\r" == inn.recorded("typed")
+
+
+async def test_a_programs_word_holds_if_it_has_printed_nothing_since(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
+        await inn.until_state(ME, S.IDLE)
+        kill(host)
+        inn.open()
+        async with inn.client() as link:
+            await inn.pane(link, ME)
+
+            assert S.IDLE is inn.session(ME).state
+            await prompted(link, ME, "go", when="idle")
+            await inn.until_state(ME, S.WORKING)
+
+
+async def test_a_programs_word_is_void_if_it_has_printed_since(inn: Inn) -> None:
+    """It may have said something that nobody heard: unsure, never idle."""
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
+        await inn.until_state(ME, S.IDLE)
+        said_at = inn.only(SignalSeen, ME)[-1].at
+        kill(host)
+        until(lambda: int(time.time()) > int(said_at))
+        inn.server.run("send-keys", "-t", f"={ME}:", "go")
+        until(lambda: b"go" == inn.recorded("typed"))
+        inn.open()
+
+        await inn.until_state(ME, S.UNSURE)
+        assert "clear" == [signal.value for signal in inn.only(SignalSeen, ME) if signal.source == "program"][-1]
+
+
+async def test_an_agent_that_started_while_its_host_was_killed_is_taken_over_too(inn: Inn) -> None:
+    inn.wants(ME, "cat")
+    inn.server.start()
+    inn.server.create(ME, ["cat"])
+    inn.open()
+
+    assert [1] == [started.generation for started in inn.only(SessionStarted, ME)]
+    assert inn.session(ME).exists
+
+
+async def test_many_sessions_are_taken_over_at_once(inn: Inn) -> None:
+    names = [f"ab{chr(97 + number)}defgh" for number in range(20)]
+    host = inn.open()
+    async with inn.client() as link:
+        await asyncio.gather(*(inn.run(link, name, "cat") for name in names))
+        for name in names:
+            await inn.ready(name)
+        kill(host)
+        other = inn.open()
+
+        assert {other.pid} == {lock_holder(inn.places.host_lock(name)) for name in names}
+        assert {S.UNSURE} == {inn.session(SessionId(name)).state for name in names}
+
+
+async def test_a_session_that_another_host_holds_is_left_to_it(inn: Inn) -> None:
+    script = "import sys\nfrom pathlib import Path\nfrom kasmon.host.rpc.host_lock import HostLock\n"
+    script += "assert HostLock(Path(sys.argv[1])).take(); print('held', flush=True); sys.stdin.read()"
+    inn.wants(ME, "cat")
+    holder = subprocess.Popen(
+        [sys.executable, "-P", "-c", script, str(inn.places.host_lock(ME))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout
+    assert holder.stdin
+    assert b"held\n" == holder.stdout.readline()
+    inn.open()
+    async with inn.client() as link:
+        with pytest.raises(Exception, match="already has a host"):
+            await link.ask(StartSession(n=0, session=ME))
+
+        assert not inn.events(ME)
+        holder.stdin.close()
+        holder.wait(10)
+        holder.stdout.close()
+
+
+# The tmux server dies
+
+
+async def test_a_tmux_server_that_was_killed_is_known_within_two_seconds(inn: Inn) -> None:
+    names = [ME, SessionId("other234")]
+    inn.open()
+    async with inn.client() as link:
+        for name in names:
+            await inn.run(link, name, "cat")
+            await inn.ready(name)
+        screen = Screen(link, ME)
+        screen.watch()
+        await auntil(lambda: screen.pushes)
+        killed_at = time.time()
+        kill_server(inn)
+        for name in names:
+            await inn.until_state(name, S.LOST)
+
+        assert all(inn.only(ConnectionLost, name)[0].at - killed_at < 2 for name in names)
+        await auntil(lambda: screen.gone)
+        await auntil(lambda: lock_holder(inn.places.host_lock(ME)) is None)
+
+
+async def test_after_that_a_session_is_started_again_in_a_new_server(inn: Inn) -> None:
+    inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *sh("echo here; exec cat"))
+        await inn.ready(ME)
+        kill_server(inn)
+        await inn.until_state(ME, S.LOST)
+        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+        screen = Screen(link, ME)
+        screen.watch()
+        await screen.until_has("here")
+
+        assert [1, 2] == [started.generation for started in inn.only(SessionStarted, ME)]
+        assert inn.session(ME).exists
+
+
+async def test_a_server_that_died_while_no_host_ran_is_told_by_the_next(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, "cat")
+        await inn.ready(ME)
+        kill(host)
+        kill_server(inn)
+        inn.open()
+
+        assert S.LOST is inn.session(ME).state
+        assert not inn.only(SessionEnded, ME)
+
+
+async def test_another_server_in_its_place_is_not_taken_for_it(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, "cat")
+        await inn.ready(ME)
+        kill(host)
+        kill_server(inn)
+        until(lambda: inn.server.process() is None)
+        inn.server.start()
+        inn.open()
+
+        assert S.LOST is inn.session(ME).state
+
+
+async def test_a_socket_that_was_swept_away_is_found_again(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, "cat")
+        await inn.ready(ME)
+        kill(host)
+        inn.places.tmux_socket.unlink()
+        inn.open()
+        async with inn.client() as link:
+            assert (await inn.pane(link, ME)).width == 120
+            assert inn.session(ME).exists
+
+
+# Our client dies
+
+
+async def test_a_connection_that_tmux_ended_is_made_again_and_nothing_is_lost(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, "cat")
+        await inn.ready(ME)
+        screen = Screen(link, ME)
+        screen.focus()
+        await auntil(lambda: screen.pushes)
+        clients = [child for child in psutil.Process(host.pid).children() if "attach-session" in child.cmdline()]
+        hearing = [child for child in clients if any("pause-after" in argument for argument in child.cmdline())]
+        assert 1 == len(hearing)
+        hearing[0].kill()
+
+        def typed() -> bool:
+            link.tell(SendKeys(session=ME, data=b"k"))
+            return screen.has("k")
+
+        await auntil(typed)
+        assert not inn.only(ConnectionLost, ME)
+        assert inn.session(ME).exists
+
+
+# A dashboard dies
+
+DASHBOARD = """
+import asyncio, sys
+from pathlib import Path
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.frames import Focus, Watch
+
+async def main():
+    link = await HostLink.open(Path(sys.argv[1]))
+    link.on_push = lambda frame: print("pushed", flush=True)
+    link.tell(Watch(session=sys.argv[2]))
+    link.tell(Focus(session=sys.argv[2], columns=90, rows=30))
+    await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_dashboard_that_was_killed_changes_nothing(inn: Inn) -> None:
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *sh(COUNTER))
+        await inn.ready(ME)
+        dashboard = subprocess.Popen(
+            [sys.executable, "-P", "-c", DASHBOARD, str(inn.places.tmux_host_socket), ME], stdout=subprocess.PIPE
+        )
+        assert dashboard.stdout
+        assert b"pushed\n" == await asyncio.to_thread(dashboard.stdout.readline)
+        kill(dashboard)
+        dashboard.stdout.close()
+        screen = Screen(link, ME)
+        screen.watch()
+        await screen.until_has("count")
+        first = list(screen.rows)
+        await auntil(lambda: screen.rows != first)
+
+        assert host.poll() is None
+        assert inn.session(ME).exists
+        assert not inn.only(ConnectionRestored, ME)
+
+
+async def test_a_queue_waits_for_the_restart_of_an_agent_that_was_lost(inn: Inn) -> None:
+    inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
+        await inn.until_state(ME, S.IDLE)
+        await prompted(link, ME, "go")
+        await inn.until_state(ME, S.WORKING)
+        await prompted(link, ME, "later", when="idle")
+        kill_server(inn)
+        await inn.until_state(ME, S.LOST)
+        with pytest.raises(SessionEndedError):
+            await prompted(link, ME, "now")
+        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+
+        await auntil(lambda: b"go\rlater\r" == inn.recorded("typed"), 25, "the prompt that was queued")

@@ -1,0 +1,357 @@
+"""An answer and a plan decision are on disk before anybody is told that they count: seen at the file layer itself.
+
+Our code runs as it is. What it asks of the system (`os.write`, `os.fsync`, `os.replace`, `socket.send`) is recorded in
+order, or stopped in the middle as a power cut does.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from os import readlink
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kasmon.backends.tmux.input import answer_delivery
+from kasmon.config.edit import put
+from kasmon.errors import RequestClosedError
+from kasmon.host.journal import async_writer
+from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.host.structured import host
+from kasmon.host.terminal import agent_runner
+from kasmon.model.commands import Answer, Wish
+from kasmon.model.events import RequestAnswered
+from kasmon.model.permission import Decision
+from kasmon.store.rules import RuleBook
+from kasmon.supervisor.plans.start import apply_edit
+from tests.backends.asker import dialog
+from tests.cli.desk import PLAN, Desk
+from tests.host.house import House, do
+from tests.host.puppet import Puppet, asked
+from tests.host.session.test_requests import answer, asking
+from tests.host.session.test_rules import keep
+from tests.host.terminal.test_screen_requests import asked as asked_on_screen
+from tests.host.terminal.test_screen_requests import asking as asking_on_screen
+from tests.waiting import auntil
+
+LOG = "events.jsonl"
+WAKES = b"\0"
+"""What a loop sends itself."""
+CUT = """
+import os, signal, sys
+
+fsync = os.fsync
+
+def cut(handle):
+    if os.readlink(f"/proc/self/fd/{handle}").endswith(ending):
+        os.kill(os.getpid(), signal.SIGKILL)
+    fsync(handle)
+
+ending, os.fsync = sys.argv.pop(1), cut
+from kasmon.__main__ import main
+sys.exit(main())
+"""
+"""kasmon, whose power is cut at the moment when a file whose path ends with the first argument should be on disk."""
+
+
+class FileLayer:
+    """What the system was asked to do, in order: each step's name, and the end of the path or the bytes."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.steps: list[tuple[str, str, bytes]] = []
+        self.is_going = threading.Event()
+        """Unset, every fsync waits."""
+        self.is_going.set()
+        self._lock = threading.Lock()
+        write, fsync, replace, send = os.write, os.fsync, os.replace, socket.socket.send
+
+        def recorded_write(handle: int, data: Any) -> int:
+            self.note("write", _path(handle), bytes(data))
+            return write(handle, data)
+
+        def recorded_fsync(handle: int) -> None:
+            self.note("fsync asked", _path(handle))
+            assert self.is_going.wait(30)
+            fsync(handle)
+            self.note("fsync", _path(handle))
+
+        def recorded_replace(source: Any, target: Any, **more: Any) -> None:
+            replace(source, target, **more)
+            self.note("replace", os.fspath(target))
+
+        def recorded_send(line: socket.socket, data: Any, *more: Any) -> int:
+            if bytes(data) != WAKES:
+                self.note("send", "", bytes(data))
+            return send(line, data, *more)
+
+        patch.setattr(os, "write", recorded_write)
+        patch.setattr(os, "fsync", recorded_fsync)
+        patch.setattr(os, "replace", recorded_replace)
+        patch.setattr(socket.socket, "send", recorded_send)
+
+    def note(self, step: str, path: str = "", data: bytes = b"") -> None:
+        with self._lock:
+            self.steps.append((step, path, data))
+
+    def first(self, step: str, path: str = "", data: bytes = b"", since: int = 0) -> int:
+        """Where the first *step* stands, at *since* or later, on a path that ends so and with *data* in it.
+
+        Raises:
+            AssertionError: if there is none.
+        """
+        with self._lock:
+            steps = list(self.steps)
+        for at, (name, of, held) in enumerate(steps[since:], since):
+            if name == step and of.endswith(path) and data in held:
+                return at
+        raise AssertionError(f"no {step} of {path or data!r} after {since} in {[each[:2] for each in steps]}")
+
+    def has(self, step: str, path: str = "", data: bytes = b"", since: int = 0) -> bool:
+        try:
+            self.first(step, path, data, since)
+        except AssertionError:
+            return False
+        return True
+
+
+def _path(handle: int) -> str:
+    try:
+        return readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115 - kept from before anything was patched
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def layer(monkeypatch: pytest.MonkeyPatch) -> FileLayer:
+    return FileLayer(monkeypatch)
+
+
+def heard_by(layer: FileLayer, puppet: Puppet) -> None:
+    """Have *layer* note when *puppet* hears an answer."""
+
+    async def hear(wish: Wish) -> None:
+        if isinstance(wish, Answer):
+            layer.note("agent told")
+        puppet.obey(wish)
+
+    puppet.on_wish = hear
+
+
+async def test_an_answer_is_written_synced_told_and_only_then_confirmed(
+    house: House, puppet: Puppet, layer: FileLayer
+) -> None:
+    heard_by(layer, puppet)
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        await do(link, answer(request))
+        await link.aclose()
+
+    written = layer.first("write", LOG, b"request.answered")
+    synced = layer.first("fsync", LOG, since=written)
+    told = layer.first("agent told")
+    asked_for_it = layer.first("send", data=request.digest.encode())
+    confirmed = layer.first("send", since=asked_for_it + 1)
+    assert written < synced < told < confirmed
+
+
+@pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.NEVER])
+async def test_a_rule_that_an_answer_makes_is_on_disk_before_the_answer_is(
+    house: House, puppet: Puppet, layer: FileLayer, decision: Decision
+) -> None:
+    """Its content before its name, its name before the answer: otherwise a power cut leaves an empty file of rules."""
+    heard_by(layer, puppet)
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked("git push"))
+        await do(link, answer(request, decision))
+        await link.aclose()
+
+    named = layer.first("replace", house.places.rules.name)
+    synced = layer.first("fsync")
+    assert f".{house.places.rules.name}." in layer.steps[synced][1]
+    assert synced < named < layer.first("fsync", str(house.places.rules.parent), since=named)
+    assert layer.first("fsync", str(house.places.rules.parent)) < layer.first("write", LOG, b"request.answered")
+
+
+async def test_a_rule_that_was_revoked_does_not_come_back_with_the_power(house: House, layer: FileLayer) -> None:
+    book = RuleBook(house.places.rules)
+    rule = keep(house, "git push")
+    before = len(layer.steps)
+    book.remove(rule.id)
+
+    named = layer.first("replace", house.places.rules.name, since=before)
+    assert layer.first("fsync", since=before) < named < layer.first("fsync", str(book.path.parent), since=named)
+
+
+async def test_an_answer_by_a_rule_is_on_disk_before_the_agent_hears_it(
+    house: House, puppet: Puppet, layer: FileLayer
+) -> None:
+    heard_by(layer, puppet)
+    keep(house, "git push")
+    async with house.hosting(puppet):
+        link = await house.linked()
+        puppet.say(asked("git push"))
+        await auntil(lambda: layer.has("agent told"))
+        await link.aclose()
+
+    written = layer.first("write", LOG, b"request.answered")
+    assert written < layer.first("fsync", LOG, since=written) < layer.first("agent told")
+
+
+def impatient(patch: pytest.MonkeyPatch) -> list[int]:
+    """Have hosts wait for the log for a moment at a time; how much they wait for, each time."""
+    waits: list[int] = []
+    reached = async_writer.LogWriter._reached
+
+    async def counted(self: async_writer.LogWriter, count: int, limit_s: float | None) -> bool:
+        waits.append(count)
+        return await reached(self, count, limit_s)
+
+    for module in (async_writer, agent_runner, host):
+        patch.setattr(module, "WRITTEN_S", 0.01)
+    patch.setattr(async_writer.LogWriter, "_reached", counted)
+    return waits
+
+
+async def test_a_slow_disk_is_waited_for_and_nothing_is_confirmed_meanwhile(
+    house: House, puppet: Puppet, layer: FileLayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard_by(layer, puppet)
+    waits = impatient(monkeypatch)
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        layer.is_going.clear()
+        answered = asyncio.create_task(do(link, answer(request)))
+        try:
+            await auntil(lambda: layer.has("fsync asked", LOG))
+            waits.clear()
+            await auntil(lambda: len(waits) > 2, what="the limit was over more than once")
+
+            assert not answered.done()
+            assert not layer.has("agent told")
+        finally:
+            layer.is_going.set()
+        await answered
+        await link.aclose()
+
+    assert layer.first("fsync", LOG) < layer.first("agent told")
+
+
+async def test_an_answer_on_a_screen_is_on_disk_before_it_is_confirmed(
+    layer: FileLayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
+    waits = impatient(monkeypatch)
+    async with asking_on_screen(dialog("git push")) as (inn, link, _):
+        request = await asked_on_screen(inn)
+        wish = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
+        layer.is_going.clear()
+        answered = asyncio.create_task(link.ask(ExecuteCommand(n=0, session=request.session, wish=wish), limit_s=20))
+        try:
+            await auntil(lambda: layer.has("fsync asked", LOG))
+            waits.clear()
+            await auntil(lambda: len(waits) > 2, what="the limit was over more than once")
+
+            assert layer.has("write", LOG, b"request.answered")
+            assert not answered.done()
+        finally:
+            layer.is_going.set()
+        await answered
+        assert [Decision.ALLOW] == [fact.decision for fact in inn.only(RequestAnswered, request.session)]
+
+
+DECISIONS: list[Callable[[str], list[str]]] = [
+    lambda plan: ["pause", plan],
+    lambda plan: ["abort", plan],
+    lambda plan: ["skip", plan, "1"],
+]
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=["pause", "abort", "skip"])
+def test_a_plan_decision_is_confirmed_only_once_it_is_on_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], decision: Callable[[str], list[str]]
+) -> None:
+    """The power is cut as the line should reach the disk: it was written by then, and nothing was printed."""
+    desk = Desk(tmp_path, capsys)
+    try:
+        plan = desk.agreed().plan
+        command = ["plan", *decision(plan)]
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", CUT, f"{plan}/{LOG}", *command], capture_output=True, text=True, check=False
+        )
+
+        assert (-signal.SIGKILL, "", "") == (done.returncode, done.stdout, done.stderr)
+        assert f'"deed":"{command[1]}"' in (desk.places.plan(plan) / LOG).read_text()
+    finally:
+        desk.close()
+
+
+def test_a_plan_begins_only_once_what_was_agreed_to_is_on_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer
+) -> None:
+    desk = Desk(tmp_path, capsys)
+    try:
+        plan = desk.agreed().plan
+    finally:
+        desk.close()
+
+    named = layer.first("replace", "agreed/tidy.md")
+    assert layer.first("fsync", f"{plan}/agreed", since=named) < layer.first("write", LOG, b"plan.began")
+    assert "agreed/.tidy.md." in layer.steps[layer.first("fsync")][1]
+    began = layer.first("write", LOG, b"plan.began")
+    assert layer.has("fsync", LOG, since=began)
+
+
+def test_a_changed_plan_is_on_disk_before_the_change_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer
+) -> None:
+    desk = Desk(tmp_path, capsys)
+    try:
+        book = desk.agreed()
+        before = len(layer.steps)
+        apply_edit(book, PLAN.replace("less", "more"))
+    finally:
+        desk.close()
+
+    synced = layer.first("fsync", since=before)
+    named = layer.first("replace", "agreed/tidy.md", since=before)
+    changed = layer.first("write", LOG, b"plan.changed", since=before)
+    assert "agreed/.tidy.md." in layer.steps[synced][1]
+    assert synced < named < layer.first("fsync", f"{book.plan}/agreed", since=named) < changed
+    assert layer.has("fsync", LOG, since=changed)
+
+
+def test_a_setting_is_on_disk_before_it_takes_the_place_of_the_old_one(house: House, layer: FileLayer) -> None:
+    """A power cut leaves the old file or the new one, and never an empty one."""
+    put(house.places, "ui.bell", "false")
+
+    file = house.places.config_file
+    synced = layer.first("fsync")
+    assert f"{file.parent}/.{file.name}." in layer.steps[synced][1]
+    assert synced < layer.first("replace", str(file))
+
+
+async def test_while_an_answer_is_on_its_way_to_the_disk_another_one_is_refused(
+    house: House, puppet: Puppet, layer: FileLayer
+) -> None:
+    heard_by(layer, puppet)
+    async with house.hosting(puppet):
+        link, (request,) = await asking(house, puppet, asked())
+        layer.is_going.clear()
+        answered = asyncio.create_task(do(link, answer(request)))
+        try:
+            await auntil(lambda: layer.has("fsync asked", LOG))
+            other = await house.linked()
+            with pytest.raises(RequestClosedError):
+                await do(other, answer(request, Decision.DENY))
+            await other.aclose()
+            assert not answered.done()
+        finally:
+            layer.is_going.set()
+        await answered
+        await link.aclose()

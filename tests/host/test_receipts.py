@@ -1,0 +1,154 @@
+"""Which prompt a turn is credited to where the agent's hooks name each prompt that it takes.
+
+The agent is one that shows golden screens of Claude Code and calls the hooks that kasmon gave it, when it is told to.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.frames import StartSession
+from kasmon.host.terminal import typed_prompts
+from kasmon.model.commands import Receipt, ReceiptState
+from kasmon.model.events import ReceiptMoved
+from kasmon.model.session_state import SessionState
+from tests.detection.expected import reading_of
+from tests.detection.golden import cases
+from tests.host.actor import Actor
+from tests.host.inn import Inn, prompted
+from tests.waiting import auntil, until
+
+CLAUDE = ("claude", "2.1.330")
+DRAFT = "idle-draft"
+R = ReceiptState
+
+pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+
+
+class Played:
+    """An agent that is idle, and what is done to it."""
+
+    def __init__(self, inn: Inn, agent: Actor, link: HostLink) -> None:
+        self.inn, self.agent, self.link = inn, agent, link
+        box = next(reading_of(case) for case in cases() if (case.agent, case.version, case.name) == (*CLAUDE, DRAFT))
+        assert box.composer is not None
+        self.text = box.composer.draft
+        """The prompt that can be seen to stand in its box."""
+
+    async def do(self, **what: object) -> None:
+        await asyncio.to_thread(lambda: self.agent.do(**what))
+
+    async def shows(self, case: str) -> None:
+        await asyncio.to_thread(self.agent.shows, case)
+
+    async def hook(self, event: str, **fields: str) -> None:
+        await self.do(hook={"hook_event_name": event, **fields})
+
+    async def becomes(self, state: SessionState) -> None:
+        await asyncio.to_thread(self.agent.is_judged, state)
+
+    async def submitted(self) -> Receipt:
+        """The receipt of `text`, typed, sent, and gone from the box."""
+        before = len(self.agent.typed)
+        sending = asyncio.create_task(prompted(self.link, self.agent.session, self.text))
+        await asyncio.to_thread(until, lambda: self.text.encode() in self.agent.typed[before:])
+        await self.shows(DRAFT)
+        await asyncio.to_thread(until, lambda: b"\r" in self.agent.typed[before:])
+        await self.shows("idle")
+        return await sending
+
+    def receipt(self, n: int = 1) -> Receipt:
+        return self.inn.session(self.agent.session).receipts[n - 1]
+
+    async def until_receipt(self, state: ReceiptState, n: int = 1) -> Receipt:
+        await auntil(lambda: self.receipt(n).state is state, 20, f"receipt {n} {state}")
+        return self.receipt(n)
+
+
+@pytest.fixture
+async def played(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Played]:
+    monkeypatch.setattr(typed_prompts, "BEGIN_S", 1.0)
+    agent = Actor(inn, "abcdefgh", *CLAUDE)
+    inn.wants(agent.session, *agent.argv, agent=agent.name)
+    async with inn.serving() as link:
+        await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
+        it = Played(inn, agent, link)
+        await it.shows("idle")
+        await it.becomes(SessionState.IDLE)
+        await it.hook("Stop")  # its hooks work
+        yield it
+
+
+async def test_a_turn_of_another_prompt_does_not_move_the_receipt_of_one_that_was_never_taken(played: Played) -> None:
+    """The box was empty after Enter, for a person had cleared it; then that person sends a prompt."""
+    receipt = await played.submitted()
+    assert R.SUBMITTED is receipt.state
+    await played.hook("UserPromptSubmit", prompt="what the person wrote")
+    await played.shows("working-text")
+    await played.becomes(SessionState.WORKING)
+    await played.hook("Stop")
+    await played.shows("finished")
+    await played.becomes(SessionState.IDLE)
+
+    unsure = await played.until_receipt(R.UNSURE)
+    assert (typed_prompts.UNNAMED, "") == (unsure.reason, unsure.carried_by)
+    moved = {fact.receipt.state for fact in played.inn.only(ReceiptMoved, receipt.session)}
+    assert not {R.STARTED, R.FINISHED} & moved
+
+
+async def test_a_turn_is_that_of_the_prompt_that_the_agent_names(played: Played) -> None:
+    await played.submitted()
+    await played.hook("UserPromptSubmit", prompt=f"{played.text}\n")
+    started = await played.until_receipt(R.STARTED)
+    assert "text" == started.carried_by
+    await played.shows("working-text")
+    await played.becomes(SessionState.WORKING)
+    await played.hook("Stop")
+    await played.shows("finished")
+
+    finished = await played.until_receipt(R.FINISHED)
+    assert ("text", "") == (finished.carried_by, finished.reason)
+
+
+async def test_a_turn_too_quick_to_be_seen_is_told_by_the_hooks_alone(played: Played) -> None:
+    await played.submitted()
+    await played.hook("UserPromptSubmit", prompt=played.text)
+    await played.hook("Stop")
+
+    assert "text" == (await played.until_receipt(R.FINISHED)).carried_by
+
+
+async def test_a_turn_that_ends_in_an_error_is_failed_in_the_agents_words_until_the_next_one(played: Played) -> None:
+    await played.submitted()
+    await played.hook("UserPromptSubmit", prompt=played.text)
+    await played.shows("working-text")
+    await played.becomes(SessionState.WORKING)
+    await played.hook("StopFailure", error="unknown", last_assistant_message="API Error: 529 overloaded")
+    await played.shows("error")
+    failed = await played.until_receipt(R.FAILED)
+    await played.becomes(SessionState.IDLE)
+    session = played.inn.session(failed.session)
+    assert ("error", True) == (session.turn_ended, session.turn_error.startswith("API Error: "))
+    assert failed.reason.startswith("API Error: ")
+
+    await played.submitted()
+    await played.hook("UserPromptSubmit", prompt=played.text)
+    await played.until_receipt(R.STARTED, 2)
+    assert "" == played.inn.session(failed.session).turn_error
+    await played.hook("Stop")
+    await played.until_receipt(R.FINISHED, 2)
+    assert R.FAILED is played.receipt().state
+
+
+async def test_an_error_that_only_the_screen_shows_and_late_corrects_the_receipt(played: Played) -> None:
+    await played.submitted()
+    await played.hook("UserPromptSubmit", prompt=played.text)
+    await played.shows("working-text")
+    await played.becomes(SessionState.WORKING)
+    await played.shows("idle")
+    await played.until_receipt(R.FINISHED)
+    await played.shows("error")
+
+    assert "400" in (await played.until_receipt(R.FAILED)).reason

@@ -1,0 +1,77 @@
+"""Whose sandboxes are whose: by their names, and by a lock for as long as their server lives."""
+
+import pytest
+
+from kasmon.errors import UsageError
+from kasmon.mcp.client_identity import ClientIdentity, abandoned, once
+from kasmon.model.commands import Mode
+from kasmon.model.fleet import Fleet
+from kasmon.paths import Paths, places
+from tests.fleets import session
+
+
+@pytest.fixture
+def here() -> Paths:
+    where = places()
+    where.make()
+    return where
+
+
+def fleet(*names: str, mode: Mode = Mode.INTERPRETER) -> Fleet:
+    return Fleet(sessions=tuple(session(name, mode=mode) for name in names))
+
+
+def test_two_clients_do_not_meet_unless_they_ask_to(here: Paths) -> None:
+    one, other = ClientIdentity(here), ClientIdentity(here)
+    both = fleet(one.name_of("analysis"), other.name_of("analysis"))
+
+    assert one.name_of("analysis") != other.name_of("analysis")
+    assert [[one.name_of("analysis")], [other.name_of("analysis")]] == [
+        [each.name for _, each in owner.sessions(both)] for owner in (one, other)
+    ]
+    assert (
+        ClientIdentity(here, "team").name_of("analysis")
+        == ClientIdentity(here, "team").name_of("analysis")
+        == "team/analysis"
+    )
+
+
+def test_a_client_sees_its_sessions_by_its_own_names_and_no_others(here: Paths) -> None:
+    owner = ClientIdentity(here)
+    names = [owner.name_of("b"), owner.name_of("a/1"), once(owner), "worker", f"{owner.own}", "team/b"]
+
+    assert ["a/1", "b"] == [name for name, _ in owner.sessions(fleet(*names))]
+    assert [] == owner.sessions(fleet(*names, mode=Mode.SDK))
+
+
+def test_what_was_run_without_a_session_ends_with_the_server_also_where_its_client_has_a_name(here: Paths) -> None:
+    owner = ClientIdentity(here, "team")
+    passing = once(owner)
+
+    assert [passing] == [each.name for each in owner.passing(fleet(passing, owner.name_of("kept")))]
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "a\nb", " a", "a ", "x" * 80, "\u202e"])
+def test_a_name_that_would_be_shown_as_another_is_none(here: Paths, name: str) -> None:
+    with pytest.raises(UsageError):
+        ClientIdentity(here).name_of(name)
+
+
+@pytest.mark.parametrize("client", ["a/b", "mcp-12345678", " a", "\x07"])
+def test_a_client_cannot_take_what_is_not_its_to_take(here: Paths, client: str) -> None:
+    with pytest.raises(UsageError):
+        ClientIdentity(here, client)
+
+
+def test_what_a_dead_server_left_is_known_and_what_a_living_one_has_is_let_alone(here: Paths) -> None:
+    alive, dead = ClientIdentity(here), ClientIdentity(here)
+    alive.begin()
+    left = once(dead)
+    all_of_them = fleet(once(alive), alive.name_of("a"), left, dead.name_of("a"), "mcp-beginner/a", "team/a")
+
+    assert {left, dead.name_of("a")} == {each.name for each in abandoned(here, all_of_them)}
+    assert [] == abandoned(here, fleet(left, mode=Mode.TMUX))
+
+    alive.end()
+    assert 4 == len(abandoned(here, all_of_them))
+    assert [] == list(here.mcp.iterdir())

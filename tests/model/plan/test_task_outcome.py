@@ -1,0 +1,187 @@
+"""What a task's session says of the task, row by row of the table in `evidence`."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kasmon.model.commands import NO_TURN, ReceiptState
+from kasmon.model.plan.plan import Plan, Task
+from kasmon.model.plan.task_outcome import LOST_S, TaskOutcome, doubt, word
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from tests.model.plan.plans import FINISHED, NOW, plan, receipt, session, task, turned
+
+S, R = SessionState, ReceiptState
+PLAN = plan(task("a"), task("b", run="make", inherits=""))
+SAID = plan(task("a"), done_by="said")
+
+
+def said(of: Session, by: Plan = PLAN, what: Task = PLAN.tasks[0], began_at: float = 10.0) -> TaskOutcome | None:
+    return word(by, what, of, began_at, NOW)
+
+
+def test_the_end_of_its_turn_is_its_word() -> None:
+    assert TaskOutcome("turn", "did it") == said(turned("a"))
+
+
+def test_the_end_of_its_turn_is_nothing_where_the_plan_wants_it_said() -> None:
+    assert said(turned("a"), SAID) is None
+
+
+@pytest.mark.parametrize("state", [S.IDLE, S.ENDED, S.LIMITED, S.UNSURE])
+def test_done_is_done_once_its_turn_is_over(state: SessionState) -> None:
+    assert TaskOutcome("said", "all green") == said(session("a", state, done="all green"), SAID)
+
+
+@pytest.mark.parametrize("state", [S.WORKING, S.ASKING])
+def test_who_says_done_and_still_works_or_asks_is_waited_for(state: SessionState) -> None:
+    assert said(session("a", state, done="all green")) is None
+
+
+@pytest.mark.parametrize("state", [S.STARTING, S.WORKING, S.ASKING, S.LIMITED, S.PAUSED, S.STANDBY, S.UNSURE, S.LOST])
+def test_no_other_state_is_a_word(state: SessionState) -> None:
+    assert said(session("a", state, FINISHED, turn_ended="done")) is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"turn_ended": "interrupted"},
+        {"turn_ended": "limit"},
+        {"waits": "for the build"},
+        {"receipts": ()},
+        {"receipts": (FINISHED, receipt(R.QUEUED))},
+        {"receipts": (FINISHED, receipt(R.TYPED))},
+        {"receipts": (receipt(R.SUBMITTED),)},
+        {"receipts": (receipt(R.STARTED),)},
+        {"receipts": (receipt(R.UNSURE),)},
+        {"receipts": (receipt(R.LOST, at=NOW - LOST_S / 2),)},
+        {"receipts": (receipt(R.FINISHED, at=9.0),)},
+    ],
+    ids=["interrupted", "at its limit", "waits on purpose", "no prompt yet", "one more waits", "one more is typed",
+         "taken", "begun", "unsure", "lost just now", "of another task"],
+)  # fmt: skip
+def test_an_idle_agent_has_not_given_its_word(more: dict[str, Any]) -> None:
+    """Idle is not done: only the end of a turn that its own prompt began is."""
+    assert said(turned("a", **more)) is None
+
+
+def test_a_turn_that_ended_in_an_error_failed_with_its_words() -> None:
+    assert TaskOutcome("", "overloaded") == said(turned("a", turn_ended="error", turn_error="overloaded"))
+    assert TaskOutcome("", "its turn ended in an error") == said(turned("a", turn_ended="error"))
+
+
+def test_a_prompt_whose_turn_failed_is_no_claim_also_where_one_before_was_done() -> None:
+    failed = receipt(R.FAILED, reason="API Error: 400")
+
+    assert TaskOutcome("", "API Error: 400") == said(turned("a", receipts=(FINISHED, failed)))
+    assert said(turned("a", receipts=(failed,), turn_ended="limit")) is None
+
+
+def test_a_prompt_that_was_not_taken_failed_with_the_reason() -> None:
+    refused = receipt(R.REFUSED, reason="it is too long")
+
+    assert TaskOutcome("", "it did not accept its prompt: it is too long") == said(turned("a", receipts=(refused,)))
+    assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(refused, FINISHED)))
+
+
+NO_RESULT = (
+    "GPT-5.5 default · /tmp/work",
+    "← for agents · ? for shortcuts",
+    "Waiting for startup  · esc cancel",
+    "Folder access",
+)
+"""What stands on a screen of codex before its first turn."""
+
+
+@pytest.mark.parametrize("footer", NO_RESULT)
+@pytest.mark.parametrize("of", [PLAN, SAID])
+def test_without_a_turn_that_carried_its_prompt_nothing_is_claimed_and_a_person_is_asked(of: Plan, footer: str) -> None:
+    idle = turned("a", last_line=footer, receipts=(receipt(R.UNSURE, reason=NO_TURN),), turn_ended="")
+
+    assert said(idle, of) is None
+    assert NO_TURN == doubt(of, of.tasks[0], idle, 10.0, NOW)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"receipts": (receipt(R.UNSURE, reason=NO_TURN), FINISHED)},
+        {"receipts": (receipt(R.UNSURE, reason=NO_TURN), receipt(R.STARTED))},
+        {"receipts": (receipt(R.REFUSED),)},
+        {"receipts": ()},
+        {"receipts": (receipt(R.UNSURE, at=9.0, reason=NO_TURN),)},
+        {"receipts": (receipt(R.UNSURE, reason=NO_TURN),), "waits": "for the build"},
+        {"receipts": (receipt(R.UNSURE, reason=NO_TURN),), "state": S.WORKING},
+    ],
+    ids=["done", "another one came", "another one runs", "refused", "no prompt", "of another task", "waits", "works"],
+)
+def test_where_it_can_be_told_or_goes_on_nobody_is_asked(more: dict[str, Any]) -> None:
+    assert "" == doubt(PLAN, PLAN.tasks[0], msgspec.structs.replace(turned("a"), **more), 10.0, NOW)
+
+
+def test_a_prompt_that_is_lost_failed_after_a_while() -> None:
+    lost = receipt(R.LOST, at=NOW - 2 * LOST_S, reason="its host had ended")
+
+    assert TaskOutcome("", "it did not accept its prompt: its host had ended") == said(turned("a", receipts=(lost,)))
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"exit_code": 0}, TaskOutcome("exit", "it ended with exit code 0")),
+        ({"exit_code": 3}, TaskOutcome("", "its agent ended with exit code 3")),
+        (
+            {"exit_code": 125, "end_why": "it exited immediately: no image"},
+            TaskOutcome("", "its agent ended with exit code 125: it exited immediately: no image"),
+        ),
+        ({"exit_code": 0, "stopped": True}, TaskOutcome("", "its session was stopped")),
+        ({"exit_code": 3, "stopped": True}, TaskOutcome("", "its session was stopped")),
+        ({"exit_code": 0, "timed_out": True, "end_why": "x"}, TaskOutcome("", "its sandbox expired: x")),
+        ({"signal": "SIGKILL"}, TaskOutcome("", "its agent was ended by SIGKILL")),
+        ({"end_why": "it never answered"}, TaskOutcome("", "its agent ended: it never answered")),
+        ({}, TaskOutcome("", "its agent ended: unknown reason")),
+    ],
+    ids=str,
+)
+def test_how_it_ended_is_its_word(more: dict[str, Any], expected: TaskOutcome) -> None:
+    assert expected == said(session("a", S.ENDED, **more))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (0, TaskOutcome("exit", "its command ended with 0")),
+        (2, TaskOutcome("", "its command failed (exit 2)")),
+        (None, TaskOutcome("", "its command ended with an unknown status")),
+    ],
+)
+def test_a_command_is_done_by_its_exit_code_alone(code: int | None, expected: TaskOutcome) -> None:
+    """A shell that is idle again says nothing of how its command ended."""
+    assert expected == said(turned("b", receipts=(receipt(R.FINISHED, exit_code=code),)), what=PLAN.tasks[1])
+
+
+def test_a_command_is_not_done_by_the_one_before_it_in_the_same_terminal() -> None:
+    before = receipt(R.FINISHED, at=9.0, exit_code=0)
+    own = receipt(R.FINISHED, at=10.5, exit_code=1)
+
+    assert said(turned("b", receipts=(before,)), what=PLAN.tasks[1]) is None
+    assert TaskOutcome("", "its command failed (exit 1)") == said(
+        turned("b", receipts=(before, own)), what=PLAN.tasks[1]
+    )
+
+
+def test_what_the_task_before_said_in_the_same_terminal_is_not_its_word() -> None:
+    goes_on = plan(task("a", run="make"), task("b", run="make test", inherits="a"))
+
+    assert said(session("a", S.IDLE, done="made"), goes_on, goes_on.tasks[1]) is None
+
+
+def test_where_nobody_knows_how_a_command_ended_its_check_decides() -> None:
+    of = plan(task("b", run="make", check="test -f out"))
+
+    assert TaskOutcome("turn", "its command ended with an unknown status") == said(
+        turned("b", receipts=(receipt(R.FINISHED),)), of, of.tasks[0]
+    )

@@ -1,0 +1,56 @@
+"""What a transcript tells of a sandbox's life."""
+
+import pytest
+
+from kasmon.model.events import Checkpointed, ConfinementSeen, Event, SandboxMeasured, SandboxMoved
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.transcript.layout import Transcript
+
+
+def told(*events: Event) -> list[str]:
+    transcript = Transcript()
+    for event in events:
+        transcript.add(event)
+    return [line.text.rstrip() for line in transcript.tail(80, 50) if line.text.strip()]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (SandboxMoved(at=1, phase=SandboxPhase.CREATING), ["▣ sandbox created"]),
+        (SandboxMoved(at=1, phase=SandboxPhase.CREATING, step="intended"), []),
+        (SandboxMoved(at=1, phase=SandboxPhase.RUNNING), []),
+        (SandboxMoved(at=1, phase=SandboxPhase.RUNNING, why="found again"), ["▣ sandbox resumed: found again"]),
+        (SandboxMoved(at=1, phase=SandboxPhase.PAUSED, held=True, why="asked for"), ["▣ sandbox paused: asked for"]),
+        (SandboxMoved(at=1, phase=SandboxPhase.PAUSED), ["▣ sandbox paused"]),
+        (SandboxMoved(at=1, phase=SandboxPhase.PERSISTING), []),
+        (SandboxMoved(at=1, phase=SandboxPhase.EXPIRED, why="stopped"), ["▣ sandbox expired: stopped"]),
+        (SandboxMeasured(at=1, memory_bytes=5), []),
+        (ConfinementSeen(at=1, ok=True), []),
+        (
+            ConfinementSeen(at=1, mismatches=("it has capabilities",)),
+            ["✗ confinement not verified: it has capabilities"],
+        ),
+        (
+            Checkpointed(at=1, checkpoint="c1", lost=("python: g (generator)",)),
+            ["◇ checkpoint c1 · not saved: python: g (generator)"],
+        ),
+    ],
+)
+def test_phases_that_were_reached_are_told_and_steps_on_the_way_are_not(event: Event, words: list[str]) -> None:
+    assert words == told(event)
+
+
+def test_what_was_lost_stands_where_it_was_lost() -> None:
+    lost = SandboxMoved(at=1, phase=SandboxPhase.RUNNING, why="the sandbox had ended", lost="its variables are lost")
+
+    assert ["▣ sandbox resumed: the sandbox had ended", "! its variables are lost"] == told(lost)
+
+
+def test_nothing_foreign_in_it_can_write_on_the_screen() -> None:
+    names = tuple(f"x\x1b[31m{n}" for n in range(20))
+
+    [first, *rest] = told(Checkpointed(at=1, checkpoint="c1\x07", lost=names))
+
+    assert "\x1b" not in first + "".join(rest)
+    assert "and 12 more" in " ".join([first, *rest])

@@ -1,0 +1,60 @@
+"""Heights are measured only where somebody looks, and are right wherever that was."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kasmon.model.transcript.heights import Heights
+
+MOST = 40
+ACTS = st.one_of(
+    st.tuples(st.just("come"), st.integers(0, 9), st.just(0)),
+    st.tuples(st.just("change"), st.integers(0, MOST), st.integers(0, 4)),
+    st.tuples(st.just("look"), st.integers(0, MOST), st.just(0)),
+    st.tuples(st.just("measure"), st.integers(0, 5), st.just(0)),
+    st.tuples(st.just("place"), st.integers(0, 60), st.just(0)),
+)
+
+
+@given(st.lists(st.integers(0, 4), min_size=MOST, max_size=MOST), st.integers(0, MOST), st.lists(ACTS, max_size=30))
+def test_whatever_was_measured_before_places_and_sums_are_right(
+    rows: list[int], blocks: int, acts: list[tuple[str, int, int]]
+) -> None:
+    heights = Heights(lambda at: rows[at], blocks)
+    for act, number, more in acts:
+        at = number % blocks if blocks else -1
+        match act:
+            case "come":
+                blocks = min(blocks + number, MOST)
+                heights.follow(blocks)
+            case "change" if blocks:
+                rows[at] = more
+                heights.changed(at)
+                heights.follow(blocks)
+            case "look" if blocks:
+                assert rows[at] == heights.of(at)
+            case "measure":
+                heights.measure(number)
+            case "place":
+                every = [(block, row) for block in range(blocks) for row in range(rows[block])]
+                assert (every[-1 - number] if number < len(every) else None) == heights.place(number)
+    while not heights.measure(7):
+        assert heights.known <= heights.estimate
+
+    assert sum(rows[:blocks]) == heights.known == heights.estimate
+    assert [sum(rows[at + 1 : blocks]) for at in range(blocks)] == [heights.below(at) for at in range(blocks)]
+
+
+def test_what_was_not_measured_counts_as_the_average() -> None:
+    measured: list[int] = []
+
+    def height(at: int) -> int:
+        measured.append(at)
+        return 3
+
+    heights = Heights(height, 100_000)
+    assert 100_000 == heights.estimate
+    heights.of(50_000)
+
+    assert 300_000 == heights.estimate
+    assert 3 * 99_999 == heights.below(0)
+    assert [50_000] == measured

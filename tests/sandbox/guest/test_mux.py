@@ -1,0 +1,284 @@
+"""Both ends of the connections that a sandbox's one line carries, in one process: what goes where, and how much."""
+
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.errors import SandboxError
+from kasmon.sandbox.guest.mux import INSIDE, MOST, OUT, OUTSIDE, WINDOW_BYTES, ConnectionMux, to_gate, to_port
+from kasmon.sandbox.guest.mux_frames import CALL, DROP, SAYS, TOOK
+from kasmon.sandbox.network.port_forward import ListenerConnector
+from tests.waiting import until
+
+Record = tuple[int, int, bytes]
+
+
+class Ends:
+    """The end inside, the one outside, and what each said that the other did not hear yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.kept = folder, contextlib.ExitStack()
+        self.said: dict[str, list[Record]] = {"inside": [], "outside": []}
+        self.inside = ConnectionMux(lambda *record: self.said["inside"].append(record), INSIDE, to_port)
+        gate = str(folder / "gate")
+        self.outside = ConnectionMux(
+            lambda *record: self.said["outside"].append(record), OUTSIDE, lambda to: to_gate(to, gate)
+        )
+
+    def go(self) -> None:
+        """Let both go on as far as they can now."""
+        for ways in (self.inside, self.outside):
+            ways.serve()
+        for who, other in (("inside", self.outside), ("outside", self.inside)):
+            said, self.said[who] = self.said[who], []
+            for record in said:
+                other.heard(*record)
+
+    def until(self, done: Callable[[], object]) -> None:
+        """Let both go on until *done*."""
+
+        def looked() -> object:
+            self.go()
+            return done()
+
+        until(looked)
+
+    def gate(self) -> socket.socket:
+        """Who takes those that come out, listening."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self.folder / "gate"))
+        listener.listen(200)
+        listener.settimeout(10)
+        return listener
+
+    def outward(self) -> socket.socket:
+        """A program inside that looks for its proxy."""
+        listener = self.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.inside.listen(listener, OUT)
+        program = socket.create_connection(listener.getsockname(), timeout=10)
+        self.until(lambda: self.inside._ways or _is_over(program))
+        return program
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    with tempfile.TemporaryDirectory(prefix="kw-", dir="/tmp") as name:
+        ends = Ends(Path(name))
+        yield ends
+        ends.inside.part()
+        ends.outside.part()
+        ends.kept.close()
+
+
+def test_what_a_program_inside_says_comes_out_and_the_answer_in_and_each_end_hears_the_others_end(ends: Ends) -> None:
+    with ends.gate() as gate, ends.outward() as program:
+        program.sendall(b"ask")
+        program.shutdown(socket.SHUT_WR)
+        ends.go()
+        came, _ = gate.accept()
+        with came:
+            came.setblocking(False)
+            heard = b""
+
+            def rest() -> bool:
+                nonlocal heard
+                with contextlib.suppress(BlockingIOError):
+                    piece = came.recv(100)
+                    heard += piece
+                    return not piece
+                return False
+
+            ends.until(rest)
+            assert b"ask" == heard
+            came.sendall(b"answer")
+        ends.until(lambda: not ends.inside._ways and not ends.outside._ways)
+        assert b"answer" == program.makefile("rb").read()
+
+
+def test_no_more_is_held_than_a_window_however_much_is_said(ends: Ends) -> None:
+    """Nobody reads outside: the program inside waits, and another one does not wait for it."""
+    with ends.gate() as gate, ends.outward() as program:
+        program.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                program.send(bytes(65536))
+                ends.go()
+        (way,) = ends.outside._ways.values()
+        assert len(way.waiting) <= WINDOW_BYTES
+        assert 0 <= next(iter(ends.inside._ways.values())).room < WINDOW_BYTES
+        with ends.outward() as other:
+            other.sendall(b"x")
+            ends.until(lambda: len(ends.outside._ways) == 2)
+            with gate.accept()[0], gate.accept()[0] as second:
+                second.setblocking(False)
+                ends.until(lambda: _peeked(second))
+                assert b"x" == second.recv(10)
+
+
+def _peeked(stream: socket.socket) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return bool(stream.recv(1, socket.MSG_PEEK))
+    return False
+
+
+def test_no_more_is_said_than_there_is_room_for(ends: Ends) -> None:
+    with ends.gate(), ends.outward() as program:
+        (way,) = ends.inside._ways.values()
+        way.room = 10
+        program.sendall(bytes(100))
+        until(lambda: _gone_on(ends.inside) and way.room <= 0)
+
+        assert bytes(10) == b"".join(content for kind, _, content in ends.said["inside"] if kind == SAYS)
+
+
+def _gone_on(ways: ConnectionMux) -> bool:
+    ways.serve()
+    return True
+
+
+def test_whoever_says_more_than_it_may_is_cut_off(ends: Ends) -> None:
+    with ends.gate():
+        ends.outside.heard(CALL, 1, OUT.encode())
+        (way,) = ends.outside._ways.values()
+        way.connects = True  # what is said to it waits
+
+        ends.outside.heard(SAYS, 1, bytes(WINDOW_BYTES))
+        assert ends.outside._ways
+        ends.outside.heard(SAYS, 1, b"x")
+
+        assert not ends.outside._ways
+        assert DROP == ends.said["outside"][-1][0]
+
+
+def test_room_that_was_not_used_cannot_be_given(ends: Ends) -> None:
+    with ends.gate():
+        ends.outside.heard(CALL, 1, OUT.encode())
+        ends.outside.heard(TOOK, 1, b"\xff\xff\xff\xff")
+
+        assert WINDOW_BYTES == ends.outside._ways[1].room
+
+
+@pytest.mark.parametrize("where", ["22", "127.0.0.1:22", "/run/x", "", "\xff"])
+def test_those_inside_are_led_to_the_way_out_and_nowhere_else(ends: Ends, where: str) -> None:
+    with ends.gate():
+        ends.outside.heard(CALL, 1, where.encode())
+
+        assert not ends.outside._ways
+        assert (DROP, 1) == ends.said["outside"][-1][:2]
+
+
+def test_without_a_way_out_a_connection_ends_at_once(ends: Ends) -> None:
+    with ends.outward() as program:
+        ends.until(lambda: _is_over(program))
+    assert not ends.inside._ways
+
+
+def test_a_number_that_is_taken_or_the_others_opens_nothing(ends: Ends) -> None:
+    with ends.gate() as gate:
+        ends.outside.heard(CALL, 1, OUT.encode())
+        gate.accept()[0].close()
+        for channel in (1, 2):
+            ends.outside.heard(CALL, channel, OUT.encode())
+            assert (DROP, channel, b"no new connection is accepted now") == ends.said["outside"][-1]
+        assert [1] == list(ends.outside._ways)
+
+
+def test_so_many_are_carried_at_once_and_no_more(ends: Ends) -> None:
+    with ends.gate():
+        for channel in range(1, 2 * MOST + 3, 2):
+            ends.outside.heard(CALL, channel, OUT.encode())
+
+        assert MOST == len(ends.outside._ways)
+        assert (DROP, 2 * MOST + 1) == ends.said["outside"][-1][:2]
+
+
+def test_who_rests_has_no_connection_and_takes_those_who_came_meanwhile_afterwards(ends: Ends) -> None:
+    with ends.gate() as gate:
+        listener = ends.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
+        ends.inside.listen(listener, OUT)
+        with socket.create_connection(listener.getsockname(), timeout=10) as old:
+            ends.until(lambda: ends.outside._ways)
+            gate.accept()[0].close()
+            ends.inside.rest()
+            assert b"" == old.recv(1)
+            with socket.create_connection(listener.getsockname(), timeout=10) as new:
+                ends.go()
+                assert not ends.inside._ways
+                ends.inside.heard(CALL, 2, b"80")
+                assert (DROP, 2, b"no new connection is accepted now") == ends.said["inside"][-1]
+                ends.inside.go_on()
+                new.sendall(b"new")
+                ends.until(lambda: ends.outside._ways)
+                assert b"new" == _read(ends, gate.accept()[0])
+
+
+def _read(ends: Ends, stream: socket.socket) -> bytes:
+    with stream:
+        stream.setblocking(False)
+        ends.until(lambda: _peeked(stream))
+        return stream.recv(10)
+
+
+class TestPorts:
+    """Who comes from outside, by the same socket as the command line does."""
+
+    @pytest.fixture
+    def asking(self, ends: Ends) -> Callable[[bytes], socket.socket]:
+        listener = ends.kept.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(ends.folder / "ports"))
+        listener.listen(10)
+        ends.outside.ask(listener, ends.outside.call)
+
+        def ask(line: bytes) -> socket.socket:
+            link = socket.socket(socket.AF_UNIX)
+            link.connect(str(ends.folder / "ports"))
+            link.sendall(line)
+            link.setblocking(False)
+            return link
+
+        return ask
+
+    def test_a_port_inside_is_reached_and_may_speak_first(
+        self, ends: Ends, asking: Callable[[bytes], socket.socket]
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server, asking(b"%d\nmore" % server.getsockname()[1]) as link:
+            ends.until(lambda: ends.inside._ways)
+            came, _ = server.accept()
+            with came:
+                came.sendall(b"hello")
+                assert b"more" == _read(ends, came.dup())
+                ends.until(lambda: len(link.recv(100, socket.MSG_PEEK)) >= 8 if _peeked(link) else False)
+            assert b"ok\nhello" == link.recv(100)
+
+    @pytest.mark.parametrize("line", [b"1\n", b"70000\n", b"ssh\n", b"\n", b"out\n"])
+    def test_where_nobody_listens_that_is_said_and_nothing_stays(
+        self, ends: Ends, asking: Callable[[bytes], socket.socket], line: bytes
+    ) -> None:
+        with asking(line) as link:
+            ends.until(lambda: _peeked(link))
+            assert not link.recv(200).startswith(b"ok")
+            assert not ends.inside._ways
+            assert not ends.outside._ways
+
+    def test_who_says_no_line_is_sent_away(self, ends: Ends, asking: Callable[[bytes], socket.socket]) -> None:
+        with asking(b"1" * 1000) as link:
+            ends.until(lambda: _is_over(link))
+        assert not ends.outside._ways
+
+    def test_a_way_to_ports_of_one_that_is_gone_says_so(self, tmp_path: Path) -> None:
+        with pytest.raises(SandboxError, match="cannot reach port 80"):
+            ListenerConnector(os.fspath(tmp_path / "nobody")).connect(80)
+
+
+def _is_over(stream: socket.socket) -> bool:
+    try:
+        return not stream.recv(10, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,59 @@
+"""Whether a sandbox with a kernel of its own is one, by what the agent inside finds there."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.sandbox.guest_client.messages import ConfinementReport
+from kasmon.sandbox.remote_guest.proof import compare, ours, seen
+from tests.sandbox.bare import Bare
+
+HERE = ConfinementReport(kernel="6.1.0 #1", boot="here", devices=("lo", "eth0"), user=1000)
+THERE = ConfinementReport(kernel="4.4.0 #1", boot="there", devices=("lo",), user=1000, capabilities="0000000000000000")
+FAULTS = {
+    "this boot": ({"boot": "here"}, "it runs on this machine's own kernel"),
+    "this kernel, no boot": ({"kernel": HERE.kernel, "boot": ""}, "it runs on this machine's own kernel"),
+    "root": ({"user": 0}, "it runs as root in the sandbox"),
+    "capabilities": ({"capabilities": "00000000a80425fb"}, "it has capabilities (00000000a80425fb)"),
+    "a way out": ({"devices": ("lo", "eth1", "eth0")}, "it has network devices: eth0, eth1"),
+}
+
+
+def test_one_that_is_as_it_should_be_has_no_fault() -> None:
+    assert () == compare(THERE, HERE)
+    assert () == compare(msgspec.structs.replace(THERE, kernel=HERE.kernel), HERE)  # another boot
+
+
+@pytest.mark.parametrize(("found", "fault"), FAULTS.values(), ids=FAULTS)
+def test_what_is_not_as_it_should_be_is_told(found: dict[str, object], fault: str) -> None:
+    assert (fault,) == compare(msgspec.structs.replace(THERE, **found), HERE)
+
+
+def test_an_agent_that_nothing_confines_is_found_out(tmp_path: Path) -> None:
+    """The real one, in no sandbox at all."""
+    bare = Bare(tmp_path)
+    policy = SandboxPolicy(session="a")  # type: ignore[arg-type]
+    runtime = bare.create(policy)
+    try:
+        found = seen(runtime)
+    finally:
+        bare.destroy(policy, runtime)
+
+    assert found is not None
+    assert not found[0]
+    assert "it runs on this machine's own kernel" in found[1]
+    assert ours().kernel
+
+
+def test_one_that_does_not_answer_is_not_proven(tmp_path: Path) -> None:
+    bare = Bare(tmp_path)
+    policy = SandboxPolicy(session="a")  # type: ignore[arg-type]
+    runtime = bare.create(policy)
+    bare.destroy(policy, runtime)
+
+    found = seen(runtime)
+    assert found is not None
+    assert not found[0]
+    assert "it cannot be inspected" in found[1][0]

@@ -1,0 +1,152 @@
+"""What jails left that no session knows: told of, and removed where nothing lives in it and nobody worked there."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.cli.doctor import strays as check_strays
+from kasmon.cli.doctor.result import DoctorCheck
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.model.session import Session
+from kasmon.paths import Paths, places
+from kasmon.sandbox.jail import strays as stray
+from kasmon.sandbox.jail.strays import remove, strays
+from kasmon.sandbox.shared import host_folders
+from kasmon.sandbox.shared.host_folders import HostFolders
+from kasmon.sandbox.shared.processes import holder
+from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter, end_unfinished, unfinished
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes.create import made_known, swept
+from tests.waiting import auntil, until
+
+LOCKS = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); sys.stdin.read()"
+"""Holds a lock as a jail's first process does."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """A kasmon whose jails stand in a folder of the test's, however root's would."""
+    monkeypatch.setattr(host_folders, "OF_ROOT", tmp_path / "of-root")
+    monkeypatch.setattr(stray, "OF_ROOT", tmp_path / "of-root")
+    return places()
+
+
+def left(of: Paths, name: str, *, work: bool = False) -> Path:
+    """What a jail of the session *name* left, long ago."""
+    made = HostFolders(of)
+    folder = made.make(SessionId(name))
+    (folder / "home" / "note").touch()
+    if work:
+        (made.own_workspace(SessionId(name)) / "file").touch()
+    os.utime(folder, (0, 0))
+    return folder
+
+
+def checks(of: Paths) -> dict[str, DoctorCheck]:
+    return {check.id: check for check in check_strays.strays(of)}
+
+
+@pytest.fixture
+def lives(here: Paths) -> Iterator[Path]:
+    """A ground in which a jail seems to live."""
+    folder = left(here, "c" * 8)
+    with subprocess.Popen([sys.executable, "-c", LOCKS, str(folder / "lock")], stdin=subprocess.PIPE) as child:
+        until(lambda: holder(folder / "lock"))
+        yield folder
+        child.kill()
+
+
+def test_what_a_session_has_and_what_was_just_made_are_no_strays(here: Paths) -> None:
+    left(here, "a" * 8)
+    HostFolders(here).make(SessionId("b" * 8))
+
+    assert () == strays(here, {"a" * 8})
+    assert [True] == [each.can_go for each in strays(here, ())]
+
+
+def test_what_nobody_worked_in_is_removed_by_doctor_and_the_rest_is_named(here: Paths, lives: Path) -> None:
+    gone, work = left(here, "a" * 8), left(here, "b" * 8, work=True)
+    seen = checks(here)
+    assert {"sandbox-left", "sandbox-work", "sandbox-alive"} == seen.keys()
+    assert str(work / "workspace") in seen["sandbox-work"].text
+    assert f"{lives} (process " in seen["sandbox-alive"].text
+    mend = seen["sandbox-left"].mend
+    assert mend is not None
+    mend()
+
+    assert (False, True, True) == (gone.exists(), work.exists(), lives.exists())
+    assert "sandbox-left" not in checks(here)
+
+
+@pytest.fixture(params=["jail", "microvm"])
+def begun(here: Paths, request: pytest.FixtureRequest) -> Iterator[tuple[Session, Path]]:
+    """A session whose host was killed while its sandbox was made, and the lock that what was begun holds."""
+    places().make()
+    launch = made_known(here, "lab", SandboxPolicy(session=SessionId(""), tier=request.param), 0.0)
+    lock = HostFolders(here).make(launch.session) / "lock"
+    with subprocess.Popen([sys.executable, "-c", LOCKS, str(lock)], stdin=subprocess.PIPE) as child:
+        until(lambda: holder(lock))
+        [session] = look_once(here).sessions
+        yield session, lock
+        child.kill()
+
+
+def test_what_a_killed_host_had_begun_is_named_and_ended_by_doctor(here: Paths, begun: tuple[Session, Path]) -> None:
+    mend = checks(here)["sandbox-unfinished"].mend
+    assert mend is not None
+    mend()
+
+    assert holder(begun[1]) is None
+    assert "sandbox-unfinished" not in checks(here)
+
+
+def test_what_a_killed_host_had_begun_is_left_alone_while_another_host_has_it(
+    here: Paths, begun: tuple[Session, Path]
+) -> None:
+    session, lock = begun
+    host = HostLock(here.host_lock(session.id))
+    assert host.take()
+    try:
+        assert [] == unfinished(here, [session])
+        end_unfinished(here, session)
+        assert holder(lock)
+    finally:
+        host.let_go()
+
+
+async def test_what_a_killed_host_had_begun_is_ended_by_whoever_looks_on(
+    here: Paths, begun: tuple[Session, Path]
+) -> None:
+    adopter = SandboxAdopter(here)
+    adopter.look([begun[0]])
+
+    await auntil(lambda: holder(begun[1]) is None)
+
+
+def test_rm_of_all_sweeps_them_and_says_where_work_stays(here: Paths, lives: Path) -> None:
+    gone, work = left(here, "a" * 8), left(here, "b" * 8, work=True)
+
+    assert (str(work / "workspace"),) == swept(here)
+    assert (False, True, False) == (gone.exists(), work.exists(), lives.exists())
+    assert holder(lives / "lock") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's jails stand outside of the state folder")
+def test_what_a_kasmon_left_whose_state_folder_is_gone_is_found_by_any_other(here: Paths, tmp_path: Path) -> None:
+    """As tests leave it that were killed; one whose folder is there is left alone."""
+    others = [Paths(state=tmp_path / name, config=here.config, given_runtime=here.runtime) for name in ("one", "two")]
+    for each in others:
+        left(each, "d" * 8)
+    others[0].state.rename(tmp_path / "elsewhere")
+    [found] = strays(here, ())
+    remove(found)
+
+    assert HostFolders(others[0]).base == found.folder.parent
+    assert (False, True) == (found.folder.parent.exists(), HostFolders(others[1]).base.exists())
+    assert () == strays(here, ())

@@ -1,0 +1,216 @@
+"""A sandbox is copied with its memory where its tier can: whoever dies meanwhile, it is not lost, and it runs once."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.interpreter.policy import must_be_whole
+from kasmon.errors import LaunchError, SandboxError
+from kasmon.model.commands import Fork
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
+from kasmon.model.sandbox.snapshot import ForkOrigin, origin_words
+from kasmon.paths import Paths
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.fork import ForkResult, copied
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.origin import keep_origin, origin_of
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+from tests.sandbox.keeping import CopyingBare
+from tests.sandbox.stage import DiedError, Stage
+
+OTHER = SandboxPolicy(session=SessionId("otherone"))
+ORIGIN = ForkOrigin(source=SessionId("abcdefgh"), name="lab", at=1.0)
+
+
+class CopyingStage(Stage):
+    """Whose tier copies memory."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.tier: CopyingBare = CopyingBare(root)
+
+    def host(self) -> ManagedSandbox:
+        journal = SandboxJournal(
+            self.housing(), self._write, tier="microvm", keeps_memory=True, terms=self.terms, clock=self.clock
+        )
+        box = ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
+        self.keeping = SandboxCheckpoints(box, CheckpointStore(self.root / "points"), self.root / "inherited")
+        self.boxes.append(box)
+        return box
+
+    def copied(self, box: ManagedSandbox, checkpoint: str = "") -> ForkResult:
+        folder = self.root / "folder"
+        folder.mkdir(exist_ok=True)
+        wish = Fork(checkpoint=checkpoint, folder=str(folder), memory=str(self.root / "state"), session=OTHER.session)
+        return copied(box, self.keeping, wish, OTHER)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def stage(root: Path) -> Iterator[CopyingStage]:
+    built = CopyingStage(root)
+    yield built
+    built.close()
+
+
+@pytest.mark.sandboxes
+def test_one_that_runs_is_copied_with_its_memory_and_goes_on(stage: CopyingStage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+
+    assert ForkResult() == stage.copied(box)
+    assert stage.tier.judged(OTHER)
+    assert "42\n" == box.run("python", "print(x)").stdout
+
+
+@pytest.mark.sandboxes
+def test_one_that_sleeps_on_disk_sleeps_on(stage: CopyingStage) -> None:
+    box = stage.arrived()
+    box.sleep(to_disk=True)
+    before = stage.moves()
+
+    assert ForkResult() == stage.copied(box)
+    assert before == stage.moves()
+    assert stage.tier.kept(stage.policy)
+
+
+@pytest.mark.sandboxes
+def test_one_that_holds_its_memory_sleeps_on_disk_then(stage: CopyingStage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+    box.sleep()
+
+    assert ForkResult() == stage.copied(box)
+    assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.housing.held)
+    box.wake()
+    assert "42\n" == box.run("python", "print(x)").stdout
+
+
+@pytest.mark.sandboxes
+@pytest.mark.parametrize("after", [False, True], ids=["before it is written", "once it is written"])
+@pytest.mark.parametrize("step", range(1, 7))
+def test_whoever_dies_meanwhile_leaves_one_that_lives_once_with_its_memory(
+    stage: CopyingStage, step: int, after: bool
+) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+    stage.dies_at = (step, after)
+    with pytest.raises(DiedError):
+        stage.copied(box)
+    stage.dies_at = None
+    heir = stage.host()
+
+    lost = heir.arrive()
+    lost = heir.wake() or lost
+
+    assert "" == lost
+    assert 1 == stage.living
+    assert "42\n" == heir.run("python", "print(x)").stdout
+
+
+@pytest.mark.sandboxes
+def test_one_whose_memory_cannot_be_put_on_disk_is_copied_by_a_checkpoint_that_says_so(stage: CopyingStage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42; open('file', 'w').write('kept')")
+    stage.tier.fails = "the disk is full"
+
+    got = stage.copied(box)
+
+    assert (True, "it failed: the disk is full") == (bool(got.checkpoint), got.why)
+    assert "kept" == (stage.root / "folder" / "file").read_text()
+    assert "42\n" == box.run("python", "print(x)").stdout
+
+
+@pytest.mark.sandboxes
+def test_a_copy_that_fails_leaves_the_one_that_was_to_be_copied_as_it_was(stage: CopyingStage) -> None:
+    box = stage.arrived()
+    box.run("python", "x = 42")
+    box.sleep(to_disk=True)
+    stage.tier.fails = "the disk is full"
+
+    with pytest.raises(SandboxError, match="the disk is full"):
+        stage.copied(box)
+
+    assert "" == box.wake()
+    assert "42\n" == box.run("python", "print(x)").stdout
+
+
+@pytest.mark.sandboxes
+def test_a_memory_that_may_not_be_gone_on_from_is_not_copied_nor_is_its_sandbox_woken(stage: CopyingStage) -> None:
+    box = stage.arrived()
+    box.sleep(to_disk=True)
+    snapshot = stage.tier.kept(stage.policy)
+    assert snapshot is not None
+    stage.tier.memories(stage.policy).path(snapshot, "ram").write_bytes(b"stat")
+    before = stage.moves()
+
+    with pytest.raises(SandboxError, match="truncated: ram has 4 bytes of 5") as raised:
+        stage.copied(box)
+
+    assert "--at" in raised.value.hint
+    assert before == stage.moves()
+    assert stage.tier.judged(OTHER) is None
+
+
+@pytest.mark.sandboxes
+def test_one_whose_tier_copies_no_memory_is_copied_by_a_checkpoint_that_says_so(root: Path) -> None:
+    stage = Stage(root)
+    try:
+        box = stage.arrived()
+        box.run("python", "x = 42; open('file', 'w').write('kept')")
+        (root / "folder").mkdir()
+
+        got = copied(box, stage.keeping, Fork(folder=str(root / "folder"), session=OTHER.session), OTHER)
+
+        assert ("c1", "a jail cannot copy its memory") == (got.checkpoint, got.why)
+        assert "kept" == (root / "folder" / "file").read_text()
+    finally:
+        stage.close()
+
+
+@pytest.mark.sandboxes
+def test_at_a_checkpoint_there_is_no_memory_and_it_is_not_put_to_sleep_for_that(stage: CopyingStage) -> None:
+    box = stage.arrived()
+    point = stage.keeping.keep("asked")
+    before = stage.moves()
+
+    assert ForkResult(point, "a checkpoint contains no memory") == stage.copied(box, point)
+    assert before == stage.moves()
+
+
+def test_nothing_begins_on_a_copy_that_was_not_made_to_its_end(tmp_path: Path) -> None:
+    here = Paths(state=tmp_path, config=tmp_path, given_runtime=tmp_path)
+    here.folder("twin").mkdir(parents=True)
+    must_be_whole(here, SessionId("twin"))
+
+    for content in (None, b"", b"{"):
+        keep_origin(here, "twin", ORIGIN)
+        if content is not None:
+            here.origin("twin").write_bytes(content)
+        with pytest.raises(LaunchError, match="incomplete"):
+            must_be_whole(here, SessionId("twin"))
+
+    keep_origin(here, "twin", ForkOrigin(source=ORIGIN.source, name="lab", at=1.0, is_whole=True, with_memory=True))
+    must_be_whole(here, SessionId("twin"))
+    found = origin_of(here, "twin")
+    assert found is not None
+    assert "with its memory" == origin_words(found)
+
+
+def test_a_fork_says_how_much_of_its_source_it_has() -> None:
+    by_files = ForkOrigin(source=ORIGIN.source, name="lab", at=1.0, is_whole=True, why="a jail cannot copy its memory")
+
+    assert "incomplete" == origin_words(ORIGIN)
+    assert "files and saved state only, because a jail cannot copy its memory" == origin_words(by_files)

@@ -1,0 +1,129 @@
+"""Whether KVM is taken: by the time of a start on this very machine, written down, and never because it is there."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.errors import SandboxError
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.paths import places
+from kasmon.sandbox.microvm import kvm_trial, qemu_program
+from kasmon.sandbox.microvm.machine import MicroVm
+from kasmon.sandbox.microvm.qemu_program import CARRIED, EMULATED
+from tests.sandbox.machines import IMAGE, ended, need_machine
+
+
+def starting(**took_ms: float | None) -> Callable[[str, float | None], float]:
+    """What starts machines that take so long; None is one that hangs."""
+
+    def started(accelerator: str, limit_s: float | None) -> float:
+        took = took_ms["kvm" if accelerator == CARRIED else "tcg"]
+        if took is None or (limit_s is not None and took > limit_s * 1000):
+            raise SandboxError("the machine did not wait", f"it took longer than {limit_s:g} s")
+        return took
+
+    return started
+
+
+def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
+    found = kvm_trial.tried("here", starting(tcg=5000, kvm=700))
+
+    assert found.is_carried
+    assert "with KVM: a start takes 5000 ms emulated, 700 ms with it" == found.sentence
+
+
+@pytest.mark.parametrize(
+    ("kvm", "said"),
+    [(2500.0, "it is no faster here: a start takes 2500 ms with it"), (None, "did not boot within 3.0 s")],
+    ids=["slower", "hangs"],
+)
+def test_it_is_not_taken_where_it_is_slower_or_hangs_and_the_reason_is_told(kvm: float | None, said: str) -> None:
+    found = kvm_trial.tried("here", starting(tcg=2000, kvm=kvm))
+
+    assert not found.is_carried
+    assert said in found.sentence
+    assert "2000 ms emulated" in found.sentence
+
+
+def test_it_may_take_no_longer_than_what_is_emulated() -> None:
+    assert "did not boot within 8.0 s" in kvm_trial.tried("here", starting(tcg=8000, kvm=8001)).sentence
+
+
+def test_what_was_found_counts_for_the_machine_it_was_found_on_alone(tmp_path: Path) -> None:
+    path = tmp_path / "machines" / "kvm.json"
+    found = kvm_trial.keep(path, kvm_trial.tried("here", starting(tcg=2, kvm=1)))
+
+    assert found == kvm_trial.kept(path, "here")
+    assert kvm_trial.kept(path, "there") is None
+    path.write_bytes(path.read_bytes()[:-5])
+    assert kvm_trial.kept(path, "here") is None
+
+
+def test_another_image_or_another_qemu_is_another_machine() -> None:
+    assert kvm_trial.identity("true", "a") == kvm_trial.identity("true", "a")
+    assert 3 == len({kvm_trial.identity("true", "a"), kvm_trial.identity("true", "b"), kvm_trial.identity("bash", "a")})
+
+
+def test_kvm_that_is_not_there_or_closed_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = tmp_path / "kvm"
+    monkeypatch.setattr(qemu_program, "KVM", device)
+    me = (os.geteuid(), os.getegid())
+    assert f"this machine has no {device}" == kvm_trial.closed_to(me)
+    device.touch(mode=0o600)
+    assert "" == kvm_trial.closed_to(me)
+    assert re.fullmatch(
+        rf"(user 61003, as whom QEMU runs,|this user) may not open {device}", kvm_trial.closed_to((61003, 1))
+    )
+
+
+@pytest.mark.sandboxes
+@pytest.mark.timeout(240)
+class TestOnThisMachine:
+    @pytest.fixture
+    def vm(self, shared: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MicroVm]:
+        """Machines of a QEMU that hangs with KVM, which may be opened."""
+        need_machine()
+        (shared / "kvm").touch()
+        (shared / "kvm").chmod(0o666)
+        monkeypatch.setattr(qemu_program, "KVM", shared / "kvm")
+        qemu = shared / "qemu"
+        qemu.write_text(
+            f'#!/bin/sh\ncase " $* " in *" -accel kvm "*) exec sleep 600;; esac\nexec {qemu_program.PROGRAM} "$@"\n'
+        )
+        qemu.chmod(0o755)
+        folder = shared / "state" / "image"
+        folder.parent.mkdir()
+        folder.symlink_to(IMAGE)
+        vm = MicroVm(places(), image=folder, program=str(qemu))
+        yield vm
+        ended(vm)
+
+    def test_kvm_that_hangs_is_ended_and_told_and_not_tried_again(self, vm: MicroVm) -> None:
+        said = vm.carried(emulated_ms=500)
+
+        assert re.match("emulated, without KVM: a machine with it did not boot within 3.0 s, and was ended", said)
+        assert EMULATED == vm.accelerator
+        assert [] == list(vm.ground.base.glob("*/lock"))
+        again = MicroVm(vm.places, image=vm.image_folder, program=vm.program)
+        again._started_in = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
+        assert said == again.carried()
+
+    def test_where_it_was_faster_and_fails_later_the_machine_is_emulated_and_says_so(self, vm: MicroVm) -> None:
+        kvm_trial.keep(vm._trial, kvm_trial.tried(vm._identity, starting(tcg=9000, kvm=1)))
+        assert CARRIED == vm.accelerator
+        assert vm.made_by.cpu.endswith(" kvm")
+        policy = SandboxPolicy(session=SessionId("a" * 8), tier="microvm")
+
+        runtime = vm.create(policy)
+
+        assert any(
+            "Machines are emulated from now on: a machine with it did not start" in each for each in runtime.notices
+        )
+        assert EMULATED == vm.accelerator
+        assert not vm.made_by.cpu.endswith(" kvm")
+        assert not msgspec.json.decode(vm._trial.read_bytes(), type=kvm_trial.KvmTrial).is_carried

@@ -1,0 +1,441 @@
+"""The line between a machine and what is outside: what is told of a folder inside, and what the outside makes of it."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kasmon.errors import SandboxError
+from kasmon.model.sandbox.policy import MIB, SIZES
+from kasmon.sandbox.guest.mux_frames import ASK, DATA, PIECE, SAID, MuxRecordReader, WrongRecordError, packed, told
+from kasmon.sandbox.microvm import image
+from kasmon.sandbox.microvm.cpio import CpioArchive
+from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
+from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
+from kasmon.sandbox.microvm.qemu import CPU, MACHINE, PROGRAMS_BYTES, OpenFiles, words
+
+
+class Ends:
+    """A folder inside, its tree; a folder outside, its mirror."""
+
+    def __init__(self, root: Path, most_bytes: int = MIB) -> None:
+        self.inside, self.outside = root / "inside", root / "outside"
+        for folder in (self.inside, self.outside):
+            folder.mkdir()
+        handles = (os.open(folder, os.O_RDONLY | os.O_DIRECTORY) for folder in (self.outside, self.inside))
+        self.handle, self.inner = handles
+        self.tree = FolderChanges("workspace", str(self.inside))
+        self.begin_outside(most_bytes)
+        self.taking = FolderMirror(self.tree, self.inner, 1 << 40, owner=os.geteuid(), is_outside=False)
+
+    def begin_outside(self, most_bytes: int = MIB) -> None:
+        """Let another one be outside, which knows nothing."""
+        self.outer = FolderChanges("workspace", f"/proc/self/fd/{self.handle}", ASK, do="mirror")
+        self.mirror = FolderMirror(self.outer, self.handle, most_bytes)
+
+    def close(self) -> None:
+        os.close(self.handle)
+        os.close(self.inner)
+
+    def learn(self) -> None:
+        """Let the outside know what the inside takes it to have."""
+        self.outer.learn(json.loads(json.dumps(list(self.tree.manifest()))))
+        self.outer.is_level = True
+
+    def refresh(self) -> list[str]:
+        """Let both be level, as before a run; what was told to people."""
+        self.tell()
+        self.put()
+        return [*self.mirror.told(), *self.taking.told()]
+
+    def texts(self, folder: Path) -> dict[str, str]:
+        """Every file in *folder*."""
+        return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+    def tell(self) -> list[str]:
+        """Let the mirror do all that the tree tells; what was told, by kind and name."""
+        sent = bytearray()
+        self.tree.tell(sent.extend)
+        heard = []
+        for kind, _, content in MuxRecordReader().feed(bytes(sent)):
+            if kind == PIECE:
+                self.mirror.piece(content)
+                continue
+            said = json.loads(content)
+            heard.append(f"{said['tell']} {said['path']}")
+            if said["tell"] == "whole":
+                self.mirror.whole()
+            else:
+                self.mirror.take(said)
+        return heard
+
+    def put(self) -> list[str]:
+        """Let the inside have what changed outside; what was told, by kind and name."""
+        sent = bytearray()
+        self.left = self.outer.tell(sent.extend)
+        heard = []
+        for kind, _, content in MuxRecordReader().feed(bytes(sent)):
+            if kind == PIECE:
+                self.taking.piece(content)
+                continue
+            said = json.loads(content)
+            assert "mirror" == said["do"]
+            heard.append(f"{said['tell']} {said['path']}")
+            if said["tell"] == "whole":
+                self.taking.whole()
+            else:
+                self.taking.take(said)
+        return heard
+
+
+@pytest.fixture
+def ends(tmp_path: Path) -> Iterator[Ends]:
+    ends = Ends(tmp_path)
+    yield ends
+    ends.close()
+
+
+def said(what: str, path: str, **more: object) -> dict[str, object]:
+    return {"tell": what, "tree": "workspace", "path": path, "mode": 0o644, "at_ns": 0, **more}
+
+
+def test_what_came_changed_and_went_is_told_once_and_is_so_outside(ends: Ends) -> None:
+    (ends.inside / "a").mkdir()
+    (ends.inside / "a" / "f").write_text("one")
+    (ends.inside / "link").symlink_to("a/f")
+    ends.tell()
+    assert "one" == (ends.outside / "a" / "f").read_text()
+    assert "a/f" == os.readlink(ends.outside / "link")  # noqa: PTH115 - a link is not to be followed here
+    assert [] == ends.tell()
+
+    (ends.inside / "a" / "f").write_text("other")
+    (ends.inside / "link").unlink()
+
+    assert ["gone link", "file a/f", "whole a/f"] == ends.tell()
+    assert "other" == (ends.outside / "a" / "f").read_text()
+    assert ["a"] == [path.name for path in ends.outside.iterdir()]
+
+
+def test_modes_times_and_names_of_any_bytes_are_kept(ends: Ends) -> None:
+    name = os.fsencode(ends.inside) + b"/\xff\n "
+    Path(os.fsdecode(name)).write_text("x")
+    os.chmod(name, 0o750)  # noqa: PTH101 - a name of bytes
+    os.utime(name, ns=(5, 7))
+
+    ends.tell()
+
+    facts = Path(os.fsdecode(os.fsencode(ends.outside) + b"/\xff\n ")).stat()
+    assert (0o750, 7) == (facts.st_mode & 0o777, facts.st_mtime_ns)
+
+
+def test_no_setuid_or_setgid_comes_out_whatever_is_told(ends: Ends) -> None:
+    ends.mirror.take(said("folder", "folder", mode=0o2775))
+    ends.mirror.take(said("file", "folder/program", mode=0o6755, at_ns=0, size=0))
+    ends.mirror.whole()
+
+    assert [0o775, 0o755] == [(ends.outside / path).stat().st_mode & 0o7777 for path in ("folder", "folder/program")]
+
+
+def test_a_file_that_becomes_a_folder_and_back_is_that_outside_too(ends: Ends) -> None:
+    (ends.inside / "x").write_text("file")
+    ends.tell()
+    (ends.inside / "x").unlink()
+    (ends.inside / "x").mkdir()
+    (ends.inside / "x" / "y").write_text("in it")
+    ends.tell()
+    assert "in it" == (ends.outside / "x" / "y").read_text()
+    (ends.inside / "x" / "y").unlink()
+    (ends.inside / "x").rmdir()
+    (ends.inside / "x").symlink_to("/etc")
+
+    ends.tell()
+
+    assert (ends.outside / "x").is_symlink()
+
+
+def test_a_machine_begins_with_what_lies_outside_and_tells_none_of_it_again(ends: Ends) -> None:
+    (ends.outside / "a" / "b").mkdir(parents=True)
+    (ends.outside / "a" / "b" / "f").write_bytes(b"x" * 200_000)
+    (ends.outside / "link").symlink_to("a")
+
+    ends.put()
+
+    assert 200_000 == (ends.inside / "a" / "b" / "f").stat().st_size
+    assert "a" == os.readlink(ends.inside / "link")  # noqa: PTH115 - a link is not to be followed here
+    assert [] == ends.tell()
+
+
+def test_what_changes_outside_comes_in_once_and_is_not_told_back(ends: Ends) -> None:
+    (ends.inside / "old").write_text("1")
+    (ends.inside / "gone").write_text("1")
+    ends.refresh()
+    (ends.outside / "old").write_text("two")
+    (ends.outside / "gone").unlink()
+    (ends.outside / "new").mkdir()
+    (ends.outside / "new" / "f").write_text("3")
+    (ends.outside / "link").symlink_to("new/f")
+
+    assert [] == ends.refresh()
+
+    assert {"old": "two", "new/f": "3", "link": "3"} == ends.texts(ends.inside)
+    assert [] == ends.tell() == ends.put()
+    (ends.inside / "new" / "f").write_text("more")
+    assert ["file new/f", "whole new/f"] == ends.tell()
+    assert [] == ends.put()
+
+
+def test_what_was_changed_on_both_sides_is_lost_on_neither_and_told(ends: Ends) -> None:
+    (ends.inside / "f").write_text("1")
+    ends.refresh()
+    (ends.inside / "f").write_text("inside")
+    (ends.outside / "f").write_text("outside!")
+
+    (told,) = ends.refresh()
+
+    assert (
+        "'f' was changed in the sandbox and on this machine: this machine's version keeps the name, the sandbox's"
+        " version is 'f.inside'." == told
+    )
+    assert {"f": "outside!", "f.inside": "inside"} == ends.texts(ends.outside) == ends.texts(ends.inside)
+    (ends.inside / "f").write_text("again")
+    (ends.outside / "f").write_text("and again")
+    ends.refresh()
+    assert "again" == ends.texts(ends.outside)["f.inside2"]
+    assert [] == ends.refresh()
+
+
+def test_what_is_new_on_both_sides_under_one_name_is_lost_on_neither(ends: Ends) -> None:
+    ends.refresh()
+    (ends.inside / "f").write_text("inside")
+    (ends.inside / "d").mkdir()
+    (ends.inside / "d" / "g").write_text("g")
+    (ends.outside / "f").write_text("outside!")
+    (ends.outside / "d").write_text("a file")
+
+    ends.refresh()
+
+    everything = {"f": "outside!", "f.inside": "inside", "d/g": "g", "d.outside": "a file"}
+    assert everything == ends.texts(ends.outside) == ends.texts(ends.inside)
+
+
+def test_what_was_removed_on_one_side_and_changed_on_the_other_is_there_again(ends: Ends) -> None:
+    for name in ("a", "b"):
+        (ends.inside / name).write_text("1")
+    ends.refresh()
+    (ends.inside / "a").unlink()
+    (ends.outside / "a").write_text("outside")
+    (ends.inside / "b").write_text("inside")
+    (ends.outside / "b").unlink()
+
+    (told,) = ends.refresh()
+
+    assert "'a' was changed on one side and removed on the other: it was restored." == told
+    assert {"a": "outside", "b": "inside"} == ends.texts(ends.outside) == ends.texts(ends.inside)
+
+
+def test_a_folder_that_is_removed_inside_stays_with_what_was_added_to_it_outside(ends: Ends) -> None:
+    (ends.inside / "d").mkdir()
+    (ends.inside / "d" / "f").write_text("1")
+    ends.refresh()
+    (ends.inside / "d" / "f").unlink()
+    (ends.inside / "d").rmdir()
+    (ends.outside / "d" / "mine").write_text("2")
+
+    ends.refresh()
+
+    assert {"d/mine": "2"} == ends.texts(ends.outside) == ends.texts(ends.inside)
+
+
+def test_what_changes_inside_while_the_outside_is_put_in_is_kept_beside(ends: Ends) -> None:
+    (ends.inside / "f").write_text("1")
+    ends.refresh()
+    (ends.outside / "f").write_text("outside")
+    ends.tell()
+    (ends.inside / "f").write_text("between")
+
+    ends.put()
+
+    assert {"f": "outside", "f.inside": "between"} == ends.texts(ends.inside)
+    assert [
+        "'f' was changed in the sandbox and on this machine: this machine's version keeps the name, the sandbox's"
+        " version is 'f.inside'."
+    ] == (ends.taking.told())
+
+
+def test_a_file_that_is_being_put_in_is_told_by_nobody(ends: Ends) -> None:
+    ends.taking.take(said("file", "f"))
+    ends.taking.piece(b"half")
+
+    assert [] == ends.tell()
+    ends.taking.whole()
+    assert [] == ends.tell()
+
+
+def test_one_that_comes_outside_later_sends_what_changed_while_nobody_was_there(ends: Ends) -> None:
+    for name in ("same", "changed", "gone", "both"):
+        (ends.inside / name).write_text("1")
+    (ends.inside / "d").mkdir()
+    (ends.inside / "link").symlink_to("same")
+    ends.refresh()
+    (ends.outside / "changed").write_text("other")
+    (ends.outside / "gone").unlink()
+    (ends.outside / "new").write_text("new")
+    (ends.outside / "both").write_text("outside!")
+    ends.begin_outside()
+    ends.learn()
+    (ends.inside / "both").write_text("inside")
+
+    ends.tell()
+
+    told = ["both", "both.inside", "changed", "new"]
+    assert ["gone gone", *(f"{what} {name}" for name in told for what in ("file", "whole"))] == ends.put()
+    everything = {
+        "same": "1",
+        "link": "1",
+        "changed": "other",
+        "new": "new",
+        "both": "outside!",
+        "both.inside": "inside",
+    }
+    assert everything == ends.texts(ends.inside) == ends.texts(ends.outside)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_what_cannot_be_read_outside_is_named(ends: Ends) -> None:
+    (ends.outside / "closed").write_text("x")
+    (ends.outside / "closed").chmod(0)
+    ends.put()
+
+    assert ["'closed': Permission denied"] == ends.left
+
+
+@pytest.mark.parametrize("path", ["../f", "/f", "a/../../f", "", ".", "a//f", "a\0b"])
+def test_no_name_leads_out_of_the_folder(ends: Ends, path: str) -> None:
+    with pytest.raises(OSError, match="is not a path in the folder"):
+        ends.mirror.take(said("file", path))
+
+
+def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    (outer / "kept").write_text("mine")
+    ends.mirror.take(said("link", "evil", target=str(outer)))
+    ends.mirror.take(said("link", "kept", target=str(outer / "kept")))
+
+    with pytest.raises(OSError, match=r"evil|Not a directory|Too many levels"):
+        ends.mirror.take(said("file", "evil/new"))
+    ends.mirror.take(said("file", "kept"))
+    ends.mirror.piece(b"theirs")
+    ends.mirror.whole()
+    ends.mirror.take(said("gone", "evil"))
+
+    assert "mine" == (outer / "kept").read_text()
+    assert ["kept"] == [path.name for path in outer.iterdir()]
+    assert "theirs" == (ends.outside / "kept").read_text()
+
+
+def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(ends: Ends) -> None:
+    (ends.outside / "f").write_text("before")
+    ends.mirror.take(said("file", "f"))
+    ends.mirror.piece(b"half")
+
+    ends.mirror.take(said("folder", "d"))
+
+    assert "before" == (ends.outside / "f").read_text()
+    assert {"d", "f"} == {path.name for path in ends.outside.iterdir()}
+
+
+def test_more_than_the_folder_may_hold_is_refused(tmp_path: Path) -> None:
+    ends = Ends(tmp_path, most_bytes=10)
+    ends.mirror.take(said("file", "f"))
+
+    with pytest.raises(OSError, match="more data was sent than the folder may contain"):
+        ends.mirror.piece(b"x" * 11)
+
+    ends.close()
+
+
+def test_records_come_whole_however_they_are_cut() -> None:
+    sent = packed(DATA, 7, b"abc") + told(SAID, {"tell": "ready"}) + packed(PIECE, 0)
+    records = MuxRecordReader()
+
+    heard = [record for at in range(len(sent)) for record in records.feed(sent[at : at + 1])]
+
+    assert [(DATA, 7, b"abc"), (SAID, 0, b'{"tell": "ready"}'), (PIECE, 0, b"")] == heard
+
+
+@pytest.mark.parametrize("data", [b"\0" * 9, b"\x0d" + b"\0" * 8, bytes([ASK]) + b"\0\0\0\0\xff\xff\xff\xff"])
+def test_what_is_no_record_is_refused(data: bytes) -> None:
+    with pytest.raises(WrongRecordError):
+        MuxRecordReader().feed(data)
+
+
+def test_qemu_is_told_of_a_pinned_machine_and_of_no_path() -> None:
+    handles = OpenFiles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16, memory=17, programs=18)
+    said = words("/usr/bin/qemu", handles, SIZES["default"], accelerator="tcg")
+
+    assert f"{MACHINE},vmport=off,usb=off" in said
+    assert CPU in said
+    assert "-S" in said
+    assert "fd:17" in said
+    assert set(range(10, 19)) == set(handles.every)
+    paths = [word for word in said[1:] if "/" in word and "/dev/fdset/" not in word and "/proc/self/fd/" not in word]
+    assert ["rdinit=/init"] == [part for word in paths for part in word.split() if "/" in part]
+
+
+def test_one_without_programs_of_ours_has_the_same_disks_so_that_each_can_be_its_copy() -> None:
+    handles = OpenFiles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16)
+    said, other = (
+        words("/usr/bin/qemu", each, SIZES["default"], accelerator="tcg")
+        for each in (handles, msgspec.structs.replace(handles, programs=18))
+    )
+
+    assert [word for word in said if word.startswith("virtio-")] == [w for w in other if w.startswith("virtio-")]
+    assert any('"null-co"' in word and str(PROGRAMS_BYTES) in word for word in said)
+    assert not any("null-co" in word for word in other)
+
+
+def test_an_image_is_one_of_this_version_with_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "vmlinux").write_bytes(b"kernel")
+    built = image.VmImage(
+        id="a", made_at=1.0, kernel="6", versions={}, hashes={"vmlinux": "1f"}, modules=(), recipe=image.recipe()
+    )
+    (tmp_path / "image.json").write_bytes(msgspec.json.encode(built))
+    assert built == image.found(tmp_path)
+
+    (tmp_path / "vmlinux").rename(tmp_path / "elsewhere")
+    assert None is image.found(tmp_path)
+    (tmp_path / "elsewhere").rename(tmp_path / "vmlinux")
+    (tmp_path / "image.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(built, recipe="another")))
+    assert None is image.found(tmp_path)
+    (tmp_path / "image.json").write_bytes(b"{")
+    assert None is image.found(tmp_path)
+
+
+def test_an_image_that_cannot_be_built_says_why_and_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tmp_path / "image" / "vmlinux"
+    before.parent.mkdir()
+    before.write_bytes(b"kernel")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(SandboxError, match=r"apt-get \(package apt\)|for x86_64 only"):
+        image.build(tmp_path / "image")
+
+    assert b"kernel" == before.read_bytes()
+
+
+def test_the_first_files_are_an_archive_as_linux_reads_it() -> None:
+    archive = CpioArchive()
+    archive.folder("bin")
+    archive.file("bin/x", b"abc", 0o755)
+    content = archive.whole()
+
+    assert content.startswith(b"070701")
+    assert 0 == len(content) % 4
+    assert b"bin/x\0" in content
+    assert b"TRAILER!!!\0" in content

@@ -1,0 +1,181 @@
+"""A host that a jail was refused reaches the inbox as a request, and an answer changes what the jail may reach."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kasmon.errors import RefusedError
+from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.host.sandboxed.egress_requests import ONCE_S, EgressRequests
+from kasmon.model.commands import Answer
+from kasmon.model.events import RequestAnswered
+from kasmon.model.permission import Decision, Request, SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.sandbox.agent.launch import policy_of
+from tests.cli.forker import Forker
+from tests.cli.line import Line
+from tests.sandbox import inmates
+from tests.sandbox.inmates import LIMIT_S, configured, facts, session_of, shows
+from tests.waiting import until
+
+pytestmark = pytest.mark.sandboxes
+CURL = "curl -sS --max-time 10 http://localhost:{port}/"
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello-from-outside")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as built:
+        threading.Thread(target=built.serve_forever, daemon=True).start()
+        yield built.server_address[1]
+        built.shutdown()
+
+
+@pytest.fixture(scope="module")
+def forker() -> Iterator[Forker]:
+    yield from inmates.forked()
+
+
+@pytest.fixture
+def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
+    yield from inmates.lined(can_jail, forker)
+
+
+@pytest.fixture
+def lab(kasmon: Line) -> SessionId:
+    """A sandbox of interpreters that may reach one port of this machine's `localhost`, where nothing listens."""
+    done = kasmon("sandbox", "create", "lab", "--allow", "private:localhost:9")
+    assert 0 == done.code, done.err
+    return SessionId(done.out.split()[0])
+
+
+def run(kasmon: Line, code: str) -> str:
+    done = kasmon("sandbox", "run", "lab", code)
+    return done.out + done.err
+
+
+def asked(kasmon: Line, session: SessionId) -> Request:
+    [request] = until(lambda: session_of(kasmon, session).asks, LIMIT_S, "a request")
+    assert isinstance(request, Request)
+    return request
+
+
+def answer(kasmon: Line, request: Request, decision: str) -> None:
+    done = kasmon("answer", request.id, decision, "--digest", request.digest)
+    assert 0 == done.code, done.err
+
+
+def test_a_denial_names_the_exact_word_and_once_allows_it_without_keeping_it(
+    kasmon: Line, lab: SessionId, server: int
+) -> None:
+    said = run(kasmon, CURL.format(port=server))
+    request = asked(kasmon, lab)
+    entry = f"private:localhost:{server}"
+
+    assert f"kasmon sandbox allow {lab} {entry}" in said
+    assert (entry, True) == (request.input["entry"], entry in request.shown)
+    assert {Decision.ALLOW, Decision.ALWAYS, Decision.DENY} == set(request.choices)
+    refused = kasmon("answer", request.id, "allow", "--digest", "0" * 64)
+    assert 0 != refused.code
+    assert "hello-from-outside" not in run(kasmon, CURL.format(port=server))
+    answer(kasmon, request, "allow")
+    assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
+    assert entry not in policy_of(kasmon.places, lab).hosts
+
+
+def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(
+    kasmon: Line, lab: SessionId, server: int
+) -> None:
+    """By the clock that it is given; what the jail is refused meanwhile is not asked about."""
+    clock, nobody = [1000.0], cast("Any", None)
+    requests = EgressRequests(kasmon.places, lab, nobody, nobody, now=lambda: clock[0])
+    requests._refusals = lambda since: []  # type: ignore[method-assign]  # no log to ask in
+
+    asyncio.run(requests._carry_out(Decision.ALLOW, f"private:localhost:{server}"))
+    clock[0] += ONCE_S - 1
+    asyncio.run(requests._look())
+    assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
+
+    clock[0] += 1
+    asyncio.run(requests._look())
+    assert "hello-from-outside" not in run(kasmon, CURL.format(port=server))
+
+
+def test_always_is_kept_for_this_sandbox(kasmon: Line, lab: SessionId, server: int) -> None:
+    run(kasmon, CURL.format(port=server))
+    answer(kasmon, asked(kasmon, lab), "always")
+
+    assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
+    assert f"private:localhost:{server}" in policy_of(kasmon.places, lab).hosts
+    assert [] == json.loads(kasmon("rules", "--json").out)["rules"]
+
+
+def test_what_was_denied_is_not_asked_again(kasmon: Line, lab: SessionId, server: int) -> None:
+    run(kasmon, CURL.format(port=server))
+    answer(kasmon, asked(kasmon, lab), "deny")
+    run(kasmon, CURL.format(port=server))
+    run(kasmon, "curl -sS http://other.example:1/")
+
+    assert "other.example:1" == asked(kasmon, lab).input["entry"]
+    assert [Decision.DENY] == [each.decision for each in facts(kasmon, lab, RequestAnswered)]
+
+
+def test_an_agent_does_not_answer_it(kasmon: Line, lab: SessionId, server: int) -> None:
+    """The guard is that of every other request."""
+    run(kasmon, CURL.format(port=server))
+    request = asked(kasmon, lab)
+
+    async def tried() -> None:
+        wish = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
+        async with contextlib.aclosing(await HostLink.open(kasmon.places.socket(lab), as_agent=True)) as link:
+            await link.ask(ExecuteCommand(n=0, session=lab, wish=wish), LIMIT_S)
+
+    with pytest.raises(RefusedError):
+        asyncio.run(tried())
+    assert [request.id] == [each.id for each in session_of(kasmon, lab).asks]
+
+
+def test_what_a_profile_refuses_without_a_request_is_not_asked_but_for_hosts_that_work_may_need(
+    kasmon: Line, shared: Path
+) -> None:
+    lines = 'network = ["private:localhost:9"]\nrefuse = ["telemetry.example", "registry.npmjs.org:443"]'
+    configured(kasmon, f"[agents.shell.confined]\n{lines}\n")
+    session = inmates.started(kasmon, inmates.folder(shared))
+    inmates.seen(kasmon, session)
+    calls = [f"curl -sS http://{host}/" for host in ("telemetry.example", "registry.npmjs.org:443")]
+    assert 0 == kasmon("send", session, "; ".join(["read word", *calls, "cat"])).code
+    inmates.until_state(kasmon, session, SessionState.WORKING)  # as long as nobody ends `cat`
+    assert 0 == kasmon("send", session, "go", "--when", "now").code
+
+    assert "registry.npmjs.org" == asked(kasmon, session).input["entry"]
+    assert (
+        "Refused without a request: telemetry.example, registry.npmjs.org:443" in kasmon("sandbox", "show", session).out
+    )
+
+
+def test_a_jailed_agent_in_a_terminal_asks_too(kasmon: Line, shared: Path, server: int) -> None:
+    configured(kasmon, '[agents.shell.confined]\nnetwork = ["private:localhost:9"]\n')
+    session = inmates.started(kasmon, inmates.folder(shared))
+    inmates.seen(kasmon, session)
+    assert 0 == kasmon("send", session, CURL.format(port=server)).code
+    answer(kasmon, asked(kasmon, session), "allow")
+    kasmon("send", session, CURL.format(port=server))
+
+    shows(kasmon, session, "hello-from-outside")

@@ -1,0 +1,470 @@
+"""The index: what it remembers, with what was added since, is what the logs say; nothing else is ever true."""
+
+import ast
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kasmon
+from kasmon.errors import UnavailableError
+from kasmon.model.events import (
+    Event,
+    MessageWritten,
+    RequestOpened,
+    SessionForgotten,
+    SessionRenamed,
+    TurnStarted,
+    encode,
+)
+from kasmon.model.permission import Request, RequestId, SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.store import fleet_cache
+from kasmon.store.fleet_cache import MIGRATIONS, FleetCache, connect, remember
+from kasmon.store.fleet_index import FleetIndex
+from tests.model.facts import facts
+from tests.supervisor.house import NOW, House, ended, started
+from tests.syntax import modules, nodes, parsed
+from tests.waiting import until
+
+PACKAGE = Path(kasmon.__file__).parent
+ME = "abcdefgh"
+OTHER = "qrstuvwx"
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    house = House()
+    house.has(ME, started(), TurnStarted(at=NOW, prompt="tidy up"), MessageWritten(at=NOW, text="done"))
+    house.has(OTHER, started(), ended())
+    yield house
+    house.close()
+
+
+def crowd(house: House) -> None:
+    """As many sessions as it takes to fill a few pages."""
+    for number in range(60):
+        house.has(f"b{number:07d}".translate(str.maketrans("0123456789", "abcdefghij")), started(), ended())
+
+
+def read_all(fold: FleetIndex) -> dict[SessionId, Session]:
+    """Everything that the logs hold now."""
+    fold.read_fleet()
+    for session in list(fold.sessions):
+        fold.read_session(session)
+    return {session: folded.session for session, folded in fold.sessions.items()}
+
+
+def from_scratch(places: Paths) -> dict[SessionId, Session]:
+    return read_all(FleetIndex(places))
+
+
+def from_index(places: Paths) -> dict[SessionId, Session]:
+    fold = FleetIndex(places)
+    assert remember(places.index, fold)
+    return read_all(fold)
+
+
+def written(places: Paths) -> FleetIndex:
+    """A fold that stands in the index."""
+    fold = FleetIndex(places)
+    read_all(fold)
+    keeper = FleetCache(places.index)
+    assert keeper.write(fold, (), ())
+    keeper.close()
+    return fold
+
+
+def is_used(places: Paths) -> bool:
+    return remember(places.index, FleetIndex(places))
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=st.lists(facts(), max_size=12), at=st.data())
+def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_was_cut(
+    told: list[Event], at: st.DataObject
+) -> None:
+    house = House()
+    try:
+        house.has(ME)
+        whole = b"".join(encode(fact) + b"\n" for fact in told)
+        cut = at.draw(st.integers(0, len(whole)))
+        house.places.log(ME).write_bytes(whole[:cut])
+        written(house.places)
+        with house.places.log(ME).open("ab") as log:
+            log.write(whole[cut:])
+
+        assert from_scratch(house.places) == from_index(house.places)
+    finally:
+        house.close()
+
+
+def test_whatever_an_agent_asks_for_fits_into_the_index(house: House) -> None:
+    asked = {"big": 10**40, "small": -(10**40), "text": "\0\x1b\u2028", "deep": [[[[[]]]]]}
+    request = Request(id=RequestId(f"{ME}-1"), session=SessionId(ME), input=asked)
+    house.tells(ME, RequestOpened(at=NOW, request=request))
+
+    written(house.places)
+
+    assert from_scratch(house.places) == from_index(house.places)
+
+
+def test_what_the_index_covers_is_not_read_again(house: House) -> None:
+    written(house.places)
+    log = house.places.log(ME)
+    log.write_bytes(b" " * (log.stat().st_size - 1) + b"\n")
+    house.tells(ME, MessageWritten(at=NOW, text="and more"))
+
+    session = from_index(house.places)[SessionId(ME)]
+
+    assert (1, "and more") == (session.turns, session.last_line)
+
+
+def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(house: House) -> None:
+    house.has("third")
+    fold = written(house.places)
+    keeper = FleetCache(house.places.index)
+    assert keeper.write(fold, (), ())
+    house.says(
+        SessionRenamed(at=NOW, session=SessionId(ME), name="new"), SessionForgotten(at=NOW, session=SessionId(OTHER))
+    )
+    moved = fold.read_fleet()
+    assert keeper.write(fold, moved.changed, moved.gone)
+    keeper.close()
+    house.places.fleet_log.write_bytes(b" " * (house.places.fleet_log.stat().st_size - 1) + b"\n")
+
+    assert {ME: "new", "third": "third"} == {session.id: session.name for session in from_index(house.places).values()}
+
+
+@pytest.mark.parametrize("kept", [0, 1, 40], ids=["nothing", "a byte", "a torn line"])
+def test_a_log_shorter_than_its_cursor_is_folded_from_scratch(house: House, kept: int) -> None:
+    written(house.places)
+    with house.places.log(ME).open("r+b") as log:
+        log.truncate(kept)
+
+    assert from_scratch(house.places) == from_index(house.places)
+
+
+def test_a_log_that_was_replaced_is_folded_from_scratch(house: House) -> None:
+    written(house.places)
+    other = house.places.log(ME).with_name("other")
+    other.write_bytes(house.places.log(OTHER).read_bytes() * 3)
+    other.replace(house.places.log(ME))
+
+    assert from_scratch(house.places) == from_index(house.places)
+
+
+def test_a_fleet_log_that_was_replaced_voids_the_index(house: House) -> None:
+    written(house.places)
+    house.places.fleet_log.write_bytes(b"")
+
+    assert {} == from_index(house.places)
+
+
+def test_a_log_that_goes_missing_takes_its_facts_along(house: House) -> None:
+    written(house.places)
+    house.places.log(ME).unlink()
+
+    assert from_scratch(house.places) == from_index(house.places)
+    assert 0 == from_index(house.places)[SessionId(ME)].generation
+
+
+def spoil(path: Path, how: str) -> None:
+    with path.open("r+b") as file:
+        if how == "emptied":
+            file.truncate(0)
+        elif how == "cut in the middle":
+            file.truncate(path.stat().st_size // 2)
+        elif how == "no database":
+            file.write(b"this is a letter, not a database")
+        elif how == "overwritten pages":
+            file.seek(1024)
+            file.write(random.Random(1).randbytes(path.stat().st_size - 1024))
+
+
+@pytest.mark.parametrize("how", ["emptied", "cut in the middle", "no database", "overwritten pages"])
+def test_a_damaged_index_changes_nothing_that_is_seen(house: House, how: str) -> None:
+    written(house.places)
+    spoil(house.places.index, how)
+    fold = FleetIndex(house.places)
+
+    remember(house.places.index, fold)
+
+    assert from_scratch(house.places) == read_all(fold)
+
+
+@pytest.mark.parametrize("how", ["cut in the middle", "no database", "overwritten pages"])
+def test_a_damaged_index_is_set_aside_and_built_again(house: House, how: str) -> None:
+    fold = written(house.places)
+    spoil(house.places.index, how)
+    spoilt = house.places.index.read_bytes()
+    keeper = FleetCache(house.places.index, clock=lambda: NOW)
+
+    assert not keeper.write(fold, (), ())
+    assert keeper.write(fold, (), ())
+
+    keeper.close()
+    assert spoilt == house.places.index.with_name(f"index.db~{int(NOW)}").read_bytes()
+    assert from_scratch(house.places) == from_index(house.places)
+
+
+def test_one_bad_page_is_enough_to_set_an_index_aside(house: House) -> None:
+    crowd(house)
+    fold = written(house.places)
+    pages = house.places.index.read_bytes()
+    leaf = max(at for at in range(0, len(pages), 4096) if pages[at] == 0x0A)
+    with house.places.index.open("r+b") as file:
+        file.seek(leaf)
+        file.write(random.Random(1).randbytes(4096))
+    keeper = FleetCache(house.places.index)
+
+    assert not keeper.write(fold, (), ())
+
+    assert [pages[:100]] == [path.read_bytes()[:100] for path in house.places.state.glob("index.db~*")]
+
+
+def test_a_row_that_does_not_read_voids_the_index(house: House) -> None:
+    written(house.places)
+    database = connect(house.places.index, writing=True)
+    database.execute("UPDATE session SET folded = x'c1' WHERE id = ?", (ME,))
+    database.close()
+
+    assert not is_used(house.places)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE fleet SET fold = 'another'", "DELETE FROM fleet", "PRAGMA user_version = 0", "DROP TABLE session"],
+)
+def test_rows_of_another_fold_or_schema_are_not_used_and_are_built_again(house: House, change: str) -> None:
+    fold = written(house.places)
+    database = connect(house.places.index, writing=True)
+    database.execute(change)
+    database.close()
+    assert not is_used(house.places)
+
+    keeper = FleetCache(house.places.index)
+    until(lambda: keeper.write(fold, (), ()), what="the rebuilt index")
+
+    keeper.close()
+    assert is_used(house.places)
+
+
+def imported(module: str) -> set[str]:
+    """Our modules that *module* imports, by path in the package, and those that these import."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found or not (PACKAGE / name).is_file():
+            continue
+        found.add(name)
+        wanted = [node for node in nodes(parsed(PACKAGE / name)) if isinstance(node, ast.ImportFrom)]
+        names = [f"{node.module}{part}" for node in wanted for part in ("", *(f".{name.name}" for name in node.names))]
+        waiting += [f"{name.removeprefix('kasmon.').replace('.', '/')}.py" for name in names]
+    return found
+
+
+def test_the_fold_is_known_by_all_that_decides_what_a_log_adds_up_to() -> None:
+    assert set(fleet_cache.FOLDED_BY) == imported("store/fleet_index.py") - {"errors.py", "paths.py"}
+
+
+@pytest.mark.parametrize("changed", fleet_cache.FOLDED_BY)
+def test_a_change_of_the_fold_voids_the_index(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    for name in fleet_cache.FOLDED_BY:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PACKAGE / name, tmp_path / name)
+    assert fleet_cache.FOLD == fleet_cache.fold_name(tmp_path)
+    written(house.places)
+    with (tmp_path / changed).open("a") as source:
+        source.write("KEPT_RECEIPTS = 3\n")
+    monkeypatch.setattr(fleet_cache, "FOLD", fleet_cache.fold_name(tmp_path))
+
+    assert not is_used(house.places)
+
+
+def test_without_its_source_the_fold_is_known_by_its_version(tmp_path: Path) -> None:
+    assert kasmon.__version__ == fleet_cache.fold_name(tmp_path)
+
+
+def test_the_index_of_a_newer_kasmon_is_neither_read_nor_written(house: House) -> None:
+    fold = written(house.places)
+    database = connect(house.places.index, writing=True)
+    database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    database.close()
+    before = house.places.index.read_bytes()
+    keeper = FleetCache(house.places.index)
+
+    assert not is_used(house.places)
+    assert not keeper.write(fold, (), ())
+
+    keeper.close()
+    assert before == house.places.index.read_bytes()
+
+
+def test_an_older_schema_is_brought_up_to_date_in_place(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    fold = written(house.places)
+    inode = house.places.index.stat().st_ino
+    monkeypatch.setattr(
+        fleet_cache, "MIGRATIONS", (*MIGRATIONS, lambda database: database.execute("CREATE TABLE more (x)"))
+    )
+    assert not is_used(house.places)
+    keeper = FleetCache(house.places.index)
+
+    assert keeper.write(fold, (), ())
+
+    keeper.close()
+    assert from_scratch(house.places) == from_index(house.places)
+    assert inode == house.places.index.stat().st_ino
+
+
+def test_a_reader_can_change_nothing_and_leaves_no_trace(house: House) -> None:
+    written(house.places)
+    before = {path.name: path.stat().st_mtime_ns for path in house.places.state.iterdir()}
+    database = connect(house.places.index)
+
+    with pytest.raises(sqlite3.OperationalError):
+        database.execute("DELETE FROM session")
+    database.close()
+    assert from_scratch(house.places) == from_index(house.places)
+    assert before == {path.name: path.stat().st_mtime_ns for path in house.places.state.iterdir()}
+
+
+def test_a_reader_makes_no_index_where_there_is_none(house: House) -> None:
+    assert not is_used(house.places)
+    assert not house.places.index.exists()
+
+
+def test_the_index_is_ours_alone_has_no_memory_map_and_no_write_ahead_log(house: House) -> None:
+    written(house.places)
+    for writing in (True, False):
+        database = connect(house.places.index, writing=writing)
+        assert [(0,)] == database.execute("PRAGMA mmap_size").fetchall()
+        assert [("delete",)] == database.execute("PRAGMA journal_mode").fetchall()
+        assert [(int(not writing),)] == database.execute("PRAGMA query_only").fetchall()
+        database.close()
+
+    assert 0o600 == house.places.index.stat().st_mode & 0o777
+
+
+def test_a_locked_index_is_written_later_and_read_from_the_logs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_cache, "BUSY_S", 0.05)
+    fold = written(house.places)
+    other = connect(house.places.index, writing=True)
+    other.execute("BEGIN EXCLUSIVE")
+    keeper, reader, later = FleetCache(house.places.index), FleetIndex(house.places), FleetIndex(house.places)
+    house.tells(ME, MessageWritten(at=NOW, text="while it is locked"))
+    truth = from_scratch(house.places)
+
+    assert not remember(house.places.index, reader)
+    assert truth == read_all(reader)
+    assert truth == read_all(fold)
+    assert not keeper.write(fold, [SessionId(ME)], ())
+    other.close()
+    assert keeper.write(fold, [SessionId(ME)], ())
+    keeper.close()
+
+    assert remember(house.places.index, later)
+    assert truth == {session: folded.session for session, folded in later.sessions.items()}
+
+
+WRITER = """
+import sys
+from kasmon.paths import places
+from kasmon.store.fleet_index import FleetIndex
+from kasmon.store.fleet_cache import FleetCache
+here = places()
+fold, keeper = FleetIndex(here), FleetCache(here.index)
+fold.read_fleet()
+for session in list(fold.sessions):
+    fold.read_session(session)
+print("ready", flush=True)
+while True:
+    keeper.write(fold, list(fold.sessions), ())
+"""
+
+
+def test_a_writer_killed_in_the_middle_costs_nothing_but_time(house: House) -> None:
+    crowd(house)
+    truth = from_scratch(house.places)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
+    for _ in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER], env=environment, stdout=subprocess.PIPE)
+        assert writer.stdout
+        writer.stdout.readline()
+        until(lambda: house.places.index.exists(), what="a first write")
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+
+        fold = FleetIndex(house.places)
+        remember(house.places.index, fold)
+        assert truth == read_all(fold)
+    written(house.places)
+    assert truth == from_index(house.places)
+
+
+FULL = f"""
+import resource
+{WRITER.partition("print")[0]}
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+try:
+    keeper.write(fold, (), ())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_disk_that_takes_no_more_is_an_error_that_says_so(house: House) -> None:
+    crowd(house)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
+
+    told = subprocess.run([sys.executable, "-c", FULL], env=environment, capture_output=True, text=True, check=True)
+
+    assert told.stdout.startswith(UnavailableError.__name__)
+    assert from_scratch(house.places) == read_all(FleetIndex(house.places))
+
+
+@pytest.mark.parametrize("way", ["a folder", "a link"])
+def test_an_index_that_the_system_refuses_to_open_is_an_error_that_names_it_and_is_written_later(
+    house: House, way: str
+) -> None:
+    target = house.places.index.with_name("elsewhere")
+    if way == "a folder":
+        house.places.index.mkdir()
+    else:
+        house.places.index.symlink_to(target)
+    index, fold = FleetCache(house.places.index), FleetIndex(house.places)
+    fold.read_fleet()
+
+    with pytest.raises(UnavailableError, match=r"the index '.*' cannot be written: .*(directory|links)"):
+        index.write(fold, fold.sessions, ())
+
+    assert not target.exists(), "no link is followed"
+    house.places.index.unlink() if way == "a link" else house.places.index.rmdir()
+    assert index.write(fold, fold.sessions, ())
+    index.close()
+
+
+def test_only_one_function_of_kasmon_opens_a_database() -> None:
+    calls = [
+        (path, function.name)
+        for path, tree in modules().items()
+        for function in nodes(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr == "connect" and ast.unparse(node.value) == "sqlite3"
+    ]
+
+    assert [("kasmon/store/fleet_cache.py", "connect")] == calls

@@ -1,0 +1,219 @@
+"""What is shown, from what the facts say and who was seen alive."""
+
+import pytest
+
+from kasmon.model.commands import Mode
+from kasmon.model.events import (
+    ConnectionLost,
+    Event,
+    RequestOpened,
+    SandboxMoved,
+    SessionStarted,
+    SignalSeen,
+    TurnStarted,
+)
+from kasmon.model.evidence import SETTLE_S
+from kasmon.model.permission import Request, RequestId, RequestKind, SessionId
+from kasmon.model.reducers.apply import apply
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxRuntime
+from kasmon.model.session import HostSeen, Session, created
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.fleet.liveness import (
+    AGENT_ALIVE,
+    AGENT_UNKNOWN,
+    FOLDER_GONE,
+    NEVER_STARTED,
+    SANDBOX_ALIVE,
+    SANDBOX_GONE,
+    START_S,
+    UNWRITTEN,
+    Liveness,
+    derive,
+)
+from tests.supervisor.house import NOW, ended, launch, started
+
+HOSTED = Liveness(host=77)
+NOBODY = Liveness(heard_at=NOW + 5)
+ONLY_AGENT = Liveness(agent_runs=True, heard_at=NOW + 5)
+ASKS = RequestOpened(
+    at=NOW + 3, request=Request(id=RequestId("abcdefgh-1"), session=SessionId("abcdefgh"), kind=RequestKind.PERMISSION)
+)
+
+
+def folded(*facts: Event, mode: Mode = Mode.SDK) -> Session:
+    session = created(launch("abcdefgh", mode=mode), NOW)
+    for fact in facts:
+        session = apply(session, fact)
+    return session
+
+
+def working(mode: Mode = Mode.SDK) -> Session:
+    printing = SignalSeen(at=NOW + 1, source="output", value="printing")
+    return folded(started(mode=mode), printing if mode is Mode.TMUX else TurnStarted(at=NOW + 1), mode=mode)
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+def test_with_its_host_alive_a_session_is_what_its_facts_say(mode: Mode) -> None:
+    session = working(mode)
+
+    shown = derive(session, HOSTED, NOW + 9)
+
+    assert SessionState.WORKING is shown.state
+    assert HostSeen(pid=77, alive=True) == shown.host
+
+
+def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_any_new_fact() -> None:
+    session = folded(
+        started(mode=Mode.TMUX),
+        SignalSeen(at=NOW + 1, source="registry", value="working"),
+        SignalSeen(at=NOW + 2, source="screen", value="idle"),
+        mode=Mode.TMUX,
+    )
+
+    assert SessionState.WORKING is derive(session, HOSTED, NOW + 2 + SETTLE_S - 0.1).state
+    shown = derive(session, HOSTED, NOW + 60)
+    assert (SessionState.UNSURE, NOW + 2 + SETTLE_S) == (shown.state, shown.since)
+
+
+def test_a_host_that_does_not_say_who_it_is_counts_as_alive() -> None:
+    assert HostSeen(pid=None, alive=True) == derive(working(), Liveness(host=0), NOW + 9).host
+
+
+@pytest.mark.parametrize("session", [folded(started()), working(), folded()], ids=["idle", "working", "starting"])
+def test_while_nothing_can_be_written_down_what_a_session_does_is_unsure(session: Session) -> None:
+    shown = derive(session, Liveness(host=77, no_room="No space left on device"), NOW + 9)
+
+    assert (SessionState.UNSURE, f"{UNWRITTEN}: No space left on device") == (shown.state, shown.unsure_why)
+    assert shown.host is not None
+    assert shown.host.alive
+
+
+def test_a_session_whose_folder_is_gone_is_lost_at_once() -> None:
+    shown = derive(folded(), Liveness(folder_gone=True), NOW + 1)
+
+    assert (SessionState.LOST, FOLDER_GONE) == (shown.state, shown.end_why)
+
+
+def test_while_nothing_can_be_written_down_what_was_asked_can_still_be_answered() -> None:
+    asking = folded(started(), TurnStarted(at=NOW + 1), ASKS)
+
+    shown = derive(asking, Liveness(host=77, no_room="No space left on device"), NOW + 9)
+
+    assert (SessionState.ASKING, asking.asks) == (shown.state, shown.asks)
+
+
+def test_a_structured_session_without_host_is_unsure_while_its_agent_runs_and_asks_nothing_more() -> None:
+    session = apply(folded(SessionStarted(at=NOW, pid=4711), TurnStarted(at=NOW + 1)), ASKS)
+
+    shown = derive(session, ONLY_AGENT, NOW + 9)
+
+    assert (SessionState.UNSURE, "its host is gone, its agent still runs (pid 4711)") == (shown.state, shown.unsure_why)
+    assert (None, ()) == (shown.asking, shown.asks)
+    assert shown.is_orphaned
+    assert not derive(session, HOSTED, NOW + 9).is_orphaned
+
+
+def test_a_structured_session_without_host_and_agent_is_lost() -> None:
+    shown = derive(working(), NOBODY, NOW + 9)
+
+    assert SessionState.LOST is shown.state
+    assert "host is gone" in shown.end_why
+    assert HostSeen(pid=None, alive=False) == shown.host
+
+
+def sandboxed(phase: SandboxPhase, *, held: bool = True) -> Session:
+    runtime = SandboxRuntime(pid=41, started=7.5, boot="b1")
+    return folded(
+        SandboxMoved(at=NOW, phase=SandboxPhase.CREATING, runtime=runtime),
+        started(mode=Mode.INTERPRETER),
+        SandboxMoved(at=NOW + 1, phase=phase, held=held),
+        mode=Mode.INTERPRETER,
+    )
+
+
+@pytest.mark.parametrize("phase", [SandboxPhase.RUNNING, SandboxPhase.PAUSED, SandboxPhase.HEALING])
+def test_a_sandbox_that_outlives_its_host_is_unsure_and_one_that_does_not_is_lost(phase: SandboxPhase) -> None:
+    alive, gone = derive(sandboxed(phase), ONLY_AGENT, NOW + 9), derive(sandboxed(phase), NOBODY, NOW + 9)
+
+    assert (SessionState.UNSURE, SANDBOX_ALIVE) == (alive.state, alive.unsure_why)
+    assert (SessionState.LOST, SANDBOX_GONE) == (gone.state, gone.end_why)
+
+
+def test_a_sandbox_that_sleeps_on_disk_needs_no_host_to_sleep_on() -> None:
+    assert SessionState.PAUSED is derive(sandboxed(SandboxPhase.PAUSED, held=False), NOBODY, NOW + 9).state
+
+
+def test_a_terminal_without_host_is_lost_when_its_agent_is_gone() -> None:
+    assert SessionState.LOST is derive(working(Mode.TMUX), NOBODY, NOW + 9).state
+
+
+def test_a_terminal_without_host_is_unsure_while_its_agent_lives() -> None:
+    shown = derive(working(Mode.TMUX), ONLY_AGENT, NOW + 9)
+
+    assert (SessionState.UNSURE, AGENT_ALIVE) == (shown.state, shown.unsure_why)
+
+
+def test_a_terminal_without_host_whose_process_nobody_knew_is_unsure() -> None:
+    session = folded(SessionStarted(at=NOW, mode=Mode.TMUX, pid=None), mode=Mode.TMUX)
+
+    assert (SessionState.UNSURE, AGENT_UNKNOWN) == (
+        (shown := derive(session, NOBODY, NOW + 9)).state,
+        shown.unsure_why,
+    )
+
+
+@pytest.mark.parametrize("seen", [HOSTED, NOBODY, ONLY_AGENT], ids=["hosted", "nobody", "only the agent"])
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+def test_a_session_that_ended_stays_ended_whoever_is_alive(mode: Mode, seen: Liveness) -> None:
+    session = folded(started(mode=mode), ended(), mode=mode)
+
+    assert derive(session, seen, NOW + 9) is session
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+@pytest.mark.parametrize("seen", [NOBODY, ONLY_AGENT], ids=["nobody", "only the agent"])
+def test_without_its_host_nobody_is_idle(mode: Mode, seen: Liveness) -> None:
+    idle = SignalSeen(at=NOW + 1, source="program", value="idle")
+    session = folded(started(mode=mode), *([idle] if mode is Mode.TMUX else []), mode=mode)
+    assert SessionState.IDLE is session.state
+
+    assert SessionState.IDLE is not derive(session, seen, NOW + 9).state
+
+
+def test_a_terminal_whose_tmux_server_is_gone_is_lost_although_its_host_lives() -> None:
+    session = apply(working(Mode.TMUX), ConnectionLost(at=NOW + 4, what="tmux server"))
+
+    shown = derive(session, HOSTED, NOW + 9)
+
+    assert (SessionState.LOST, NOW + 4) == (shown.state, shown.since)
+    assert shown.end_why
+
+
+def test_what_a_lost_session_asked_is_void() -> None:
+    asking = folded(started(), TurnStarted(at=NOW + 1), ASKS)
+    assert (1, RequestKind.PERMISSION) == (len(asking.asks), asking.asking)
+
+    shown = derive(asking, NOBODY, NOW + 9)
+
+    assert ((), None) == (shown.asks, shown.asking)
+    assert () == derive(apply(asking, ConnectionLost(at=NOW + 4, what="remote line")), HOSTED, NOW + 9).asks
+
+
+def test_a_lost_session_is_lost_since_it_was_last_heard_of() -> None:
+    assert NOW + 5 == derive(working(), NOBODY, NOW + 900).since
+
+
+@pytest.mark.parametrize("age", [-START_S + 0.1, 0.0, START_S - 0.1])
+def test_a_session_nobody_hosts_yet_is_starting_for_a_while(age: float) -> None:
+    assert SessionState.STARTING is derive(folded(), Liveness(), NOW + age).state
+
+
+@pytest.mark.parametrize("age", [START_S, 3600.0, -3600.0], ids=["a while later", "an hour later", "clock set back"])
+def test_a_session_that_never_gets_a_host_is_lost(age: float) -> None:
+    shown = derive(folded(), Liveness(), NOW + age)
+
+    assert (SessionState.LOST, NEVER_STARTED) == (shown.state, shown.end_why)
+
+
+def test_a_session_whose_host_takes_long_to_start_its_agent_is_starting() -> None:
+    assert SessionState.STARTING is derive(folded(), HOSTED, NOW + 3600).state

@@ -1,0 +1,706 @@
+"""The fleet, looked at once and followed: logs, locks and processes are real."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from kasmon.boot_id import boot
+from kasmon.errors import UnavailableError
+from kasmon.host.journal.fleet_index import MUCH_BYTES
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.model.commands import Mode
+from kasmon.model.events import (
+    MessageWritten,
+    RequestOpened,
+    RequestWithdrawn,
+    SessionForgotten,
+    SessionRenamed,
+    SignalSeen,
+    TurnStarted,
+    encode,
+)
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_index import FleetIndex
+from kasmon.supervisor.fleet import file_hints, follower
+from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
+from kasmon.supervisor.fleet.liveness import START_S
+from kasmon.supervisor.fleet.watch import TURNS, FleetWatch, look_once
+from tests.supervisor.house import NOW, House, end, ended, started
+from tests.waiting import auntil, until
+
+ME = SessionId("abcdefgh")
+SLOW = "ended sessions are looked at in turn"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def states(fleet: Fleet) -> dict[str, SessionState]:
+    return {session.id: session.state for session in fleet.sessions}
+
+
+def fleets(watch: FleetWatch) -> aclosing[AsyncGenerator[Fleet, None]]:
+    return aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes()))
+
+
+def test_where_nothing_ever_was_the_fleet_is_empty(house: House) -> None:
+    shutil.rmtree(house.places.state)
+
+    assert () == look_once(house.places).sessions
+    assert () == FleetWatch(house.places).look().sessions
+    assert not house.places.state.exists()
+
+
+def test_a_fleet_shows_every_session_that_is_not_forgotten(house: House) -> None:
+    for session in ("aaaaaaaa", "bbbbbbbb", "cccccccc"):
+        house.has(session, started(), ended())
+    house.says(
+        SessionRenamed(at=NOW, session=SessionId("bbbbbbbb"), name="docs"),
+        SessionForgotten(at=NOW, session=SessionId("aaaaaaaa")),
+    )
+
+    for fleet in (look_once(house.places), FleetWatch(house.places).look()):
+        assert {"bbbbbbbb": "docs", "cccccccc": "cccccccc"} == {s.id: s.name for s in fleet.sessions}
+
+
+def test_a_look_brings_what_was_added_since_the_last(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+    watch = FleetWatch(house.places)
+    assert {ME: SessionState.IDLE} == states(watch.look())
+
+    house.tells(ME, TurnStarted(at=NOW), MessageWritten(at=NOW, text="half way"))
+    house.has("bbbbbbbb", started())
+    house.hosts("bbbbbbbb")
+
+    fleet = watch.look()
+    assert {ME: SessionState.WORKING, "bbbbbbbb": SessionState.IDLE} == states(fleet)
+    assert "half way" == fleet.sessions[0].last_line
+    house.says(SessionForgotten(at=NOW, session=ME))
+    assert {"bbbbbbbb": SessionState.IDLE} == states(watch.look())
+
+
+def test_what_did_not_change_is_the_same_object(house: House) -> None:
+    house.has("starting", at=time.time())
+    for session in (ME, "bbbbbbbb"):
+        house.has(session, started())
+        house.hosts(session)
+    watch = FleetWatch(house.places)
+    before = watch.look()
+    assert before.sessions is watch.look().sessions
+
+    house.tells(ME, TurnStarted(at=NOW))
+    after = watch.look()
+
+    assert after.get(ME) is not before.get(ME)
+    assert after.get(SessionId("bbbbbbbb")) is before.get(SessionId("bbbbbbbb"))
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+def test_a_host_that_dies_is_missed_at_the_next_look(house: House, mode: Mode) -> None:
+    agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    house.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
+    house.hosts(ME)
+    watch = FleetWatch(house.places)
+    shown = watch.look().sessions[0]
+    assert shown.host
+    assert (os.getpid(), True) == (shown.host.pid, shown.host.alive)
+    assert shown.state in (SessionState.IDLE, SessionState.STARTING)
+
+    house.host_dies(ME)
+
+    assert {ME: SessionState.UNSURE} == states(watch.look()) == states(look_once(house.places))
+    end(agent.pid)
+    agent.communicate()
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(house.places))
+
+
+@pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
+    house: House, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
+) -> None:
+    """The host's last fact and its death may fall between our look at its log and at its lock."""
+    house.has(ME, started())
+    house.hosts(ME)
+
+    def ends_now(path: Path) -> int | None:
+        if ME in house.locks:
+            house.tells(ME, ended())
+            house.host_dies(ME)
+        return lock_holder(path)
+
+    monkeypatch.setattr("kasmon.supervisor.fleet.snapshot.lock_holder", ends_now)
+
+    assert {ME: SessionState.ENDED} == states(look(house.places))
+
+
+@pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+def test_a_lost_session_that_is_restarted_while_we_look_runs(
+    house: House, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
+) -> None:
+    house.has(ME, started())
+
+    def starts_later(path: Path) -> int | None:
+        holder = lock_holder(path)
+        if ME not in house.locks:
+            house.hosts(ME)
+            house.tells(ME, started(2))
+        return holder
+
+    monkeypatch.setattr("kasmon.supervisor.fleet.snapshot.lock_holder", starts_later)
+
+    assert {ME: SessionState.IDLE} == states(look(house.places))
+
+
+def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(house: House) -> None:
+    here = started(mode=Mode.TMUX)
+    assert here.pid_started is not None
+    house.has(ME, here, mode=Mode.TMUX)
+    house.has("bbbbbbbb", msgspec.structs.replace(here, pid_started=here.pid_started - 1), mode=Mode.TMUX)
+
+    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(look_once(house.places))
+
+
+def test_after_a_reboot_no_process_is_the_agent(house: House) -> None:
+    """It may have the id of the agent, and have started as long after the boot."""
+    here = started(mode=Mode.TMUX)
+    house.has(ME, msgspec.structs.replace(here, pid_boot="another boot"), mode=Mode.TMUX)
+    house.has("zyxwvuts", msgspec.structs.replace(here, pid_boot=boot()), mode=Mode.TMUX)
+
+    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(look_once(house.places))
+
+
+def test_a_session_that_nobody_starts_is_lost_in_the_end(house: House) -> None:
+    house.has(ME)
+    clock = Clock()
+    watch = FleetWatch(house.places, clock=clock)
+    assert {ME: SessionState.STARTING} == states(watch.look())
+
+    clock.at += START_S
+
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(house.places, clock))
+    house.hosts(ME)
+    assert {ME: SessionState.STARTING} == states(watch.look())
+
+
+def test_a_lost_session_comes_back_with_its_next_start(house: House) -> None:
+    house.has(ME, msgspec.structs.replace(started(), pid=None), TurnStarted(at=NOW))
+    watch = FleetWatch(house.places)
+    assert {ME: SessionState.LOST} == states(watch.look())
+
+    house.hosts(ME)
+    house.tells(ME, started(2))
+
+    assert {ME: SessionState.IDLE} == states(watch.look())
+    assert "" == watch.look().sessions[0].end_why
+
+
+def test_an_ended_session_that_somebody_restarts_is_seen(house: House) -> None:
+    for number in range(30):
+        house.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started(), ended())
+    house.has(ME, started(), ended())
+    watch = FleetWatch(house.places)
+    watch.look()
+    house.tells(ME, started(2))
+    house.hosts(ME)
+
+    until(lambda: states(watch.look())[ME] is SessionState.IDLE, what=SLOW)
+    assert SessionState.ENDED is states(watch.look())["aaaaaaaa"]
+
+
+def test_a_half_written_line_is_neither_lost_nor_repeated(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+    watch = FleetWatch(house.places)
+    watch.look()
+    with house.places.log(ME).open("ab") as log:
+        log.write(b'{"kind":"turn.started","at":1790000')
+        log.flush()
+        assert {ME: SessionState.IDLE} == states(watch.look())
+        log.write(b"000.0}\n")
+
+    assert {ME: SessionState.WORKING} == states(watch.look())
+    assert 1 == watch.look().sessions[0].turns
+
+
+def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: House) -> None:
+    house.has(ME, started())
+    house.has("bbbbbbbb", started())
+    house.hosts(ME)
+    house.hosts("bbbbbbbb")
+    watch = FleetWatch(house.places)
+    watch.look()
+    log = house.places.log(ME)
+    kept = log.rename(log.with_name("kept"))
+    log.mkdir()
+    house.tells("bbbbbbbb", TurnStarted(at=NOW))
+
+    fleet = watch.look()
+
+    assert {ME: SessionState.IDLE, "bbbbbbbb": SessionState.WORKING} == states(fleet)
+    assert str(log) in fleet.read_only
+    other = FleetWatch(house.places)
+    assert str(log) in other.look().read_only
+    log.rmdir()
+    kept.rename(log)
+    for again in (watch.look(), other.look()):
+        assert ("", SessionState.IDLE) == (again.read_only, states(again)[ME])
+
+
+def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+    watch = FleetWatch(house.places)
+    watch.look()
+    kept = house.places.sessions.rename(house.places.state / "kept")
+    house.places.sessions.write_text("no folder")
+
+    fleet = watch.look()
+
+    assert {ME: SessionState.IDLE} == states(fleet)
+    assert "cannot read" in fleet.read_only
+    with pytest.raises(UnavailableError):
+        look_once(house.places)
+    house.places.sessions.unlink()
+    kept.rename(house.places.sessions)
+
+
+NO_HANDLES = """
+import os, resource
+from kasmon.paths import places
+from kasmon.supervisor.fleet.watch import FleetWatch
+watch = FleetWatch(places(), writes=False)
+print(watch.look().sessions[0].state)
+soft = max(int(name) for name in os.listdir("/dev/fd")) + 1
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, soft))
+handles = []
+try:
+    while True:
+        handles.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+fleet = watch.look()
+print(fleet.sessions[0].state, fleet.read_only)
+"""
+
+
+def test_without_file_handles_nobody_is_said_to_be_lost(house: House) -> None:
+    house.has(ME, started())
+    house.hosts(ME)
+
+    told = subprocess.run(
+        [sys.executable, "-c", NO_HANDLES], env=variables(house), capture_output=True, text=True, check=True
+    )
+
+    before, after = told.stdout.splitlines()
+    assert "idle" == before
+    assert after.startswith("idle cannot read")
+
+
+def test_a_full_disk_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.has(ME, started(), ended())
+    house.has("bbbbbbbb", started())
+    house.hosts("bbbbbbbb")
+    watch = FleetWatch(house.places)
+    assert "" == watch.look().read_only
+    room = os.statvfs(house.places.state)
+    full = os.statvfs_result((*room[:3], 3, 3, *room[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+
+    assert "No space left on device" == watch.look().read_only == look_once(house.places).read_only
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
+    assert states(watch.look()) == states(look_once(house.places))
+    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.look())
+
+
+def test_a_read_only_file_system_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has room, and takes nothing."""
+    house.has(ME, started(), ended())
+    house.has("bbbbbbbb", started())
+    house.hosts("bbbbbbbb")
+    room = os.statvfs(house.places.state)
+    read_only = os.statvfs_result((*room[:8], room.f_flag | os.ST_RDONLY, *room[9:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: read_only)
+    watch = FleetWatch(house.places)
+
+    assert "Read-only file system" == watch.look().read_only == look_once(house.places).read_only
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
+
+
+def test_a_full_disk_is_said_before_anything_is_on_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = msgspec.structs.replace(house.places, state=house.folder / "not" / "made" / "kasmon")
+    room = os.statvfs(house.folder)
+    rooms = {house.folder: os.statvfs_result((*room[:3], 3, 3, *room[5:]))}
+    monkeypatch.setattr(os, "statvfs", lambda path: rooms[path] if path in rooms else path.stat())
+
+    assert "No space left on device" == look_once(places).read_only
+
+
+def test_events_are_the_facts_behind_a_cursor(house: House) -> None:
+    house.has(ME, started())
+    house.has("bbbbbbbb")
+    watch = FleetWatch(house.places)
+    known = list(watch.events(ME))
+    house.tells(ME, TurnStarted(at=NOW))
+
+    assert ["LogOpened", "SessionStarted"] == [type(event).__name__ for event, _ in known]
+    assert ["TurnStarted"] == [type(event).__name__ for event, _ in watch.events(ME, known[-1][1])]
+    assert [] == list(watch.events(SessionId("bbbbbbbb")))
+
+
+# The index.
+
+
+def test_a_watch_goes_on_from_the_index_of_another(house: House) -> None:
+    house.has(ME, started(), TurnStarted(at=NOW), ended())
+    first = FleetWatch(house.places)
+    first.look()
+    assert not house.places.index.exists()
+    keeps(first)
+    first.look()
+    house.tells(ME, started(2), TurnStarted(at=NOW), ended())
+    until(lambda: 2 == first.look().sessions[0].turns, what=SLOW)
+    first.close()
+    size = house.places.log(ME).stat().st_size
+    house.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
+
+    for fleet in (look_once(house.places), FleetWatch(house.places).look()):
+        assert (SessionState.ENDED, 2) == (fleet.sessions[0].state, fleet.sessions[0].turns)
+
+
+def grown(house: House, size: int) -> None:
+    """The session's log, longer by *size* bytes at least."""
+    line = encode(MessageWritten(at=NOW, text="x" * 10_000)) + b"\n"
+    with house.places.log(ME).open("ab") as log:
+        log.write(line * (size // len(line) + 1))
+
+
+def unread(house: House) -> int:
+    """How many bytes of the logs a reader would have to fold."""
+    fold = FleetIndex(house.places)
+    remember(house.places.index, fold)
+    fold.read_fleet()
+    fold.read_session(ME)
+    return fold.folded_bytes
+
+
+def test_who_lists_once_and_had_to_read_much_writes_the_index(house: House) -> None:
+    house.has(ME, started(), ended())
+    look_once(house.places)
+    assert not house.places.index.exists()
+
+    grown(house, MUCH_BYTES)
+    before = look_once(house.places)
+
+    assert 0 == unread(house)
+    lock = HostLock(house.places.fleet_lock)
+    assert lock.take(), "it was let go"
+    lock.let_go()
+    assert states(before) == states(look_once(house.places))
+    grown(house, MUCH_BYTES // 2)
+    look_once(house.places)
+    assert MUCH_BYTES // 2 <= unread(house) < MUCH_BYTES
+
+
+@pytest.mark.parametrize("blocked", ["index", "fleet_lock"])
+def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(house: House, blocked: str) -> None:
+    """The system refuses to open the index, or its lock: here a folder of that name."""
+    house.has(ME, started(), ended())
+    expected = states(look_once(house.places))
+    getattr(house.places, blocked).mkdir()
+
+    grown(house, MUCH_BYTES)
+
+    assert expected == states(look_once(house.places))
+
+
+def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not wait for it."""
+
+    def wait(seconds: float) -> None:
+        raise AssertionError(f"waited {seconds} s")
+
+    house.has(ME, started(), ended())
+    grown(house, MUCH_BYTES)
+    dashboard = HostLock(house.places.fleet_lock)
+    assert dashboard.take()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", wait)
+        look_once(house.places)
+
+    assert not house.places.index.exists()
+    dashboard.let_go()
+    look_once(house.places)
+    assert 0 == unread(house)
+
+
+def keeps(watch: FleetWatch) -> FleetCacheWriter:
+    """A watch that writes the index at each look."""
+    keeper = watch._keeper = FleetCacheWriter(watch.places, every_s=0)
+    return keeper
+
+
+def test_of_two_watches_one_writes_the_index_and_both_see_all(house: House) -> None:
+    house.has(ME, started(), ended())
+    first, second = FleetWatch(house.places), FleetWatch(house.places)
+    keeps(first), keeps(second)
+    assert states(first.look()) == states(second.look())
+    with_one = house.places.index.stat().st_mtime_ns
+    house.has("bbbbbbbb", started(), ended())
+    second.look()
+    assert with_one == house.places.index.stat().st_mtime_ns
+    assert states(first.look()) == states(second.look())
+    assert with_one < house.places.index.stat().st_mtime_ns
+
+    first.close()
+    first.close()
+    house.has("cccccccc", started(), ended())
+    second.look()
+    second.close()
+
+    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(house.places).look()).keys()
+    assert states(look_once(house.places)) == states(FleetWatch(house.places).look())
+
+
+def test_two_watches_and_a_busy_fleet_agree_in_the_end(house: House) -> None:
+    """Two dashboards look while sessions come, work and end."""
+    watches = [FleetWatch(house.places), FleetWatch(house.places)]
+    for watch in watches:
+        keeps(watch)
+    stop = threading.Event()
+
+    def look(watch: FleetWatch) -> None:
+        while not stop.is_set():
+            watch.look()
+
+    threads = ThreadPoolExecutor(len(watches))
+    looking = [threads.submit(look, watch) for watch in watches]
+    for number in range(40):
+        session = house.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started())
+        house.tells(session, TurnStarted(at=NOW), *([ended()] if number % 2 else []))
+        if number % 5 == 0:
+            house.says(SessionForgotten(at=NOW, session=session))
+    stop.set()
+    for task in looking:
+        task.result()
+    threads.shutdown()
+
+    truth = states(look_once(house.places))
+    assert 32 == len(truth)
+    for watch in watches:
+        assert truth == states(watch.look())
+        watch.close()
+
+
+def test_a_watch_that_does_not_write_leaves_no_file(house: House) -> None:
+    house.has(ME, started(), ended())
+    before = sorted(path.name for path in house.places.state.iterdir())
+    watch = FleetWatch(house.places, writes=False)
+    watch.look()
+    watch.close()
+
+    assert before == sorted(path.name for path in house.places.state.iterdir())
+
+
+# Changes.
+
+
+@pytest.fixture
+def hosted(house: House) -> House:
+    """One session that runs."""
+    house.has(ME, started())
+    house.hosts(ME)
+    return house
+
+
+async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: House) -> None:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        assert {ME: SessionState.IDLE} == states(await anext(changes))
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
+        await asyncio.to_thread(hosted.host_dies, ME)
+        assert {ME: SessionState.UNSURE} == states(await anext(changes))
+        await asyncio.to_thread(hosted.has, "bbbbbbbb")
+        assert {ME, "bbbbbbbb"} == states(await anext(changes)).keys()
+
+
+async def test_changes_come_without_any_hint_too(hosted: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """inotify may be missing, or drop what it should tell."""
+
+    def none(*paths: object, **how: object) -> None:
+        raise OSError("no watches left")
+
+    monkeypatch.setattr(file_hints, "Inotify", none)
+    monkeypatch.setattr("watchfiles.watch", none)
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        await anext(changes)
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
+
+
+def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(house: House) -> None:
+    sessions = [house.has(f"a{number:07d}", started()) for number in range(240)]
+    watch = FleetWatch(house.places, writes=False)
+    watch.look()
+    looks: list[int] = []
+    for session in sessions:
+        house.tells(session, ended())
+    for _ in range(TURNS):
+        before = len([each for each in states(watch.look()).values() if each is SessionState.ENDED])
+        looks.append(before)
+
+    assert [100, 200, 240, 240] == looks
+
+
+def test_whom_time_alone_changes_is_looked_at_when_it_does(house: House) -> None:
+    """Also where its turn is still to come."""
+    clock = [NOW]
+    for number in range(150):
+        house.has(f"a{number:07d}", started(mode=Mode.TMUX), mode=Mode.TMUX)
+        house.hosts(f"a{number:07d}")
+    works = SignalSeen(at=NOW, source="title", value="working")
+    silent = SignalSeen(at=NOW, source="output", value="quiet")  # after a while that makes it doubtful
+    for session in house.locks:
+        house.tells(session, works, silent)
+    watch = FleetWatch(house.places, writes=False, clock=lambda: clock[0])
+    working = list(states(watch.look()).values()).count(SessionState.WORKING)
+    clock[0] += 3600
+
+    assert 150 == working
+    assert SessionState.WORKING not in states(watch.look()).values()
+
+
+async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: House) -> None:
+    watch = FleetWatch(hosted.places)
+
+    def tell() -> None:
+        for number in range(50):
+            hosted.tells(ME, MessageWritten(at=NOW, text=f"{number} done"))
+        until(lambda: "49 done" == watch.glance([]).sessions[0].last_line, what="the last line")
+
+    async with asyncio.timeout(20), fleets(watch) as changes:
+        await anext(changes)
+        await asyncio.to_thread(tell)
+        seen = [await anext(changes)]
+        while "49 done" != seen[-1].sessions[0].last_line:
+            seen.append(await anext(changes))
+
+    assert len(seen) <= 2
+
+
+async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word more in a busy fleet may; who has to decide something may not."""
+    monkeypatch.setattr(follower, "GAP_S", 3600.0)
+    asks = sealed(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
+
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        await anext(changes)
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        await asyncio.to_thread(hosted.tells, ME, RequestOpened(at=NOW, request=asks))
+        assert {ME: SessionState.ASKING} == states(await anext(changes))
+        await asyncio.to_thread(hosted.tells, ME, RequestWithdrawn(at=NOW, request=asks.id))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
+
+
+async def test_who_stops_listening_leaves_no_thread(hosted: House) -> None:
+    async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
+        await anext(changes)
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    await auntil(lambda: "follows the fleet" not in [thread.name for thread in threading.enumerate()])
+
+
+async def test_what_goes_wrong_in_the_thread_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = FleetWatch(house.places)
+    monkeypatch.setattr(watch, "look", lambda: 1 / 0)
+
+    async with asyncio.timeout(20), fleets(watch) as changes:
+        with pytest.raises(ZeroDivisionError):
+            await anext(changes)
+
+
+@pytest.mark.parametrize(
+    ("path", "session"),
+    [
+        ("abcdefgh/events.jsonl", ME),
+        ("abcdefgh/host.lock", ME),
+        ("abcdefgh/host.log", None),
+        ("abcdefgh", None),
+        ("abcdefgh/blobs/events.jsonl", None),
+    ],
+)
+def test_a_changed_log_or_lock_is_a_hint_about_its_session(path: str, session: SessionId | None) -> None:
+    assert session == file_hints._session("/state/sessions", f"/state/sessions/{path}")
+    assert None is file_hints._session("/state/sessions", f"/state/{path}")
+
+
+# On the way of `kasmon ls`.
+
+LOOK = """
+import sys
+from kasmon.paths import places
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import look_once
+print(find(look_once(places()), "abcdefgh").id)
+print(*sys.modules)
+"""
+SLOW_TO_IMPORT = {
+    "asyncio",
+    "psutil",
+    "watchfiles",
+    "anyio",
+    "textual",
+    "rich",
+    "libtmux",
+    "pyte",
+    "cyclopts",
+    "tomlkit",
+}
+
+
+def variables(house: House) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
+
+
+def test_a_look_imports_nothing_that_takes_long(house: House) -> None:
+    house.has(ME, started(), ended())
+    watch = FleetWatch(house.places)
+    keeps(watch)
+    watch.look()
+    watch.close()
+
+    told = subprocess.run(
+        [sys.executable, "-c", LOOK], env=variables(house), capture_output=True, text=True, check=True
+    )
+
+    found, modules = told.stdout.splitlines()
+    assert found == ME
+    assert set() == SLOW_TO_IMPORT & set(modules.split())

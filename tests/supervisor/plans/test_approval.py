@@ -1,0 +1,147 @@
+"""What a person agrees to, and which decisions make sense."""
+
+from pathlib import Path
+
+import pytest
+
+from kasmon.config import Config
+from kasmon.config.schema import Profile
+from kasmon.errors import GitError, RefusedError, UsageError
+from kasmon.model.plan.events import Deed, PlanFact
+from kasmon.model.plan.plan import Plan
+from kasmon.supervisor.plans.approval import grounds, refusal, shown
+from tests.model.plan.plans import began, claimed, done, failed, plan, run, steered, task
+from tests.supervisor.repo import Repo
+
+CONFIG = Config(
+    agents={
+        "scripted": Profile(program="scripted"),
+        "cat": Profile(program="/bin/cat", flags=("--dangerous 'two words'",)),
+        "gone": Profile(program="no-such-agent"),
+        "shell": Profile(program="/bin/sh"),
+    },
+    default_agent="scripted",
+)
+WAVES = plan(task("a", wave=1), task("b", wave=1, run="make"), task("c", wave=2))
+
+
+def lines(*tasks: str) -> list[str]:
+    agents = plan(
+        *(task(f"t{n}", agent=agent) for n, agent in enumerate(tasks)),
+        task("last", run="rm -rf build\nmake", check="make test"),
+    )
+    return shown(agents, CONFIG, Path("/p"))
+
+
+def test_every_agent_is_shown_with_its_command_and_its_tasks() -> None:
+    assert "Plan 'tidy': 4 tasks in 1 waves, in /p" == lines("cat", "", "cat")[0]
+    assert "  starts 'cat' (/bin/cat --dangerous 'two words') for tasks t0, t2" == lines("cat", "", "cat")[1]
+    assert lines("cat", "", "cat")[2].endswith(" -m kasmon.scripted) for task t1")
+
+
+def test_every_command_and_check_is_shown_whole() -> None:
+    said = lines()
+
+    assert "  runs in the shell of task last: rm -rf build\nmake" in said
+    assert "  checks task last by: make test" in said
+
+
+def test_an_agent_that_cannot_start_is_shown_with_the_reason() -> None:
+    assert any("'gone' (which cannot be started now: " in line for line in lines("gone"))
+
+
+@pytest.mark.parametrize(
+    ("deed", "id_", "facts", "why"),
+    [
+        ("pause", "", (steered("pause"),), "it is already paused"),
+        ("accept", "a", (), "task 'a' is waiting, not claimed"),
+        ("accept", "a", (began("a"),), "task 'a' is running, not claimed"),
+        ("skip", "a", done("a"), "task 'a' is already done"),
+        ("skip", "a", (steered("skip", "a"),), "task 'a' is already skipped"),
+        ("retry", "a", (), "task 'a' has not started"),
+        ("replace", "a", (), "task 'a' has not started"),
+        ("replace", "b", failed("b"), "task 'b' is a shell command and has no agent"),
+        ("advance", "", (began("a"),), "wave 1 is not done"),
+        ("advance", "", (*done("a"), *done("b"), steered("advance")), "wave 2 is the last one"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(
+    deed: Deed, id_: str, facts: tuple[PlanFact, ...], why: str
+) -> None:
+    assert why == refusal(WAVES, run(*facts), deed, id_)
+
+
+@pytest.mark.parametrize(
+    ("deed", "id_", "facts"),
+    [
+        ("pause", "", ()),
+        ("resume", "", ()),
+        ("abort", "", ()),
+        ("skip", "a", ()),
+        ("skip", "a", failed("a")),
+        ("retry", "a", done("a")),
+        ("retry", "b", failed("b")),
+        ("replace", "a", (began("a"),)),
+        ("accept", "a", (began("a"), claimed("a"))),
+        ("advance", "", (*done("a"), *done("b"))),
+    ],
+)
+def test_whatever_makes_sense_is_not(deed: Deed, id_: str, facts: tuple[PlanFact, ...]) -> None:
+    assert "" == refusal(WAVES, run(*facts), deed, id_)
+
+
+def test_what_no_worktree_will_hold_is_said_before_it_is_agreed_to(repo: Repo) -> None:
+    assert [] == grounds(WAVES, repo.folder, "tidy")
+    (repo.folder / "new").touch()
+
+    assert [f"1 file of {str(repo.folder)!r} is not committed and will be missing from the worktrees"] == grounds(
+        WAVES, repo.folder, "tidy"
+    )
+    assert [] == grounds(plan(task("a"), worktree="folder"), repo.folder, "tidy")
+
+
+def test_a_worktree_that_nobody_can_make_is_refused_before_anything_runs(repo: Repo, tmp_path: Path) -> None:
+    assert [] == grounds(WAVES, tmp_path, "tidy")
+    with pytest.raises(UsageError, match="task 'a' requires a worktree"):
+        grounds(plan(task("a", worktree="own")), tmp_path, "tidy")
+    with pytest.raises(GitError, match="has no commit yet"):
+        grounds(WAVES, Repo(tmp_path / "new", commits=0).folder, "tidy")
+
+
+OWN = plan(task("a"), task("b", inherits="a"), task("c", worktree="shared"), worktree="own")
+
+
+@pytest.mark.parametrize(
+    ("branch", "why"),
+    [
+        ("plan/tidy.1-a", "the branch 'plan/tidy.1-a' already exists"),
+        ("plan/tidy", "the branch 'plan/tidy' already exists"),
+        ("plan", "the branch 'plan' already exists in .*, and git cannot create 'plan/tidy.1-a' next to it"),
+        ("plan/tidy/x", "the branch 'plan/tidy/x' already exists in .*, and git cannot create 'plan/tidy' next to it"),
+    ],
+)
+def test_a_branch_that_leaves_no_room_for_one_of_the_plans_is_refused(repo: Repo, branch: str, why: str) -> None:
+    for free in ("plan-tidy", "planned", "tidy", *(("plan/tidy-2", "plan/tidy.2-b") if branch != "plan" else ())):
+        repo.git("branch", free)
+    assert [] == grounds(OWN, repo.folder, "tidy")
+    repo.git("branch", branch)
+
+    with pytest.raises(RefusedError, match=why):
+        grounds(OWN, repo.folder, "tidy")
+    assert [] == grounds(plan(task("a"), worktree="folder"), repo.folder, "tidy")
+
+
+def test_a_branch_that_the_running_plan_made_is_no_collision(repo: Repo) -> None:
+    repo.git("branch", "plan/tidy.1-a")
+
+    assert [] == grounds(OWN, repo.folder, "tidy", run(began("a", branch="plan/tidy.1-a")))
+
+
+def test_a_base_that_names_no_commit_is_refused_unless_it_is_a_branch_of_the_plan(repo: Repo) -> None:
+    def based(base: str) -> Plan:
+        return plan(task("a"), task("b", needs=("a",), base=base), worktree="own")
+
+    for base in ("main", "needs", "plan/tidy.1-a", repo.head):
+        assert [] == grounds(based(base), repo.folder, "tidy")
+    with pytest.raises(UsageError, match="the base 'develop' names no commit"):
+        grounds(based("develop"), repo.folder, "tidy")

@@ -1,0 +1,314 @@
+"""The plans as they go on, for the wave board; and what is decided there."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from kasmon.config import Config, Plans
+from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, UsageError
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.fleet import Fleet
+from kasmon.model.plan.events import PlanEnded, TaskBegan, TaskDone
+from kasmon.model.plan.parser import read
+from kasmon.model.plan.progress import TaskState
+from kasmon.store.plan_log import PlanLog
+from kasmon.supervisor.plans import boards as module
+from kasmon.supervisor.plans import start
+from kasmon.supervisor.plans.boards import PlanBoard, PlanBoards
+from kasmon.supervisor.plans.decisions import steer, take_edit
+from tests.fleets import NOW, fleet, working
+from tests.supervisor.house import House
+
+TEXT = "# Tidy\n\n## Wave 1\n\n### Task 1: Sweep\n\nSweep.\n\n## Wave 2\n\n### Task 2: Mop\n\nMop.\n"
+
+
+class Desk:
+    """A kasmon with plans that nobody runs, whose fleet and config are set by hand."""
+
+    def __init__(self, house: House) -> None:
+        self.places = house.places
+        self.folder = house.folder
+        self.fleet, self.config = Fleet(), Config()
+        self.boards = PlanBoards(self.places, lambda: self.fleet, lambda: self.config)
+        self.locks: list[HostLock] = []
+
+    def begin(self, name: str = "tidy.md", text: str = TEXT, *, is_run: bool = True) -> PlanLog:
+        """A plan that was agreed to; with *is_run* somebody holds its runner's lock."""
+        file = self.folder / name
+        file.write_text(text)
+        book = start.agree(self.places, read(text, name), text, file, self.folder, headless=False)
+        if is_run:
+            lock = HostLock(book.lock)
+            assert lock.take()
+            self.locks.append(lock)
+        return book
+
+    def look(self) -> tuple[PlanBoard, ...]:
+        return self.boards.look()
+
+    def only(self) -> PlanBoard:
+        (board,) = self.look()
+        return board
+
+
+@pytest.fixture
+def desk(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """Files and locks are looked at with every look."""
+    monkeypatch.setattr(module, "SELDOM_S", 0.0)
+    made = Desk(house)
+    yield made
+    for lock in made.locks:
+        lock.let_go()
+
+
+def began(task: str = "1", session: str = "s1") -> TaskBegan:
+    return TaskBegan(at=NOW, task=task, attempt=1, session=session, name=f"tidy-{task}")
+
+
+def test_where_no_plan_was_run_there_is_no_board(desk: Desk) -> None:
+    assert () == desk.look()
+
+
+def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(desk: Desk) -> None:
+    book = desk.begin()
+    book.add(began())
+    board = desk.only()
+
+    assert ("tidy", "Tidy", True, "") == (board.id, board.plan.name, board.is_run, board.problem)
+    assert TaskState.RUNNING is board.run.of("1").state
+    assert {"2": "blocked by wave 1"} == board.ahead.blocked
+    assert ("claude", "ask") == (board.plan.agent, board.plan.advance)
+
+
+def test_what_did_not_change_is_the_same_object(desk: Desk) -> None:
+    first, second = desk.begin(), desk.begin("other.md", TEXT)
+    before = desk.look()
+    assert before is desk.look()
+
+    first.add(began())
+    after = desk.look()
+    changed = {board.id for board in after if not any(board is one for one in before)}
+    assert {first.plan} == changed
+    assert second.plan in {board.id for board in after}
+
+
+def test_the_sessions_of_its_tasks_come_with_it_and_only_theirs_make_it_another(desk: Desk) -> None:
+    desk.begin()
+    mine, other = working("s1", plan="tidy"), working("s2")
+    desk.fleet = fleet(mine, other)
+    before = desk.only()
+    assert {"s1": mine} == before.sessions
+
+    desk.fleet = fleet(mine, msgspec.structs.replace(other, cost_usd=1.0))
+    assert before is desk.only()
+    desk.fleet = fleet(msgspec.structs.replace(mine, cost_usd=1.0), other)
+    assert 1.0 == desk.only().sessions["s1"].cost_usd
+
+
+def test_that_nobody_runs_it_any_more_is_seen(desk: Desk) -> None:
+    desk.begin()
+    assert desk.only().is_run
+
+    desk.locks.pop().let_go()
+    assert not desk.only().is_run
+
+
+def test_plans_that_go_on_stand_before_those_that_are_over_and_the_newest_first(desk: Desk) -> None:
+    first, second, third = desk.begin("a.md"), desk.begin("b.md"), desk.begin("c.md")
+    third.add(PlanEnded(at=NOW, outcome="done"))
+    desk.look()
+
+    assert [second.plan, first.plan, third.plan] == [board.id for board in desk.look()]
+
+
+def test_an_edited_file_is_shown_as_what_it_changes_and_what_is_agreed_to(desk: Desk) -> None:
+    desk.begin()
+    assert desk.only().edit is None
+
+    (desk.folder / "tidy.md").write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
+    edit = desk.only().edit
+    assert edit is not None
+    assert ("+ task 3: Air",) == edit.lines
+    assert "3 tasks in 2 waves" in edit.agreement[0]
+
+    (desk.folder / "tidy.md").write_text(TEXT)
+    assert desk.only().edit is None
+
+
+def test_an_edit_that_takes_away_what_has_begun_or_cannot_be_read_says_why_it_is_refused(desk: Desk) -> None:
+    desk.begin().add(began("2"))
+    (desk.folder / "tidy.md").write_text(TEXT[: TEXT.index("## Wave 2")])
+    edit = desk.only().edit
+    assert edit is not None
+    assert ("task '2' has started, but the file no longer contains it",) == edit.refused
+
+    (desk.folder / "tidy.md").write_text("# Tidy\n\n## Wave 1\n\n## Wave 2\n")
+    edit = desk.only().edit
+    assert edit is not None
+    assert edit.refused[0].startswith("tidy.md:")
+
+
+def test_a_file_that_is_gone_is_no_edit(desk: Desk) -> None:
+    desk.begin()
+    (desk.folder / "tidy.md").unlink()
+
+    assert desk.only().edit is None
+
+
+def test_a_plan_whose_agreed_text_is_gone_says_so_and_the_others_are_shown(desk: Desk) -> None:
+    book = desk.begin()
+    desk.begin("other.md")
+    book.agreed.unlink()
+
+    problems = {board.id: bool(board.problem) for board in desk.look()}
+    assert {book.plan: True, "tidy-2": False} == problems
+
+
+def test_looking_writes_nothing(desk: Desk) -> None:
+    desk.begin().add(began())
+
+    def files() -> list[tuple[Path, int, int]]:
+        return sorted(
+            (path, facts.st_mtime_ns, facts.st_size) for path in desk.places.state.rglob("*") for facts in [path.stat()]
+        )
+
+    before = files()
+    desk.look()
+    desk.look()
+    assert before == files()
+
+
+def test_a_look_at_plans_that_did_not_change_reads_no_file(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SELDOM_S", 3600.0)
+    desk.begin().add(began())
+    desk.begin("other.md").add(PlanEnded(at=NOW, outcome="done"))
+    desk.look()
+    desk.look()
+    with monkeypatch.context() as still:
+        for owner, name in ((os, "open"), (Path, "open"), (Path, "iterdir")):
+            still.setattr(owner, name, lambda *given, **named: pytest.fail(f"opened {given}"))
+        desk.look()
+
+
+async def test_the_feed_yields_at_once_and_then_only_what_changed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    book = await asyncio.to_thread(desk.begin)
+    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", desk.boards.changes())
+    (first,) = await anext(feed)
+    assert TaskState.WAITING is first.run.of("1").state
+
+    await asyncio.to_thread(book.add, began())
+    async with asyncio.timeout(10):
+        (second,) = await anext(feed)
+    assert TaskState.RUNNING is second.run.of("1").state
+    await feed.aclose()
+
+
+def test_a_decision_is_noted_for_the_runner(desk: Desk) -> None:
+    book = desk.begin()
+    steer(desk.places, desk.config, desk.fleet, book.plan, "skip", "1")
+
+    assert TaskState.SKIPPED is desk.only().run.of("1").state
+
+
+def test_a_decision_that_makes_no_sense_is_refused_and_nothing_is_noted(desk: Desk) -> None:
+    book = desk.begin()
+    size = book.size()
+
+    with pytest.raises(RefusedError, match="has not started"):
+        steer(desk.places, desk.config, desk.fleet, book.plan, "retry", "1")
+    book.add(began())
+    size = book.size()
+    with pytest.raises(UsageError, match="there is no agent 'nobody'"):
+        steer(desk.places, desk.config, desk.fleet, book.plan, "replace", "1", "nobody")
+    assert size == book.size()
+    book.add(PlanEnded(at=NOW, outcome="aborted"))
+    with pytest.raises(RefusedError, match="has ended: aborted"):
+        steer(desk.places, desk.config, desk.fleet, book.plan, "pause")
+    with pytest.raises(PlanNotFoundError):
+        steer(desk.places, desk.config, desk.fleet, "nothing", "pause")
+
+
+def test_an_edit_is_taken_over_exactly_as_it_was_shown(desk: Desk) -> None:
+    book = desk.begin()
+    file = desk.folder / "tidy.md"
+    file.write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
+    edit = desk.only().edit
+    assert edit is not None
+
+    file.write_text(TEXT + "\n### Task 3: Burn\n\nBurn.\n")
+    with pytest.raises(RefusedError, match="has been edited since it was shown"):
+        take_edit(desk.places, desk.config, book.plan, edit.digest)
+    file.write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
+    take_edit(desk.places, desk.config, book.plan, edit.digest)
+
+    board = desk.only()
+    assert (None, ["1", "2", "3"]) == (board.edit, [task.id for task in board.plan.tasks])
+
+
+def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(desk: Desk) -> None:
+    book = desk.begin()
+    book.add(began("2"))
+    book.add(TaskDone(at=NOW + 1, task="2", attempt=1))
+    text = TEXT[: TEXT.index("## Wave 2")]
+    (desk.folder / "tidy.md").write_text(text)
+
+    with pytest.raises(RefusedError, match="'2' has started, but the file no longer contains it"):
+        take_edit(desk.places, desk.config, book.plan, start.digest(text))
+    (desk.folder / "tidy.md").write_text("nothing")
+    with pytest.raises(PlanFaultyError):
+        take_edit(desk.places, desk.config, book.plan, start.digest("nothing"))
+    assert 2 == len(desk.only().plan.tasks)
+
+
+def in_folder(desk: Desk, name: str = "new.md", text: str = TEXT) -> Path:
+    """A plan file in a folder that the config names; nobody has run it."""
+    folder = desk.folder / "plans"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    desk.config = msgspec.structs.replace(Config(), plans=Plans(folders=(str(folder),)))
+    return folder / name
+
+
+def test_a_plan_in_a_folder_stands_on_the_board_before_anybody_runs_it(desk: Desk) -> None:
+    file = in_folder(desk)
+    board = desk.only()
+
+    assert (str(file), "Tidy", False) == (board.id, board.plan.name, board.has_begun)
+    assert board.edit is not None
+    assert "+ task 1: Sweep" in board.edit.lines
+    assert any("Plan 'Tidy'" in line for line in board.edit.agreement)
+
+
+def test_its_faults_are_shown_and_a_mended_file_is_seen(desk: Desk) -> None:
+    file = in_folder(desk, text=TEXT.replace("Wave 2", "Wave 3"))
+    assert "new.md:9: found wave 3 where wave 2 was expected." == desk.only().problem
+    file.write_text(TEXT)
+
+    assert "" == desk.only().problem
+
+
+def test_a_file_that_did_not_change_is_the_same_board(desk: Desk) -> None:
+    in_folder(desk)
+
+    assert desk.look() is desk.look()
+
+
+def test_it_is_run_as_it_was_shown_and_then_stands_there_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/true")  # its runner ends at once
+    file = in_folder(desk)
+    board = desk.only()
+    assert board.edit is not None
+    file.write_text(f"{TEXT}More.\n")
+    with pytest.raises(RefusedError, match="edited since"):
+        take_edit(desk.places, desk.config, board.id, board.edit.digest)
+    file.write_text(TEXT)
+    take_edit(desk.places, desk.config, board.id, board.edit.digest)
+
+    assert [("tidy", True)] == [(board.id, board.has_begun) for board in desk.look()]

@@ -1,0 +1,355 @@
+"""A task that has a worktree never runs in the person's own checkout: real runners, real shells, real git."""
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from kasmon.errors import RefusedError
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.plan.events import PlanFact, TaskBegan, TaskClaimed, TaskDone, TaskFailed
+from kasmon.model.plan.progress import TaskState
+from kasmon.model.plan.scheduler import BeginAttempt, ClaimTask, StartAttempt, ahead
+from kasmon.model.plan.task_outcome import TaskOutcome
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.supervisor.plans import approval
+from kasmon.supervisor.plans.recover import InterruptedPlan, recover
+from kasmon.supervisor.plans.task_actions import TaskActions
+from kasmon.supervisor.plans.task_folder import TaskFolders, own_name
+from kasmon.supervisor.plans.task_session import TaskStarter
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.move import move
+from kasmon.supervisor.worktrees.git import git
+from kasmon.supervisor.worktrees.worktree import make
+from tests.model.plan.plans import session as session_of
+from tests.supervisor.house import House
+from tests.supervisor.plans.test_runner import CONFIG, Site
+from tests.supervisor.repo import Repo
+from tests.waiting import auntil
+
+off = asyncio.to_thread
+"""git and the log block; the runner under test needs the loop."""
+
+HARM = "rm -f precious.txt && git rm -q file0.txt && git -c user.name=t -c user.email=t commit -qm harm"
+"""What must happen in a worktree only."""
+
+
+class Checkout:
+    """A person's own repository, with work in it that is saved nowhere else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repo = Repo(folder)
+        self.folder = folder
+        (folder / "precious.txt").write_text("only here\n")
+        (folder / "staged.txt").write_text("staged\n")
+        self.repo.git("add", "staged.txt")
+        (folder / "file0.txt").write_text("changed, and not committed\n")
+
+    def state(self) -> tuple[dict[str, bytes], str, str]:
+        """Its working files, its index and its HEAD, with the branch and the commit of that."""
+        files = {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for path in self.folder.rglob("*")
+            if path.is_file() and ".git" not in path.relative_to(self.folder).parts
+        }
+        head = f"{(self.folder / '.git' / 'HEAD').read_text()}{self.repo.head}"
+        return files, self.repo.git("ls-files", "--stage"), head
+
+
+@pytest.fixture
+def checkout(house: House) -> Iterator[Checkout]:
+    checkout = Checkout(house.folder / "work")
+    before = checkout.state()
+    yield checkout
+    assert before == checkout.state()
+
+
+def site_of(house: House, *tasks: str) -> Site:
+    return Site(house, "\n".join(('advance = "auto"', 'worktree = "own"', *(f"[[task]]\n{task}" for task in tasks))))
+
+
+async def test_no_attempt_runs_in_the_checkout_where_its_branch_is_taken(house: House, checkout: Checkout) -> None:
+    checkout.repo.git("branch", "plan/tidy.1-a")
+    site = await off(site_of, house, f'id = "a"\nretries = 1\nrun = "{HARM}"')
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.FAILED and now().of("a").attempt == 2)
+
+    assert 2 == len(now().of("a").failures)
+    assert all("the branch 'plan/tidy.1-a' already exists" in why for why in now().of("a").failures)
+    assert "" == now().of("a").workdir
+
+
+async def test_a_retry_fails_where_the_worktree_was_deleted_by_hand_and_says_how_to_go_on(
+    house: House, checkout: Checkout
+) -> None:
+    site = await off(site_of, house, f'id = "a"\nrun = "{HARM}; false"')
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.FAILED)
+        assert "plan/tidy.1-a" == now().of("a").branch
+        await off(shutil.rmtree, now().of("a").workdir)
+        await off(site.book.steer, "retry", "a")
+        await auntil(lambda: now().of("a").state is TaskState.FAILED and now().of("a").attempt == 2)
+        why = now().of("a").why
+        assert "is gone, but its branch 'plan/tidy.1-a' still exists" in why
+
+        await off(checkout.repo.git, *why.partition("`git ")[2].partition("`")[0].split())
+        await off(site.book.steer, "retry", "a")
+        await auntil(lambda: now().of("a").attempt == 3 and now().of("a").session != "")
+
+    assert "plan/tidy.1-a" == now().of("a").branch
+
+
+async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(house: House, checkout: Checkout) -> None:
+    site = await off(site_of, house, 'id = "a"\nrun = "true"', f'id = "c"\ninherits = "a"\nrun = "{HARM}"')
+    await off(site.book.steer, "skip", "a")
+
+    assert "claimed" == (await site.run()).outcome
+
+    at = site.book.run.of("c")
+    assert (str(site.book.folder / "trees" / "tidy.1-a"), "plan/tidy.1-a") == (at.workdir, at.branch)
+    assert not (Path(at.workdir) / "file0.txt").exists()
+
+
+# What goes on in a worktree
+
+
+def begun(site: Site, *facts: PlanFact, session: str = "s") -> Path:
+    """The first attempt of task a has begun in its worktree, by the log; its worktree."""
+    tree = make(site.folder, site.book.folder / "trees" / "tidy.1-a", "plan/tidy.1-a")
+    noted = TaskBegan(
+        at=time.time(), task="a", attempt=1, session=session, workdir=tree.path, branch=tree.branch, base=tree.base
+    )
+    for fact in (noted, *facts):
+        site.book.note(fact)
+    return Path(tree.path)
+
+
+async def test_a_session_that_was_noted_is_not_started_where_its_worktree_is_gone(
+    house: House, checkout: Checkout
+) -> None:
+    """The runner before died between the two."""
+    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+    tree = await off(begun, site, session=await off(site.session))
+    await off(shutil.rmtree, tree)
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.FAILED)
+
+    assert "is gone, but its branch 'plan/tidy.1-a' still exists" in now().of("a").why
+    assert [0] == [session.generation for session in (await off(site.fleet)).sessions]
+
+
+async def test_a_check_is_not_run_where_a_link_leads_from_its_worktree_into_the_checkout(
+    house: House, checkout: Checkout
+) -> None:
+    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"\ncheck = "rm -f precious.txt"')
+    tree = await off(begun, site, TaskClaimed(at=time.time(), task="a", attempt=1, by="said"))
+    await off(shutil.rmtree, tree)
+    await off(tree.symlink_to, checkout.folder)
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.FAILED)
+
+    assert now().of("a").why.startswith("its check failed: could not be run: ")
+
+
+async def test_an_agent_is_not_resumed_where_its_worktree_is_gone(house: House, checkout: Checkout) -> None:
+    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+    await off(shutil.rmtree, await off(begun, site, session="sa"))
+    lost = session_of("a", resume_id="r")
+
+    with pytest.raises(RefusedError, match="is not a worktree"):
+        await recover(site.places, InterruptedPlan("tidy", "resume", "a", 1, lost, "r"))
+
+    await off(site.book.more)
+    assert "its session did not come back: " in site.book.run.of("a").why
+
+
+@pytest.mark.parametrize("happens", [shutil.rmtree, lambda tree: (tree / ".git").unlink()])
+async def test_a_person_restarts_and_moves_no_session_whose_worktree_is_gone(
+    house: House, checkout: Checkout, happens: Callable[[Path], object]
+) -> None:
+    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+    await off(happens, await off(begun, site, session="sa"))
+    ended = session_of("a", SessionState.ENDED, resume_id="r")
+
+    with pytest.raises(RefusedError, match="is not a worktree"):
+        await operations.restart(site.places, ended)
+    with pytest.raises(RefusedError, match="is not a worktree"):
+        await move(site.places, CONFIG, ended, Mode.TMUX)
+
+
+async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(
+    house: House, checkout: Checkout
+) -> None:
+    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+    await off(begun, site)
+
+    with pytest.raises(RefusedError, match="to none of its tasks now"):
+        await operations.restart(site.places, session_of("other", resume_id="r"))
+
+
+async def test_what_was_made_in_a_sandbox_is_not_put_where_a_link_leads(house: House, checkout: Checkout) -> None:
+    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+    tree = await off(begun, site)
+    await off(shutil.rmtree, tree)
+    await off(tree.symlink_to, checkout.folder)
+    await off(lambda: site.places.sandbox("s").mkdir(parents=True))
+    deeds = TaskActions(site.places, site.book, CONFIG, TaskFolders(site.places, "tidy", site.folder))
+
+    await deeds.claim(site.plan, ClaimTask(site.plan.task("a"), 1, TaskOutcome("said", "did it")))
+
+    assert "Its changes in the sandbox were not fetched: " in site.book.run.of("a").why
+
+
+# In any order
+
+TASKS = """advance = "auto"
+without_check = "advance"
+worktree = "own"
+[[task]]
+id = "a"
+prompt = "say a"
+[[task]]
+id = "b"
+inherits = "a"
+prompt = "say b"
+[[task]]
+id = "c"
+retries = 1
+prompt = "say c"
+[[task]]
+id = "d"
+worktree = "shared"
+prompt = "say d"
+[[task]]
+id = "e"
+inherits = "d"
+prompt = "say e"
+"""
+DECISIONS = ("skip", "retry")
+HAPPENINGS = ("delete", "forget", "unlink", "branch", "switch", "link", "empty")
+Step = tuple[str, str]
+
+
+class KilledError(Exception):
+    """The runner was killed."""
+
+
+class Harm:
+    """A plan that is run step by step; its agents do harm wherever they are started."""
+
+    def __init__(self, house: House, checkout: Checkout) -> None:
+        self.site, self.checkout = Site(house, TASKS), checkout
+        self.is_dying = False
+        self.started: list[str] = []
+        self.is_new()
+
+    def is_new(self) -> None:
+        """Another runner has begun."""
+        places, book = self.site.places, self.site.book
+        grounds = TaskFolders(places, book.plan, self.site.folder)
+        self.starter = TaskStarter(places, CONFIG, book, grounds, self.begin_session)
+
+    async def begin_session(self, places: Paths, launch: Launch) -> None:
+        if self.is_dying:
+            raise KilledError
+        self.started.append(launch.workdir)
+        await off(subprocess.run, ["sh", "-c", HARM], cwd=launch.workdir, capture_output=True, check=False)
+
+    def do(self, what: str, task: str) -> None:
+        plan, book = self.site.plan, self.site.book
+        run = book.run
+        if what == "kill":
+            self.is_dying = True
+            with contextlib.suppress(KilledError):
+                self.go_on()
+            self.is_dying = False
+            self.is_new()
+        elif what == "go on":
+            self.go_on()
+        elif what in DECISIONS and not approval.refusal(plan, run, what, task):  # type: ignore[arg-type]  # one of its words
+            book.steer(what, task)  # type: ignore[arg-type]  # the same
+            book.more()
+        elif what in ("done", "failed") and run.of(task).state is TaskState.RUNNING:
+            number = run.of(task).attempt
+            end = TaskDone if what == "done" else TaskFailed
+            book.note(end(at=time.time(), task=task, attempt=number, why=what))
+        elif what in HAPPENINGS:
+            self.happen(what, task)
+
+    def go_on(self) -> None:
+        """Whatever the runner would begin now."""
+        run, fleet = self.site.book.run, self.site.fleet()
+        sessions = {str(session.id): session for session in fleet.sessions}
+        for step in ahead(self.site.plan, run, sessions, 9, time.time()).steps:
+            now = self.site.book.run
+            if isinstance(step, BeginAttempt):
+                asyncio.run(self.starter.attempt(self.site.plan, now, step.task, step.attempt, fleet))
+            elif isinstance(step, StartAttempt):
+                asyncio.run(self.starter.start(self.site.plan, now, step.task, step.attempt, step.session))
+
+    def happen(self, what: str, task: str) -> None:
+        """What a person, or an agent, does to the worktree of *task*."""
+        own = f"tidy.{own_name(self.site.plan.task(task))}"
+        tree = self.site.book.folder / "trees" / ("shared" if task == "d" else own)
+        repo = self.checkout.folder
+        if what == "branch":
+            git(repo, "branch", "plan/tidy" if task == "d" else f"plan/{own}", fails=True)
+        elif what == "forget":
+            git(repo, "worktree", "prune")
+        elif tree.is_dir() and not tree.is_symlink():
+            if what == "switch":
+                git(tree, "switch", "--quiet", "--detach", fails=True)
+            elif what == "unlink":
+                (tree / ".git").unlink(missing_ok=True)
+            else:
+                shutil.rmtree(tree)
+                tree.mkdir() if what == "empty" else None
+                tree.symlink_to(repo) if what == "link" else None
+
+
+def sequence(text: str) -> Sequence[Step]:
+    """`go on, skip a` as steps."""
+    return [(what, task) for what, _, task in (step.rpartition(" ") for step in text.split(", "))]
+
+
+STEPS = st.tuples(
+    st.sampled_from(("go on", "go on", "go on", "kill", "done", "failed", *DECISIONS, *HAPPENINGS)),
+    st.sampled_from("abcde"),
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEPS, min_size=4, max_size=10))
+@example(sequence("branch c, go on c, retry c, go on c"))
+@example(sequence("go on a, failed c, delete c, retry c, go on c, retry c, go on c"))
+@example(sequence("skip a, go on b, kill b, skip d, go on e"))
+@example(sequence("kill a, link a, link d, go on a, retry a, go on a"))
+@example(
+    sequence("go on a, done a, done d, go on b, unlink a, delete d, forget d, failed b, failed e, retry b, go on e")
+)
+def test_no_order_of_decisions_deletions_and_kills_changes_the_checkout(steps: Sequence[Step]) -> None:
+    house = House()
+    try:
+        checkout = Checkout(house.folder / "work")
+        before = checkout.state()
+        harm = Harm(house, checkout)
+        for what, task in steps:
+            harm.do(what, task)
+            assert before == checkout.state()
+            assert all(Path(folder).parent == harm.site.book.folder / "trees" for folder in harm.started)
+        harm.do("go on", "a")
+        assert before == checkout.state()
+    finally:
+        house.close()

@@ -1,0 +1,273 @@
+"""What is checked and left behind before an agent runs."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kasmon.backends.common.environment import encoded, given
+from kasmon.config import Config
+from kasmon.config.schema import Profile
+from kasmon.errors import (
+    AgentNotFoundError,
+    KasmonError,
+    NameTakenError,
+    SessionEndedError,
+    SessionNotFoundError,
+    UnableError,
+    UnavailableError,
+    UntrustedFolderError,
+    UsageError,
+)
+from kasmon.host.journal.secrets import secrets_of
+from kasmon.model.commands import Launch, Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.model.session_state import SessionState
+from kasmon.model.task import TaskGroup, environment, peers
+from kasmon.sandbox.agent.credential_files import keeps_memory
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sandboxes import availability
+from kasmon.supervisor.sessions.claim import claim
+from kasmon.supervisor.sessions.create import NewSession, own_variables, prepare
+from tests.supervisor.house import NOW, House, ended, launch, started
+
+PLACED: Any = {"task": 3, "wave": 2, "peers": 4, "plan": "auth"}
+
+
+def test_an_agent_is_told_its_task_its_wave_and_how_many_work_in_it_also_by_the_ancestors_names() -> None:
+    told = environment(launch("abcdefgh", **PLACED))
+
+    assert told == {
+        f"{prefix}_{name}": value
+        for prefix in ("KASMON", "KASMOS")
+        for name, value in {"SESSION": "abcdefgh", "TASK": "3", "WAVE": "2", "PEERS": "4", "PLAN": "auth"}.items()
+    }
+
+
+def test_a_session_without_a_task_is_told_only_who_it_is() -> None:
+    assert {"KASMON_SESSION": "abcdefgh", "KASMOS_SESSION": "abcdefgh"} == environment(launch("abcdefgh"))
+
+
+def test_peers_are_where_a_session_stands() -> None:
+    assert TaskGroup(task=3, wave=2, size=4, plan="auth") == peers(launch("abcdefgh", **PLACED))
+
+
+def test_a_name_takes_the_callers_value_a_pair_its_own_and_both_go_over_the_profiles() -> None:
+    own = own_variables(
+        {"A": "profile", "B": "profile", "C": "profile"}, ["B", "C=x=y", "D="], {"A": "no", "B": "caller"}
+    )
+
+    assert {"A": "profile", "B": "caller", "C": "x=y", "D": ""} == own
+    assert b"A=profile\0B=caller\0C=x=y\0D=\0" == encoded(own)
+
+
+def test_a_value_that_is_not_utf8_is_kept_byte_by_byte() -> None:
+    assert b"A=\xff\0" == encoded({"A": "\udcff"})
+
+
+@pytest.mark.parametrize("named", ["NOWHERE", "1A=x", "A B=x", "=x", "", "KASMON_SESSION=x", "KASMOS_TASK=1", "A=x\0y"])
+def test_a_variable_that_makes_no_sense_is_refused_by_name(named: str) -> None:
+    with pytest.raises(UsageError, match=repr(named.partition("=")[0])):
+        own_variables({}, [named], {})
+
+
+CALLER = {"PATH": "/usr/bin:/bin", "HOME": "/", "TOKEN": "s3cret-value"}
+
+
+def wants(name: str = "docs", **more: object) -> NewSession:
+    base = NewSession(name=name, agent="scripted", mode=Mode.SDK, workdir="/")
+    return msgspec.structs.replace(base, **more)
+
+
+def prepared(house: House, wanted: NewSession, config: Config | None = None) -> Launch:
+    return prepare(house.places, config or Config(), wanted, NOW, CALLER)
+
+
+def test_a_session_is_in_the_fleet_before_its_agent_runs(house: House) -> None:
+    launch = prepared(house, wants(prompt="say hello", task=1, wave=2, peers=3, plan="auth", seed=7))
+
+    [session] = look_once(house.places, lambda: NOW).sessions
+    assert (launch.session, "docs", SessionState.STARTING) == (session.id, session.name, session.state)
+    assert (1, 2, 3, "auth", "/") == (session.task, session.wave, session.peers, session.plan, session.workdir)
+    assert launch == msgspec.json.decode(house.places.launch(launch.session).read_bytes(), type=Launch)
+
+
+def test_an_id_is_eight_characters_a_letter_first_and_its_folder_ours_alone(house: House) -> None:
+    claimed = [claim(house.places) for _ in range(50)]
+
+    assert 50 == len(set(claimed))
+    for session in claimed:
+        assert re.fullmatch("[a-z][a-z2-7]{7}", session)
+        assert 0o700 == house.places.folder(session).stat().st_mode & 0o777
+
+
+def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_was_given_as_public(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        availability, "must_carry", lambda *_: None
+    )  # whether a sandbox can be made here counts for nothing
+    wanted = wants(environment=("TOKEN",), public_environment=("PORT=80",), sandbox="microvm", mode=None)
+
+    policies = []
+    for each in (wanted, msgspec.structs.replace(wanted, name="open", environment=())):
+        launch = prepared(house, each)
+        assert ("PORT",) == launch.public_variables
+        policies.append(msgspec.json.decode(house.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy))
+
+    assert [("TOKEN",), ()] == [policy.secret_variables for policy in policies]
+    assert [False, True] == [keeps_memory(policy) for policy in policies]
+
+
+@pytest.mark.parametrize(
+    ("env", "public", "secret"),
+    [
+        ({"MY_API_KEY": "s3cret-value", "MODE": "fast"}, (), ("MY_API_KEY",)),
+        ({"MY_API_KEY": "s3cret-value"}, ("MY_API_KEY=s3cret-value",), ()),
+        ({"MODE": "fast"}, (), ()),
+    ],
+    ids=["secret by its name", "said to be public", "no secret"],
+)
+def test_a_profiles_variable_that_is_secret_by_its_name_counts_as_a_credential_too(
+    house: House,
+    monkeypatch: pytest.MonkeyPatch,
+    env: dict[str, str],
+    public: tuple[str, ...],
+    secret: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(availability, "must_carry", lambda *_: None)
+    config = Config(agents={"scripted": Profile(program="scripted", env=env)})
+
+    launch = prepared(house, wants(public_environment=public, sandbox="microvm", mode=None), config)
+    policy = msgspec.json.decode(house.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
+
+    assert secret == policy.secret_variables
+    assert (not secret) is keeps_memory(policy)
+
+
+def test_a_public_variable_is_no_secret_of_its_session(house: House) -> None:
+    launch = prepared(house, wants(environment=("TOKEN",), public_environment=("MODE=developing",)))
+
+    assert {"TOKEN": "s3cret-value", "MODE": "developing"} == given(house.places, launch.session)
+    assert ("s3cret-value",) == secrets_of(house.places, launch.session, variables={})
+
+
+def test_a_variable_is_not_both_secret_and_public(house: House) -> None:
+    with pytest.raises(UsageError, match="'TOKEN' is given by both --env and --env-public"):
+        prepared(house, wants(environment=("TOKEN",), public_environment=("TOKEN=x",)))
+
+
+def test_the_values_of_variables_stand_in_one_private_file_only(house: House) -> None:
+    config = Config(agents={"scripted": Profile(program="scripted", env={"MODE": "profile"})})
+
+    launch = prepared(house, wants(environment=("TOKEN", "PORT=80")), config)
+
+    folder = house.places.folder(launch.session)
+    assert b"MODE=profile\0TOKEN=s3cret-value\0PORT=80\0" == house.places.environment(launch.session).read_bytes()
+    assert {"env", "launch.json"} == {path.name for path in folder.iterdir()}
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert b"s3cret" not in house.places.launch(launch.session).read_bytes() + house.places.fleet_log.read_bytes()
+
+
+def test_a_name_is_cleaned_on_the_way_in(house: House) -> None:
+    assert "red docs" == prepared(house, wants("\x1b[31mred\ndocs ")).name
+
+
+@pytest.mark.parametrize("name", ["docs", " docs", "\x1b[31mdocs"])
+def test_a_taken_name_leaves_nothing_behind(house: House, name: str) -> None:
+    first = prepared(house, wants())
+
+    with pytest.raises(NameTakenError):
+        prepared(house, wants(name))
+
+    assert [first.session] == [path.name for path in house.places.sessions.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "named"),
+    [
+        (wants(workdir="/no/such/folder"), UsageError, "/no/such/folder"),
+        (wants(workdir="/dev/null"), UsageError, "/dev/null"),
+        (wants(workdir="~nobody-has-this-name/x"), UsageError, "~nobody-has-this-name/x"),
+        (wants(workdir="/\udcff"), UsageError, "udcff"),
+        (wants(""), UsageError, "name ''"),
+        (wants(prompt="a\0b"), UsageError, "NUL"),
+        (wants(environment=("NOWHERE",)), UsageError, "NOWHERE"),
+        (wants(environment=("KASMON_SESSION=x",)), UsageError, "KASMON_SESSION"),
+        (wants(agent="", mode=None, argv=("no-such-program",)), AgentNotFoundError, "no-such-program"),
+        (wants(agent="", argv=("sh",)), UsageError, "sh"),
+        (wants(parent=SessionId("zzzzzzzz")), SessionNotFoundError, "zzzzzzzz"),
+    ],
+    ids=lambda value: "" if isinstance(value, NewSession) else getattr(value, "__name__", value),
+)
+def test_what_makes_no_sense_is_refused_and_nothing_is_left(
+    house: House, wanted: NewSession, error: type[KasmonError], named: str
+) -> None:
+    with pytest.raises(error, match=re.escape(named)):
+        prepared(house, wanted)
+
+    assert [] == list(house.places.sessions.iterdir())
+    assert () == look_once(house.places).sessions
+
+
+def test_a_folder_is_the_callers_own_if_none_is_given(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(house.folder)
+    (house.folder / "work").mkdir()
+
+    assert str(house.folder) == prepared(house, wants("one", workdir="")).workdir
+    assert str(house.folder / "work") == prepared(house, wants("two", workdir="work")).workdir
+
+
+def test_any_program_runs_in_tmux_by_its_path(house: House) -> None:
+    launch = prepared(house, wants(agent="", mode=None, argv=("sh", "-c", "exit 3")))
+
+    assert (Mode.TMUX, "tmux", "sh") == (launch.mode, launch.backend, launch.agent)
+    assert ("-c", "exit 3") == launch.argv[1:]
+    assert Path(launch.argv[0]).is_absolute()
+
+
+TERMINAL: Any = {"agent": "", "mode": None, "argv": ("sh",)}
+
+
+def test_a_window_is_opened_beside_a_terminal_that_runs_and_nowhere_else(house: House) -> None:
+    beside = {
+        "runs": house.has("aaaaaaaa", started(mode=Mode.TMUX), mode=Mode.TMUX),
+        "ended": house.has("bbbbbbbb", started(mode=Mode.TMUX), ended(), mode=Mode.TMUX),
+        "structured": house.has("cccccccc", started()),
+    }
+    house.hosts("cccccccc")
+
+    assert "aaaaaaaa" == prepared(house, wants(parent=beside["runs"], **TERMINAL)).parent
+    with pytest.raises(SessionEndedError):
+        prepared(house, wants("two", parent=beside["ended"], **TERMINAL))
+    with pytest.raises(UnableError):
+        prepared(house, wants("two", parent=beside["structured"], **TERMINAL))
+    with pytest.raises(UsageError):
+        prepared(house, wants("two", parent=beside["runs"]))
+
+
+def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(house: House) -> None:
+    house.places.sessions.rmdir()
+    house.places.sessions.write_text("no folder")
+
+    with pytest.raises(KasmonError) as refused:
+        prepared(house, wants())
+
+    assert isinstance(refused.value, UnavailableError)
+
+
+def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(house: House, tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.touch(0o700)
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"own": {"command": "touch"}}}')
+    config = Config(agents={"mine": Profile(program=str(program), protocol="claude")})
+    wanted = wants(agent="mine", workdir=str(tmp_path))
+
+    with pytest.raises(UntrustedFolderError, match=r"mcpServers \(own\) in \.mcp\.json"):
+        prepared(house, wanted, config)
+
+    assert () == look_once(house.places, lambda: NOW).sessions
+    assert Mode.TMUX is prepared(house, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode

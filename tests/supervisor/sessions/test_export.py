@@ -1,0 +1,132 @@
+"""A session written out: whole, without secrets, and nothing foreign in it is more than text."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kasmon.errors import KasmonError, RefusedError
+from kasmon.model.commands import Mode
+from kasmon.model.events import MessageWritten, SessionRenamed, ToolFinished, TurnStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.transcript.export import fenced, inline
+from kasmon.paths import Paths
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.search.search import known
+from kasmon.supervisor.sessions.export import as_markdown, as_objects, write, write_beside
+from tests.supervisor.search.test_search import OLD, begun, here, printed, said, say
+
+__all__ = ["here"]
+
+HOSTILE = "```\n# a heading\n````\n<img src=https://a.example/x>\n[link](https://a.example)\n~~~\x1b[31m\n``` ```"
+
+
+def only(here: Paths) -> Session:
+    [session] = known(here)
+    return session
+
+
+def outside(markdown: str) -> list[str]:
+    """The lines of *markdown* that stand in no fence, as CommonMark has it; the fences left out."""
+    lines: list[str] = []
+    fence = ""
+    for line in markdown.split("\n"):
+        if fence:
+            if re.fullmatch(rf"{fence}`*\s*", line):
+                fence = ""
+        elif (begins := re.match("(`{3,})[^`]*$", line)) is not None:
+            fence = begins[1]
+        else:
+            lines.append(line)
+    assert not fence
+    return lines
+
+
+def test_all_that_was_said_and_printed_is_there_in_its_order(here: Paths) -> None:
+    session = begun(here, "one", TurnStarted(at=OLD, prompt="mend it"), said("done", OLD + 60), mode=Mode.TMUX)
+    printed(here, session, "$ make", shown=("ok",)).append(["later"], OLD, gap=True)
+    text = as_markdown(here, only(here))
+    places = [
+        text.index(words) for words in ("# `one`", "## Prompt", "mend it", "## Answer", "done", "$ make", "later")
+    ]
+
+    assert places == sorted(places)
+    assert "some output was missed here)\nlater\nok\n" in text
+
+
+def test_nothing_foreign_leaves_its_fence(here: Paths) -> None:
+    begun(here, "one", said(HOSTILE), TurnStarted(at=OLD, prompt=HOSTILE), ToolFinished(at=OLD, call="c", diff=HOSTILE))
+    text = as_markdown(here, only(here))
+
+    assert 3 == text.count("# a heading")
+    assert ["# `one`", "## Answer", "## Prompt", "## Change"] == [
+        line.split(",")[0] for line in outside(text) if line.startswith("#")
+    ]
+    assert not re.search(r"img|\[link|\x1b|~~~", "\n".join(outside(text)))
+
+
+@pytest.mark.parametrize("text", ["", "`", "a`b", "```", "`` x `", "a\nb\x1b[1m"])
+def test_a_span_of_code_and_a_fence_hold_any_text(text: str) -> None:
+    ticks = re.match("`+", inline(text))
+
+    assert ticks is not None
+    assert f"{ticks[0]}" not in inline(text)[len(ticks[0]) : -len(ticks[0])].replace("``" * len(ticks[0]), "")
+    assert "\n" not in inline(text)
+    assert [""] == outside(fenced(text))
+
+
+def test_a_fact_at_a_time_that_no_calendar_has_is_written_out_too(here: Paths) -> None:
+    begun(here, "one", TurnStarted(at=1e18, prompt="mend it"))
+
+    assert "## Prompt, --:--:--\n" in as_markdown(here, only(here))
+
+
+def test_texts_too_long_for_the_log_are_whole_and_one_that_is_gone_is_said_to_be(here: Paths) -> None:
+    long = "\n".join(f"row {number} of the output" for number in range(20_000))
+    session = begun(here, "one", ToolFinished(at=OLD, call="c", output=long))
+    assert "row 19999 of the output" in as_markdown(here, only(here))
+    for blob in here.blobs(session).iterdir():
+        blob.unlink()
+    text = as_markdown(here, only(here))
+
+    assert "row 1 of the output" in text
+    assert "the rest no longer exists" in text
+    assert "row 19999" not in text
+
+
+def test_no_secret_of_the_session_is_in_either(here: Paths) -> None:
+    session = begun(here, "one", said('the key "hunter2hunter2"'))
+    printed(here, session, "hunter2hunter2")
+    here.environment(session).write_bytes(b"API_KEY=hunter2hunter2")
+    everything = as_objects(here, only(here))
+
+    assert "hunter2" not in as_markdown(here, only(here)) + str(everything)
+    assert [("message.said", 'the key "⟨hidden: 14 characters⟩"')] == [
+        (event["kind"], event["text"]) for event in everything["events"]
+    ]
+    assert [{"n": 0, "at": OLD, "line": "⟨hidden: 14 characters⟩"}] == everything["terminal"]
+
+
+def test_a_file_that_is_there_is_never_written_over(here: Paths, tmp_path: Path) -> None:
+    begun(here, "one")
+    EventLog(here.fleet_log).append(SessionRenamed(at=OLD, session=SessionId("sone"), name="../we ird\n"))
+    first = write_beside(tmp_path, only(here), "one")
+    second = write_beside(tmp_path, only(here), "two")
+
+    assert ["kasmon-we-ird-sone.md", "kasmon-we-ird-sone-2.md"] == [first.name, second.name]
+    assert [tmp_path, tmp_path] == [first.parent, second.parent]
+    assert ["one", "two"] == [first.read_text(), second.read_text()]
+    assert 0o600 == first.stat().st_mode & 0o777
+    with pytest.raises(RefusedError, match="already exists"):
+        write(first, "three")
+    with pytest.raises(KasmonError, match="cannot be written"):
+        write(tmp_path / "no" / "folder", "x")
+    assert "one" == first.read_text()
+
+
+def test_a_session_that_said_nothing_yet_is_its_head(here: Paths) -> None:
+    begun(here, "one")
+    say(here, only(here).id, MessageWritten(at=OLD, text=""))
+
+    assert as_markdown(here, only(here)).startswith("# `one`\n\n- session: `sone`\n")

@@ -1,0 +1,191 @@
+"""A session moves only where nothing is lost by it; where it cannot, it stays as it is and says why."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+import psutil
+import pytest
+
+from kasmon.config import Config, parse
+from kasmon.errors import KasmonError, LaunchError, PermissionModeError, RefusedError, SessionBusyError, UnableError
+from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
+from kasmon.supervisor.sessions.move import move
+from kasmon.supervisor.sessions.operations import NewSession, create
+from tests.safety.dash import Home
+from tests.waiting import until
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    with Home() as home:
+        yield home
+
+
+def moved(home: Home, session: SessionId, to: Mode, config: Config | None = None) -> None:
+    asyncio.run(move(home.places, config or Config(), home.session(session), to))
+
+
+def test_where_it_is_already_it_does_not_move(home: Home) -> None:
+    session = home.start("worker")
+    with pytest.raises(RefusedError, match="already runs in mode 'sdk'"):
+        moved(home, session, Mode.SDK)
+
+
+def test_a_turn_is_never_cut_off(home: Home) -> None:
+    session = home.start("worker", "hang")
+    until(lambda: home.session(session).state is SessionState.WORKING)
+    with pytest.raises(SessionBusyError, match="working"):
+        moved(home, session, Mode.TMUX)
+
+    assert SessionState.WORKING is home.session(session).state
+
+
+def test_prompts_that_wait_are_not_lost(home: Home) -> None:
+    session = home.start("worker", "hang")
+    until(lambda: home.session(session).state is SessionState.WORKING)
+    asyncio.run(_queue(home, session))
+    with pytest.raises(RefusedError, match="1 queued prompts"):
+        moved(home, session, Mode.TMUX)
+
+
+async def _queue(home: Home, session: SessionId) -> None:
+    from kasmon.supervisor.sessions import operations
+
+    await operations.send(home.places, home.session(session), "say later", "idle")
+
+
+def test_a_prompt_that_was_just_given_is_not_lost(home: Home) -> None:
+    """Its turn may begin any moment; one that never began is not waited for."""
+    session = home.session(home.start("worker"))
+    receipt = Receipt(id=ReceiptId("x-r1"), session=session.id, state=ReceiptState.SUBMITTED, text="go", at=time.time())
+    given = msgspec.structs.replace(session, receipts=(receipt,))
+    with pytest.raises(RefusedError, match="a prompt is being sent"):
+        asyncio.run(move(home.places, Config(), given, Mode.TMUX))
+
+    stale = msgspec.structs.replace(session, receipts=(msgspec.structs.replace(receipt, at=time.time() - 11),))
+    with pytest.raises(UnableError):
+        asyncio.run(move(home.places, Config(), stale, Mode.TMUX))
+
+
+def test_a_turn_that_ended_at_its_limit_is_not_waited_for(home: Home) -> None:
+    """It would be for as long as the limit lasts, of which nobody may know."""
+    session = home.start("worker", "say hello\nlimit")
+    until(lambda: home.session(session).state is SessionState.LIMITED and not home.session(session).in_turn)
+    with pytest.raises(UnableError, match="does not know how"):
+        moved(home, session, Mode.TMUX)
+
+
+def test_a_program_that_cannot_go_on_in_a_terminal_stays(home: Home) -> None:
+    """The scripted agent remembers nothing."""
+    session = home.start("worker", "say hello")
+    until(lambda: home.session(session).turns == 1 and home.session(session).state is SessionState.IDLE)
+    with pytest.raises(UnableError, match="does not know how"):
+        moved(home, session, Mode.TMUX)
+
+    assert home.session(session).exists
+
+
+def test_a_terminal_that_does_not_tell_its_conversation_stays(home: Home) -> None:
+    session = home.start("worker", "say hello", mode=Mode.TMUX)
+    until(lambda: [ReceiptState.FINISHED] == [receipt.state for receipt in home.session(session).receipts])
+    until(lambda: home.session(session).state is SessionState.IDLE)
+    with pytest.raises(UnableError, match="does not report which conversation"):
+        moved(home, session, Mode.SDK)
+
+    assert home.session(session).exists
+
+
+def test_a_terminal_of_which_nobody_can_tell_stays(home: Home) -> None:
+    session = home.start("worker", agent="shell", mode=Mode.TMUX, argv=("cat",))
+    config = parse('[agents.shell]\nprogram = "cat"\nprotocol = "codex"')
+    until(lambda: home.session(session).state is SessionState.UNSURE)
+    with pytest.raises(RefusedError, match="it is unknown whether"):
+        moved(home, session, Mode.SDK, config)
+
+
+def test_a_program_without_a_protocol_stays(home: Home) -> None:
+    session = home.start("worker", agent="", mode=Mode.TMUX, argv=("cat",))
+    with pytest.raises(KasmonError, match="cat"):
+        moved(home, session, Mode.SDK, parse('[agents.cat]\nprogram = "cat"'))
+
+    assert home.session(session).exists
+
+
+def test_a_move_that_changes_how_much_it_asks_is_refused_before_anything_ends(home: Home) -> None:
+    """And done where a person agreed; here nothing is there to move to, so it goes on where it was."""
+    config, session = codex(home, TALK, policy="granular")
+    before = home.session(session)
+    with pytest.raises(PermissionModeError, match=r"'granular' only from its config.*--change-permissions"):
+        moved(home, session, Mode.SDK, config)
+    now = home.session(session)
+    assert (before.pid, before.generation, True) == (now.pid, now.generation, now.exists)
+
+    with pytest.raises(LaunchError, match="continues in its previous mode"):
+        asyncio.run(move(home.places, config, now, Mode.SDK, changes_permissions=True))
+
+
+def test_where_it_goes_back_it_asks_as_much_as_before(home: Home) -> None:
+    """The terminal that begins again has the flags of what was in force, and not of the profile."""
+    config, session = codex(home, TALK, flags="-a never")
+    with pytest.raises(LaunchError, match="continues in its previous mode"):
+        moved(home, session, Mode.SDK, config)
+
+    command = psutil.Process(home.session(session).pid or 0).cmdline()
+    assert ["-a", "on-request", "-s", "read-only"] == command[-4:]
+    assert "never" not in command
+
+
+TALK, OTHER = (f"{digit * 8}-1111-4222-8333-0123456789ab" for digit in "0f")
+CODEX = """\
+#!{python}
+import sys
+if "app-server" in sys.argv:
+    sys.exit("there is none here")
+file = open("{folder}/rollout-2026-11-22T01-02-03-%s.jsonl" % ("{resumed}" if "resume" in sys.argv else "{begun}"))
+sys.stdout.write("\\033]7501;state=idle:app=codex\\033\\\\")
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+def codex(home: Home, resumed: str, *, policy: str = "on-request", flags: str = "") -> tuple[Config, SessionId]:
+    """A terminal with a `codex` that has no protocol; told to go on, it opens the conversation *resumed*."""
+    folder = home.path / "codex-home" / "sessions" / "2026" / "11" / "22"
+    folder.mkdir(parents=True)
+    for talk in (TALK, OTHER):
+        told = {"approval_policy": policy, "sandbox_policy": {"type": "read-only"}}
+        line = json.dumps({"type": "turn_context", "payload": told}, separators=(",", ":"))
+        (folder / f"rollout-2026-11-22T01-02-03-{talk}.jsonl").write_text(f"{line}\n")
+    program = home.path / "codex"
+    program.write_text(CODEX.format(python=sys.executable, folder=folder, begun=TALK, resumed=resumed))
+    program.chmod(0o700)
+    config = parse(f'[agents.codex]\nprogram = "{program}"\nflags = ["{flags}"]')
+    wanted = NewSession(
+        name="worker", agent="codex", mode=Mode.TMUX, workdir="/", environment=(f"CODEX_HOME={folder.parents[3]}",)
+    )
+    session = asyncio.run(create(home.places, config, wanted))
+    until(lambda: home.session(session).state is SessionState.IDLE)
+    return config, session
+
+
+def test_what_does_not_start_there_goes_on_where_it_was(home: Home) -> None:
+    config, session = codex(home, TALK)
+    with pytest.raises(LaunchError, match=r"continues in its previous mode: .*there is none here"):
+        moved(home, session, Mode.SDK, config)
+
+    now = home.session(session)
+    assert (True, Mode.TMUX, 3) == (now.exists, now.mode, now.generation)
+    assert TerminalConversation(TALK, None) == conversation_of("codex", now.pid or 0)
+
+
+def test_a_terminal_that_opens_another_conversation_has_not_gone_on(home: Home) -> None:
+    config, session = codex(home, OTHER)
+    with pytest.raises(LaunchError, match=f"It also did not restart in its previous mode: .*{OTHER}"):
+        moved(home, session, Mode.SDK, config)

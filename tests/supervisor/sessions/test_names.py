@@ -1,0 +1,105 @@
+"""Names are proper, and one session's alone."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kasmon.errors import NameTakenError, UnavailableError, UsageError
+from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed
+from kasmon.model.permission import SessionId
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.sessions.names import WIDTH_CELLS, announce, proper, width_cells
+from tests.supervisor.house import NOW, House, launch
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("fix-auth", "fix-auth"),
+        ("  two words ", "two words"),
+        ("#(touch x)", "#(touch x)"),
+        ("[@click=app.quit]x[/]", "[@click=app.quit]x[/]"),
+        ("\x1b]52;c;eA==\x07red\x1b[31m", "red"),
+        ("two\nlines", "two lines"),
+        ("日本語", "日本語"),
+    ],
+)
+def test_a_name_is_shown_cleaned_and_otherwise_as_given(given: str, shown: str) -> None:
+    assert shown == proper(given)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "   ", "\n", "\x1b[31m", "\x07", "x" * (WIDTH_CELLS + 1), "語" * (WIDTH_CELLS // 2 + 1)]
+)
+def test_a_name_that_shows_nothing_or_is_too_wide_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        proper(name)
+
+
+@pytest.mark.parametrize("name", ["x" * WIDTH_CELLS, "語" * (WIDTH_CELLS // 2), "e\u0301" * WIDTH_CELLS])
+def test_a_name_may_be_as_wide_as_that(name: str) -> None:
+    assert WIDTH_CELLS == width_cells(proper(name))
+
+
+def created(session: str, name: str) -> SessionCreated:
+    return SessionCreated(at=NOW, launch=launch(session, name=name))
+
+
+def renamed(session: str, name: str) -> SessionRenamed:
+    return SessionRenamed(at=NOW, session=SessionId(session), name=name)
+
+
+def names(house: House) -> list[tuple[str, str]]:
+    """Each session that was made, and the name that it was made with."""
+    facts = [fact for fact, _ in EventLog(house.places.fleet_log).read()]
+    return [(fact.launch.session, fact.launch.name) for fact in facts if isinstance(fact, SessionCreated)]
+
+
+def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(house: House) -> None:
+    announce(house.places, created("abcdefgh", "docs"))
+    announce(house.places, created("qrstuvwx", "tests"))
+    before = house.places.fleet_log.read_bytes()
+
+    for fact in (created("zzzzzzzz", "docs"), renamed("qrstuvwx", "docs"), created("zzzzzzzz", "abcdefgh")):
+        with pytest.raises(NameTakenError, match="abcdefgh"):
+            announce(house.places, fact)
+
+    assert before == house.places.fleet_log.read_bytes()
+
+
+def test_a_name_is_free_when_its_session_is_renamed_or_forgotten(house: House) -> None:
+    announce(house.places, created("abcdefgh", "docs"))
+    announce(house.places, renamed("abcdefgh", "docs"))
+    announce(house.places, renamed("abcdefgh", "papers"))
+    announce(house.places, created("qrstuvwx", "docs"))
+    house.says(SessionForgotten(at=NOW, session=SessionId("abcdefgh")))
+    announce(house.places, created("zzzzzzzz", "papers"))
+
+    assert [("qrstuvwx", "docs"), ("zzzzzzzz", "papers")] == names(house)[1:]
+
+
+def test_names_that_differ_in_case_are_two(house: House) -> None:
+    announce(house.places, created("abcdefgh", "docs"))
+    announce(house.places, created("qrstuvwx", "Docs"))
+
+    assert [("abcdefgh", "docs"), ("qrstuvwx", "Docs")] == names(house)
+
+
+def test_of_many_that_want_one_name_at_once_one_gets_it(house: House) -> None:
+    def wants(number: int) -> bool:
+        try:
+            announce(house.places, created(f"abcdefg{chr(97 + number)}", "docs"))
+        except NameTakenError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as crowd:
+        assert 1 == sum(crowd.map(wants, range(16)))
+    assert 1 == len(list(EventLog(house.places.fleet_log).read()))
+
+
+def test_a_fleet_log_that_takes_no_line_is_an_error_that_says_so(house: House) -> None:
+    house.places.fleet_log.mkdir()
+
+    with pytest.raises(UnavailableError, match=r"fleet\.jsonl"):
+        announce(house.places, created("abcdefgh", "docs"))

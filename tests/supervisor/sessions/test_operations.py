@@ -1,0 +1,506 @@
+"""The acts on sessions, with real hosts and scripted agents."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from kasmon.config import Config
+from kasmon.errors import (
+    HostUnreachableError,
+    InteractiveOnlyError,
+    LaunchError,
+    NameTakenError,
+    RefusedError,
+    SessionBusyError,
+    SessionEndedError,
+    SessionNotFoundError,
+    StaleRequestError,
+    TimedOutError,
+    UnavailableError,
+    UsageError,
+)
+from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import Answer, Mode
+from kasmon.model.events import RequestAnswered, SessionEnded, SessionStarted
+from kasmon.model.permission import Decision, SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import write_private
+from kasmon.process_identity import started_at
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.create import prepare
+from kasmon.supervisor.sessions.handover import end_orphan
+from kasmon.supervisor.sessions.operations import NewSession
+from kasmon.supervisor.sessions.read import within
+from kasmon.supervisor.sessions.start import begin
+from tests.supervisor.house import NOW, House, ended, launch, started
+from tests.waiting import until
+
+
+def wanted(name: str = "docs", prompt: str = "", **more: object) -> NewSession:
+    base = NewSession(name=name, agent="scripted", mode=Mode.SDK, workdir="/", prompt=prompt, speed=0.0)
+    return msgspec.structs.replace(base, **more)
+
+
+async def seen(house: House, session: str) -> Session:
+    """The session as a look shows it."""
+    found = (await asyncio.to_thread(look_once, house.places)).get(SessionId(session))
+    assert found is not None
+    return found
+
+
+async def becomes(house: House, session: str, condition: Callable[[Session], bool]) -> Session:
+    """The session once *condition* is true of it."""
+
+    def look() -> Session | None:
+        found = look_once(house.places).get(SessionId(session))
+        return found if found is not None and condition(found) else None
+
+    return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
+
+
+async def runs(house: House, name: str = "docs", prompt: str = "", state: SessionState = SessionState.IDLE) -> Session:
+    session = await operations.create(house.places, Config(), wanted(name, prompt))
+    return await becomes(house, session, lambda now: now.state is state)
+
+
+def facts(house: House, session: str) -> list[object]:
+    return [event for event, _ in EventLog(house.places.log(session)).read()]
+
+
+# Create.
+
+
+async def test_a_created_session_runs_and_takes_its_first_prompt(house: House) -> None:
+    session = await runs(house, prompt="say hello there")
+
+    assert ("docs", 1) == (session.name, session.generation)
+    assert session.host
+    assert (house.host_of(session.id), True) == (session.host.pid, session.host.alive)
+    said = await becomes(house, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    assert "hello there" == said.last_line
+    assert "" == (await asyncio.to_thread(launch_of, house.places, session.id)).prompt
+
+
+async def test_a_session_that_is_over_at_once_was_started_all_the_same(house: House) -> None:
+    session = await operations.create(house.places, Config(), wanted(prompt="crash 7"))
+
+    assert 7 == (await becomes(house, session, lambda now: now.state is SessionState.ENDED)).exit_code
+
+
+async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_why(house: House) -> None:
+    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(prompt="say hello"), NOW)
+    broken = msgspec.structs.replace(ready, backend="nobody")
+    await asyncio.to_thread(write_private, house.places.launch(ready.session), msgspec.json.encode(broken))
+
+    with pytest.raises(LaunchError, match="nobody"):
+        await begin(house.places, broken)
+
+    session = await seen(house, ready.session)
+    assert SessionState.ENDED is session.state
+    assert "nobody" in session.end_why
+    with pytest.raises(SessionEndedError):
+        await operations.send(house.places, session, "say hello")
+
+    launch = await asyncio.to_thread(launch_of, house.places, session.id)
+    assert "say hello" == launch.prompt  # another try needs it
+    await operations.forget(house.places, session)
+    kept = [
+        await asyncio.to_thread(path.read_text) for path in (house.places.launch(session.id), house.places.fleet_log)
+    ]
+    assert not [text for text in kept if "hello" in text]
+
+
+async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(house: House) -> None:
+    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(), NOW)
+    await asyncio.to_thread(house.places.socket(ready.session).mkdir)
+
+    with pytest.raises(LaunchError, match="cannot listen"):
+        await begin(house.places, ready)
+
+    assert "cannot listen" in (await seen(house, ready.session)).end_why
+
+
+async def test_a_host_that_dies_without_a_word_leaves_an_ended_session_that_says_why(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "no number")
+
+    with pytest.raises(HostUnreachableError, match="Python runtime state"):
+        await operations.create(house.places, Config(), wanted())
+
+    [session] = (await asyncio.to_thread(look_once, house.places)).sessions
+    assert SessionState.ENDED is session.state
+    assert "Python runtime state" in session.end_why
+
+
+async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(house: House) -> None:
+    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(), NOW)
+    await asyncio.to_thread(house.places.log(ready.session).mkdir)
+
+    with pytest.raises(UnavailableError):
+        await begin(house.places, ready)
+
+
+async def test_two_that_create_one_name_at_once_make_one_session(house: House) -> None:
+    made = await asyncio.gather(
+        *(operations.create(house.places, Config(), wanted()) for _ in range(3)), return_exceptions=True
+    )
+
+    assert 2 == sum(isinstance(outcome, NameTakenError) for outcome in made)
+    assert 1 == len((await asyncio.to_thread(look_once, house.places)).sessions)
+
+
+# Prompts, answers, interrupts.
+
+
+async def test_a_prompt_is_taken_and_its_receipt_comes_back(house: House) -> None:
+    session = await runs(house)
+
+    receipt = await operations.send(house.places, session, "say one more thing")
+
+    assert (f"{session.id}-r1", session.id) == (receipt.id, receipt.session)
+    await becomes(house, session.id, lambda now: now.last_line == "one more thing")
+
+
+async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(house: House) -> None:
+    session = await runs(house, prompt="hang", state=SessionState.WORKING)
+
+    with pytest.raises(SessionBusyError):
+        await operations.send(house.places, session, "say hello", "refuse")
+    with pytest.raises(UsageError):
+        await operations.send(house.places, session, " \n")
+
+
+async def test_an_answer_reaches_exactly_the_request_that_was_shown(house: House) -> None:
+    session = await runs(house, prompt="ask ls -l", state=SessionState.ASKING)
+    [request] = session.asks
+    allow = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
+
+    with pytest.raises(StaleRequestError):
+        await operations.answer(house.places, session, msgspec.structs.replace(allow, digest="0" * 64))
+    await operations.answer(house.places, session, allow)
+
+    now = await becomes(house, session.id, lambda now: not now.asks)
+    assert [Decision.ALLOW] == [closed.decision for closed in now.closed]
+    assert [Decision.ALLOW] == [fact.decision for fact in facts(house, session.id) if isinstance(fact, RequestAnswered)]
+
+
+async def test_an_interrupt_ends_the_turn_and_not_the_agent(house: House) -> None:
+    session = await runs(house, prompt="hang", state=SessionState.WORKING)
+
+    await operations.interrupt(house.places, session)
+
+    await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+
+
+# Stop, restart, forget.
+
+
+async def test_a_stopped_session_has_ended_when_stop_returns_and_is_no_crash(house: House) -> None:
+    session = await runs(house)
+
+    await operations.stop(house.places, session)
+
+    now = await seen(house, session.id)
+    assert (SessionState.ENDED, True, False) == (now.state, now.stopped, now.crashed)
+    for act in (operations.stop, operations.interrupt):
+        with pytest.raises(SessionEndedError):
+            await act(house.places, now)
+
+
+async def test_a_restart_keeps_id_and_log_and_is_the_next_generation(house: House) -> None:
+    session = await runs(house, prompt="say hello")
+    await operations.stop(house.places, session)
+
+    await operations.restart(house.places, await seen(house, session.id))
+
+    now = await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+    assert (session.id, 2, 1) == (now.id, now.generation, now.turns)
+    await operations.send(house.places, now, "say again")
+    await becomes(house, session.id, lambda now: now.last_line == "again")
+
+
+async def test_a_running_agent_is_not_restarted_unless_forced(house: House) -> None:
+    session = await runs(house, prompt="hang", state=SessionState.WORKING)
+
+    with pytest.raises(RefusedError):
+        await operations.restart(house.places, session)
+    assert house.host_of(session.id) == (await seen(house, session.id)).pid
+    await operations.restart(house.places, session, force=True)
+
+    now = await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+    assert 2 == now.generation
+
+
+async def test_two_restarts_at_once_start_one_agent(house: House) -> None:
+    session = await runs(house)
+    await operations.stop(house.places, session)
+    gone = await seen(house, session.id)
+
+    await asyncio.gather(operations.restart(house.places, gone), operations.restart(house.places, gone))
+    await operations.restart(house.places, gone)
+
+    generations = [fact.generation for fact in facts(house, session.id) if isinstance(fact, SessionStarted)]
+    assert [1, 2] == generations
+
+
+async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_be_restarted(house: House) -> None:
+    session = await runs(house, prompt="ask rm -r build", state=SessionState.ASKING)
+    await asyncio.to_thread(house.kill_host, session.id)
+
+    lost = await seen(house, session.id)
+    assert (SessionState.LOST, ()) == (lost.state, lost.asks)
+    assert not any(isinstance(fact, SessionEnded) for fact in facts(house, session.id))
+    with pytest.raises(HostUnreachableError, match="restart"):
+        await operations.send(house.places, lost, "say hello")
+    assert None is await asyncio.to_thread(lock_holder, house.places.host_lock(session.id))
+
+    await operations.restart(house.places, lost)
+
+    now = await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+    assert (2, ()) == (now.generation, now.asks)
+
+
+async def test_a_running_session_is_not_forgotten(house: House) -> None:
+    session = await runs(house)
+
+    with pytest.raises(RefusedError, match="stop"):
+        await operations.forget(house.places, session)
+
+    assert session.id == (await seen(house, session.id)).id
+
+
+async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(house: House) -> None:
+    session = await runs(house)
+    await operations.stop(house.places, session)
+
+    await operations.forget(house.places, await seen(house, session.id))
+
+    assert () == (await asyncio.to_thread(look_once, house.places)).sessions
+    assert not house.places.environment(session.id).exists()
+    assert house.places.log(session.id).exists()
+    await runs(house)
+
+
+# Names and looks.
+
+
+async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(house: House) -> None:
+    for number in ("aaaaaaaa", "bbbbbbbb"):
+        await asyncio.to_thread(house.has, number, ended(), name=f"name {number[0]}")
+    session = await seen(house, "aaaaaaaa")
+
+    assert "papers" == await operations.rename(house.places, session, " papers\x07 ")
+    with pytest.raises(NameTakenError):
+        await operations.rename(house.places, session, "name b")
+
+    assert "papers" == (await seen(house, "aaaaaaaa")).name
+
+
+async def test_the_new_name_goes_along_with_a_restart(house: House) -> None:
+    session = await runs(house)
+    await operations.stop(house.places, session)
+    await operations.rename(house.places, session, "papers")
+
+    await operations.restart(house.places, await seen(house, session.id))
+
+    assert "papers" == (await asyncio.to_thread(launch_of, house.places, session.id)).name
+    assert "papers" == (await seen(house, session.id)).name
+
+
+async def test_a_structured_session_has_no_pane_to_look_at_or_sit_down_at(house: House) -> None:
+    session = Session(id=SessionId("aaaaaaaa"), name="docs", mode=Mode.SDK)
+
+    for act in (operations.pane, operations.attach_argv):
+        with pytest.raises(InteractiveOnlyError):
+            await act(house.places, session)
+
+
+async def test_a_structured_session_is_read_from_its_log_alone(house: House) -> None:
+    session = await runs(house, prompt="say one\nsay two\nsay three")
+    await becomes(house, session.id, lambda now: now.last_line == "three" and now.state is SessionState.IDLE)
+    await asyncio.to_thread(house.kill_host, session.id)
+
+    everything = await operations.read(house.places, session)
+
+    assert ["one", "two", "three"] == [line.strip() for line in everything if line.strip() in ("one", "two", "three")]
+    assert everything[-2:] == await operations.read(house.places, session, lines=2)
+    assert everything[1:3] == await operations.read(house.places, session, 1, 2)
+    assert everything[-3:] == await operations.read(house.places, session, -3)
+    assert [] == await operations.read(house.places, Session(id=SessionId("nolognow"), mode=Mode.SDK))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "lines"),
+    [
+        (None, None, "abcde"),
+        (0, None, "abcde"),
+        (1, 2, "bc"),
+        (-2, None, "de"),
+        (None, -2, "abcd"),
+        (-3, -2, "cd"),
+        (None, 0, "a"),
+        (-99, 0, "a"),
+        (-7, None, "abcde"),
+        (3, 99, "de"),
+        (4, 2, ""),
+        (9, None, ""),
+        (None, -99, ""),
+    ],
+)
+def test_a_range_counts_from_the_first_line_or_from_the_last(start: int | None, end: int | None, lines: str) -> None:
+    assert lines == within("abcde", start, end)
+
+
+# Waiting.
+
+
+async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(house: House) -> None:
+    working = await runs(house, "one", "hang", SessionState.WORKING)
+    idle = await runs(house, "two")
+    goal = [SessionState.IDLE]
+
+    there = await operations.wait_for(house.places, [working.id, idle.id], goal, any=True, timeout_s=20)
+    assert [idle.id] == [session.id for session in there]
+    both = asyncio.ensure_future(operations.wait_for(house.places, [working.id, idle.id], goal, timeout_s=20))
+    await operations.interrupt(house.places, working)
+    assert [working.id, idle.id] == [session.id for session in await both]
+
+
+async def test_waiting_for_what_cannot_come_true_any_more_ends(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
+    gone = SessionId("aaaaaaaa")
+
+    with pytest.raises(SessionEndedError):
+        await operations.wait_for(house.places, [gone], [SessionState.IDLE], timeout_s=20)
+    assert await operations.wait_for(house.places, [gone], [SessionState.ENDED], timeout_s=20)
+    with pytest.raises(SessionNotFoundError):
+        await operations.wait_for(house.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
+
+
+async def test_waiting_for_a_lost_session_says_that_it_is_lost(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa", SessionStarted(at=NOW))
+    lost = SessionId("aaaaaaaa")
+
+    with pytest.raises(RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
+        await operations.wait_for(house.places, [lost], [SessionState.IDLE], timeout_s=20)
+    assert not isinstance(refusal.value, SessionEndedError)
+    assert [lost] == [
+        session.id for session in await operations.wait_for(house.places, [lost], [SessionState.LOST], timeout_s=20)
+    ]
+
+
+async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_not_for_any(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
+    working = await runs(house, "one", "hang", SessionState.WORKING)
+    both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
+
+    with pytest.raises(SessionEndedError):
+        await operations.wait_for(house.places, both, goal, timeout_s=20)
+    either = asyncio.ensure_future(operations.wait_for(house.places, both, goal, any=True, timeout_s=20))
+    await operations.interrupt(house.places, working)
+    assert [working.id] == [session.id for session in await either]
+
+
+async def test_what_is_so_already_needs_no_time(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
+
+    assert await operations.wait_for(house.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
+
+
+async def test_waiting_has_an_end(house: House) -> None:
+    await asyncio.to_thread(house.has, "aaaaaaaa")
+    await asyncio.to_thread(house.hosts, "aaaaaaaa")
+    with pytest.raises(TimedOutError):
+        await operations.wait_for(house.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
+
+
+# Agents that outlive their host.
+
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+
+
+@pytest.mark.parametrize(("program", "by"), [("input()", signal.SIGTERM), (STUBBORN, signal.SIGKILL)])
+def test_an_orphan_is_ended_before_its_conversation_goes_on_elsewhere(
+    program: str, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kasmon.supervisor.sessions.handover.GRACE_S", 0.2 if by is signal.SIGKILL else 10)
+    agent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    if by is signal.SIGKILL and agent.stdout:
+        agent.stdout.readline()
+
+    assert end_orphan(agent.pid, started_at(agent.pid))
+
+    agent.communicate()
+    assert -by == agent.returncode
+
+
+def test_a_process_that_is_not_the_agent_is_left_alone() -> None:
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    born = started_at(other.pid)
+    assert born
+
+    assert end_orphan(other.pid, born - 1)
+    assert end_orphan(other.pid, born, "another boot")
+    assert end_orphan(other.pid, None)
+    assert end_orphan(None, None)
+
+    assert other.poll() is None
+    other.communicate(b"\n")
+    assert 0 == other.returncode
+
+
+async def test_a_restart_ends_the_agent_that_lost_its_host(house: House) -> None:
+    agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    session = SessionId("aaaaaaaa")
+
+    def stage() -> None:
+        house.has(session, started(pid=agent.pid))
+        write_private(house.places.launch(session), msgspec.json.encode(launch(session)))
+
+    await asyncio.to_thread(stage)
+
+    await operations.restart(house.places, await seen(house, session))
+
+    agent.communicate()
+    assert -signal.SIGTERM == agent.returncode
+    assert 2 == (await becomes(house, session, lambda now: now.state is SessionState.IDLE)).generation
+
+
+CHILD_OF_ITS_OWN = (
+    "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE,"
+    " start_new_session=True); print(child.pid, flush=True); input()"
+)
+
+
+async def test_a_stop_ends_the_agent_that_lost_its_host_with_what_it_started(house: House) -> None:
+    agent = subprocess.Popen(
+        [sys.executable, "-c", CHILD_OF_ITS_OWN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert agent.stdout
+    child = int(await asyncio.to_thread(agent.stdout.readline))
+    session = SessionId("aaaaaaaa")
+    await asyncio.to_thread(lambda: house.has(session, started(pid=agent.pid)))
+    before = await seen(house, session)
+    assert (SessionState.UNSURE, True) == (before.state, before.is_orphaned)
+    with pytest.raises(
+        HostUnreachableError, match=r"its agent still runs \(pid \d+\); `kasmon stop aaaaaaaa` stops it"
+    ):
+        await operations.send(house.places, before, "hello")
+
+    await operations.stop(house.places, before)
+
+    agent.communicate()
+    assert -signal.SIGTERM == agent.returncode
+    assert await asyncio.to_thread(started_at, child) is None
+    after = await seen(house, session)
+    assert (SessionState.ENDED, True, False) == (after.state, after.stopped, after.crashed)

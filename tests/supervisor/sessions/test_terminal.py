@@ -1,0 +1,176 @@
+"""The acts on terminal sessions, with a real tmux and its host."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from kasmon.config import Config
+from kasmon.errors import KasmonError, SessionEndedError, TimedOutError
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.commands import ReceiptState
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.supervisor.fleet.liveness import AGENT_ALIVE
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.wait import wait_for
+from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.operations import NewSession
+from tests.supervisor.house import House, end
+from tests.waiting import until
+
+GREETS = ("sh", "-c", 'printf "hello %s\\n" "$WHO"; exec cat')
+
+
+async def seen(house: House, session: str, condition: Callable[[Session], bool] = lambda now: True) -> Session:
+    """The session once *condition* is true of it."""
+
+    def look() -> Session | None:
+        found = look_once(house.places).get(SessionId(session))
+        return found if found is not None and condition(found) else None
+
+    return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
+
+
+async def terminal(house: House, name: str = "docs", parent: SessionId | None = None) -> Session:
+    wanted = NewSession(name=name, argv=GREETS, workdir="/", environment=("WHO=world-of-tests",), parent=parent)
+    session = await operations.create(house.places, Config(), wanted)
+    return await seen(house, session, lambda now: now.exists)
+
+
+async def test_a_terminal_session_is_told_things_read_and_looked_at(house: House) -> None:
+    session = await terminal(house)
+
+    receipt = await operations.send(house.places, session, "and more")
+    assert ReceiptState.SUBMITTED is receipt.state
+    shown: list[str] = []
+    while shown.count("and more") < 2:
+        shown = await operations.read(house.places, session)
+
+    assert "hello world-of-tests" == shown[0]
+    assert shown[:2] == await operations.read(house.places, session, 0, 1)
+    pane = await operations.pane(house.places, session)
+    assert (120, 40) == (pane.width, pane.height)
+    assert str(house.places.tmux_socket) in await operations.attach_argv(house.places, session)
+
+
+async def test_a_window_beside_another_is_a_child_with_a_log_of_its_own(house: House) -> None:
+    parent = await terminal(house)
+    child = await terminal(house, "beside", parent=parent.id)
+
+    await operations.stop(house.places, child)
+
+    assert parent.id == (await seen(house, child.id, lambda now: now.state is SessionState.ENDED)).parent
+    assert (await seen(house, parent.id)).exists
+
+
+async def test_a_terminal_is_stopped_renamed_restarted_and_forgotten(house: House) -> None:
+    session = await terminal(house)
+    await operations.stop(house.places, session)
+    stopped = await seen(house, session.id)
+    assert (SessionState.ENDED, True) == (stopped.state, stopped.stopped)
+    await operations.rename(house.places, stopped, "papers")
+    assert "papers" in await asyncio.to_thread(house.tmux, "list-panes", "-a", "-F", "#{window_name}")
+
+    await operations.restart(house.places, await seen(house, session.id))
+    again = await seen(house, session.id, lambda now: now.exists)
+    assert (2, "papers") == (again.generation, again.name)
+    await operations.stop(house.places, again)
+    await operations.forget(house.places, await seen(house, session.id))
+
+    assert "papers" not in await asyncio.to_thread(house.tmux, "list-panes", "-a", "-F", "#{window_name}")
+    assert () == (await asyncio.to_thread(look_once, house.places)).sessions
+
+
+async def test_when_the_tmux_host_is_killed_its_sessions_are_unsure_until_a_wish_brings_it_back(house: House) -> None:
+    session = await terminal(house)
+    host = await asyncio.to_thread(lock_holder, house.places.tmux_host_lock)
+    await asyncio.to_thread(end, host or 0)
+
+    # A host's last thread, and with it the lock, may outlive its main one by a moment.
+    unsure = await seen(house, session.id, lambda now: now.host is not None and not now.host.alive)
+    assert (SessionState.UNSURE, AGENT_ALIVE) == (unsure.state, unsure.unsure_why)
+    await operations.send(house.places, unsure, "still there")
+
+    back = await seen(house, session.id, lambda now: now.host is not None and now.host.alive)
+    assert (session.pid, 1) == (back.pid, back.generation)
+    assert AGENT_ALIVE != back.unsure_why
+
+
+async def test_when_the_tmux_server_is_killed_its_sessions_are_lost_and_can_be_restarted(house: House) -> None:
+    session = await terminal(house)
+    server = await asyncio.to_thread(house.tmux, "display-message", "-p", "#{pid}")
+    await asyncio.to_thread(end, int(server))
+
+    lost = await seen(house, session.id, lambda now: now.state is SessionState.LOST)
+    assert lost.end_why
+    await operations.restart(house.places, lost)
+
+    assert 2 == (await seen(house, session.id, lambda now: now.state in ALIVE)).generation
+
+
+async def test_without_tmux_a_terminal_session_has_ended_and_says_why(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KASMON_TMUX", "/no/such/tmux")
+
+    with pytest.raises(KasmonError, match="/no/such/tmux"):
+        await operations.create(house.places, Config(), NewSession(name="docs", argv=GREETS, workdir="/"))
+
+    [session] = (await asyncio.to_thread(look_once, house.places)).sessions
+    assert SessionState.ENDED is session.state
+    assert "/no/such/tmux" in session.end_why
+    with pytest.raises(SessionEndedError):
+        await operations.send(house.places, session, "hello")
+
+
+SPEAKER = """
+import os, sys, time, tty
+tty.setraw(0)
+def say(state): os.write(1, b"\\x1b]7501;state=%s\\x07" % state)
+say(b"working" if "busy" in sys.argv else b"idle")
+while data := os.read(0, 65536):
+    if b"\\x03" in data and "obeys" in sys.argv: say(b"idle")
+    if b"\\r" in data:
+        while not os.path.exists(sys.argv[1]): time.sleep(0.02)
+        say(b"working")
+        time.sleep(0.3)
+        say(b"idle")
+"""
+"""A program that reports its state: it begins a turn at Enter, once a file is there; `obeys` an interrupt, or not."""
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+async def test_only_a_turn_that_has_ended_is_said_to_be_interrupted(
+    house: House, monkeypatch: pytest.MonkeyPatch, obeys: bool
+) -> None:
+    monkeypatch.setattr(operations, "INTERRUPT_S", 20.0 if obeys else 0.3)
+    argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", *(["obeys"] if obeys else []))
+    id_ = await operations.create(house.places, Config(), NewSession(name="docs", argv=argv, workdir="/"))
+    session = await seen(house, id_, lambda now: now.state is SessionState.WORKING and now.source == "program")
+
+    if obeys:
+        assert "interrupted" == await operations.interrupt(house.places, session)
+        session = await seen(house, id_, lambda now: now.state is SessionState.IDLE)
+        assert "no turn was running" == await operations.interrupt(house.places, session)
+    else:
+        with pytest.raises(TimedOutError, match="was interrupted but is still working"):
+            await operations.interrupt(house.places, session)
+
+
+async def test_what_was_just_sent_is_waited_for_though_the_agent_is_idle_still(house: House) -> None:
+    go = house.folder / "go"
+    argv = (sys.executable, "-c", SPEAKER, str(go))
+    id_ = await operations.create(house.places, Config(), NewSession(name="docs", argv=argv, workdir="/"))
+    session = await seen(house, id_, lambda now: now.state is SessionState.IDLE)
+    receipt = await operations.send(house.places, session, "now")
+    assert SessionState.IDLE is (await seen(house, id_, lambda _: True)).state
+    waiting = asyncio.create_task(wait_for(house.places, [id_], {SessionState.IDLE}, timeout_s=20))
+    done, _ = await asyncio.wait([waiting], timeout=0.3)
+    assert not done
+    go.touch()
+
+    [idle] = await waiting
+    assert ReceiptState.FINISHED is next(one.state for one in idle.receipts if one.id == receipt.id)

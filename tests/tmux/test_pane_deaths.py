@@ -1,0 +1,78 @@
+"""Each death is told once, with its reason if there is one to be had."""
+
+from kasmon.tmux.formats import PaneFacts, read_pane_facts
+from kasmon.tmux.pane_deaths import LOOKS, LOOKS_AT_ONCE, PaneDeath, PaneDeaths
+
+
+def pane(name: str = "%1", pid: int = 10, *, dead: bool = False, status: str = "", signal: str = "") -> PaneFacts:
+    facts = read_pane_facts(f"0|{name}|@1|$1|{pid}|{int(dead)}|{status}|{signal}|0|80|24|0|0||".encode())
+    assert facts is not None
+    return facts
+
+
+def test_a_pane_that_lives_is_no_news() -> None:
+    deaths = PaneDeaths()
+
+    assert [] == deaths.look([pane()]).deaths
+
+
+def test_a_pane_appears_once() -> None:
+    deaths = PaneDeaths()
+
+    assert ["%1"] == deaths.look([pane()]).appeared
+    assert [] == deaths.look([pane(dead=True, status="7")]).appeared
+
+
+def test_a_death_is_told_once() -> None:
+    deaths = PaneDeaths()
+    deaths.look([pane()])
+
+    assert [PaneDeath("%1", 7, None)] == deaths.look([pane(dead=True, status="7")]).deaths
+    assert [] == deaths.look([pane(dead=True, status="7")]).deaths
+
+
+def test_a_pane_that_was_dead_from_the_first_look_is_told() -> None:
+    """The host was not there when it happened."""
+    assert [PaneDeath("%1", None, 9)] == PaneDeaths().look([pane(dead=True, signal="9")]).deaths
+
+
+def test_who_was_started_again_can_die_again() -> None:
+    deaths = PaneDeaths()
+    deaths.look([pane(dead=True, status="7")])
+    deaths.look([pane(pid=11)])
+
+    assert [PaneDeath("%1", 7, None)] == deaths.look([pane(pid=11, dead=True, status="7")]).deaths
+
+
+def test_a_second_death_is_told_even_if_nobody_saw_the_life_between() -> None:
+    deaths = PaneDeaths()
+    deaths.look([pane(dead=True, status="7")])
+
+    assert [PaneDeath("%1", 7, None)] == deaths.look([pane(pid=11, dead=True, status="7")]).deaths
+
+
+def test_a_death_without_a_reason_is_looked_at_again_before_it_is_told() -> None:
+    deaths = PaneDeaths()
+    looks = [deaths.look([pane(dead=True)]) for _ in range(LOOKS)]
+
+    assert [False] * (LOOKS - 1) + [True] == [bool(look.deaths) for look in looks]
+    assert [True] * (LOOKS - 1) + [False] == [look.unexplained for look in looks]
+    assert [True] * (LOOKS_AT_ONCE - 1) == [look.at_once for look in looks if look.at_once]
+    assert [PaneDeath("%1", None, None)] == looks[-1].deaths
+
+
+def test_a_reason_that_comes_late_is_told() -> None:
+    deaths = PaneDeaths()
+    for _ in range(LOOKS):
+        deaths.look([pane(dead=True)])
+
+    assert [PaneDeath("%1", None, 15)] == deaths.look([pane(dead=True, signal="15")]).deaths
+    assert [] == deaths.look([pane(dead=True, signal="15")]).deaths
+
+
+def test_a_pane_that_is_gone_is_told_once() -> None:
+    deaths = PaneDeaths()
+    deaths.look([pane("%1"), pane("%2")])
+
+    assert ["%1"] == deaths.look([pane("%2")]).closed
+    assert [] == deaths.look([pane("%2")]).closed

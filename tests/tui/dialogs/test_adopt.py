@@ -1,0 +1,118 @@
+"""A session of the user's own tmux, from the dashboard: chosen from a list, and let go again."""
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from kasmon.errors import NotFoundError
+from kasmon.model.commands import Mode
+from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.model.permission import SessionId
+from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs.adopt import ROWS
+from kasmon.tui.gateway.protocol import AdoptPane, RemoveSession
+from tests.fleets import StillClock, fleet, idle
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+
+def pane(number: int, session: str, **fields: Any) -> AdoptablePane:
+    base: dict[str, Any] = {
+        "pane": f"%{number}", "session": session, "window_index": 0, "pane_index": 0, "window": "main",
+        "title": "", "workdir": "/", "command": "bash", "pid": 1, "width": 90, "height": 30, "attached": 0,
+        "is_active": True, "is_shown": True, "is_dead": False,
+    }  # fmt: skip
+    return AdoptablePane(**{**base, **fields})
+
+
+def world_of(app: Kasmon) -> StillWorld:
+    return cast(StillWorld, app.world)
+
+
+async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).foreign = [pane(0, "work"), pane(3, "api", agent="claude", title="✳ fixing"), pane(4, "web")]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("t")
+        await auntil(lambda: "api:0.0" in text_of(app), what="the panes")
+        assert "claude" in text_of(app)
+        assert "⏎ adopt" in text_of(app)
+        shown = [row for row in text_of(app).splitlines() if "90x30" in row]
+        assert 1 == len({row.index(what) for row, what in zip(shown, ("bash", "claude", "bash"), strict=True)})
+        assert "one more client" in text_of(app)
+        await pilot.press("down", "enter")
+        await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
+
+        assert [AdoptPane(pane="%3", name="api")] == world_of(app).wished
+
+
+async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).foreign = [pane(0, "watched", adopted="abcdefgh"), pane(1, "gone", is_dead=True)]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("t")
+        await auntil(lambda: "no other pane to adopt" in text_of(app), what="the word")
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert "watched:0.0" not in text_of(app)
+        assert [] == world_of(app).wished
+
+
+async def test_of_many_panes_the_chosen_one_is_in_sight() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).foreign = [pane(number, f"s{number:02}") for number in range(ROWS * 3)]
+    async with app.run_test(size=(100, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("t")
+        await auntil(lambda: "s00:0.0" in text_of(app), what="the panes")
+        await pilot.press(*["j"] * 30)
+        await pilot.pause()
+
+        assert "s30:0.0" in text_of(app)
+
+
+async def test_hostile_names_are_only_text() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).foreign = [pane(0, "[red]x[/]\x1b[2J", command="a", title="[@click=app.quit]t[/]")]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("t")
+        await auntil(lambda: "[red]x[/]" in text_of(app), what="the panes")
+
+        assert "[@click=app.quit]t[/]" in text_of(app)
+
+
+async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
+    app = kasmon(fleet(idle("readme")))
+    world_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("t")
+        await auntil(lambda: "No tmux server listens at '/x'." in text_of(app), what="the reason")
+
+        assert "⏎ adopt" not in text_of(app), "there is nothing to watch"
+
+
+@pytest.mark.parametrize("key", ["x", "X"])
+async def test_it_is_never_stopped_and_can_be_let_go(key: str) -> None:
+    mine = msgspec.structs.replace(idle("mine", mode=Mode.TMUX), adopted="work:0.0")
+    app = kasmon(fleet(mine))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        assert "adopted" in text_of(app)
+        await pilot.press(key)
+        await pilot.pause()
+        if key == "x":
+            assert "runs in your own tmux. Stop it there" in " ".join(text_of(app).split())
+            assert [] == world_of(app).wished
+        else:
+            assert "It keeps running in your own tmux" in text_of(app)
+            cast(StillClock, app.clock).ticked += 5
+            await pilot.press("y")
+            await auntil(lambda: world_of(app).wished, what="the wish")
+            assert [RemoveSession(session=SessionId("mine"))] == world_of(app).wished

@@ -1,0 +1,1006 @@
+"""The dialogs: errors in place, nothing typed lost, nothing done by accident."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from textual import events
+from textual.command import Command, CommandList
+from textual.pilot import Pilot
+
+from kasmon.config.profile import ProfileOffer
+from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError, UnavailableError
+from kasmon.model.commands import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState, Stop
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs.common import ANYWAY, ConfirmDialog, PromptDialog
+from kasmon.tui.dialogs.new_session import NewSessionDialog
+from kasmon.tui.error_text import sentence
+from kasmon.tui.gateway.file_listing import folders_like
+from kasmon.tui.gateway.protocol import (
+    CreateSession,
+    DashboardSettings,
+    KeepTheme,
+    MoveSession,
+    RemoveSession,
+    RenameSession,
+    RestartSession,
+    SendToAgent,
+    Wanted,
+)
+from kasmon.tui.help import HelpDialog
+from kasmon.tui.palette import KasmonCommands
+from kasmon.tui.permissions.card_screen import CardScreen
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
+from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
+from tests.scenes import kasmon, settled
+from tests.talks import talk
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+README = SessionId("readme")
+
+
+def app_of(pilot: Pilot[None]) -> Kasmon:
+    return cast(Kasmon, pilot.app)
+
+
+def world_of(pilot: Pilot[None]) -> StillWorld:
+    return cast(StillWorld, app_of(pilot).world)
+
+
+def wished(pilot: Pilot[None]) -> list[Wanted]:
+    return world_of(pilot).wished
+
+
+async def dialog(pilot: Pilot[None], key: str) -> None:
+    """Open a dialog by its key, and look at it for a second."""
+    await settled(pilot)
+    await pilot.press(key)
+    await auntil(lambda: len(pilot.app.screen_stack) == 2, what="the dialog")
+    await pilot.pause()
+    cast(StillClock, app_of(pilot).clock).ticked += 1.0
+
+
+async def closed(pilot: Pilot[None]) -> None:
+    await auntil(lambda: len(pilot.app.screen_stack) == 1, what="the dialog's end")
+    await pilot.pause()
+
+
+async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it() -> None:
+    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    world = cast(StillWorld, app.world)
+    world.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        shown = cast(NewSessionDialog, pilot.app.screen)
+        await auntil(lambda: "It is [b]not[/b] trusted." in text_of(app))
+
+        shown.folder.value = "/other"
+        shown.folder.focus()
+        await pilot.press("tab")
+        await auntil(lambda: "Nor is this." in text_of(app))
+        assert "trusted" not in text_of(app)
+
+        shown.machine.value = "elsewhere"  # where nothing of it is looked at
+        shown.machine.focus()
+        await pilot.press("tab")
+        await auntil(lambda: "Nor is this." not in text_of(app))
+
+
+async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
+    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"fix-auth", "tab", "right", "right", "tab", "right", "tab", "tab", *"Fix it", "enter")
+        await closed(pilot)
+
+        expected = CreateSession(
+            name="fix-auth", agent="scripted", mode=Mode.TMUX, workdir="/home/you", prompt="Fix it"
+        )
+        assert [expected] == wished(pilot)
+
+
+async def test_only_agents_that_can_start_are_offered_and_the_others_are_named() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        text = text_of(pilot.app)
+
+        assert "claude   shell   scripted" in text
+        assert "not installed: gemini" in text
+        assert "terminal   structured" in text
+
+
+async def test_an_empty_name_becomes_one_made_of_the_folder_and_the_agent_that_is_free() -> None:
+    app = kasmon(fleet(idle("my-shop-shell")), settings=DashboardSettings(workdir="/home/you/my shop"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        assert "my-shop-claude" in text_of(app), "it is shown before it is taken"
+        await pilot.press("tab", "right", "enter")
+        await closed(pilot)
+
+        assert "my-shop-shell-2" == cast(CreateSession, wished(pilot)[0]).name
+
+
+async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_in_them() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        assert "▸  machine: local" in text_of(pilot.app)
+        assert "Machine" not in text_of(pilot.app)
+        await pilot.press(*["tab"] * 5, "enter", *"box")
+        await pilot.pause()
+        assert "Machine" in text_of(pilot.app)
+        await pilot.press("shift+tab", "enter")
+        await pilot.pause()
+
+        assert "▸  machine: box" in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on() -> None:
+    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        world_of(pilot).folders_here = ("/srv/app/", "/srv/www/")
+        await dialog(pilot, "n")
+        await pilot.press(*["tab"] * 3, "ctrl+u", *"/srv/a")
+        await auntil(lambda: "/srv/app/" in text_of(app), what="what completes it")
+        await pilot.press("tab", "tab", *"Look", "enter")
+        await closed(pilot)
+
+        expected = CreateSession(name="app-claude", agent="claude", mode=Mode.TMUX, workdir="/srv/app", prompt="Look")
+        assert [expected] == wished(pilot)
+
+
+def test_folders_are_found_by_their_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("app", "api", ".hidden", "evil\x1b[2J", "www"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "apple").write_text("a file")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert ["~/api/", "~/app/"] == folders_like("~/a")
+    assert [f"{tmp_path}/.hidden/"] == folders_like(f"{tmp_path}/.h")
+    assert [f"{tmp_path}/{name}/" for name in ("api", "app", "www")] == folders_like(f"{tmp_path}/")
+    assert [] == folders_like(f"{tmp_path}/nowhere/x") == folders_like("/\0/")
+
+
+async def test_the_folders_of_the_last_sessions_are_offered_and_the_arrows_take_one() -> None:
+    old = idle("old", workdir="/srv/old", created_at=1.0)
+    elsewhere = idle("far", workdir="/far", machine="another")
+    app = kasmon(
+        fleet(old, idle("new", workdir="/srv/new"), elsewhere), settings=DashboardSettings(workdir="/home/you")
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        assert "↓ recent: /srv/new, /srv/old" in text_of(app)
+        await pilot.press("x", *["tab"] * 3, "down", "down", "enter")
+        await closed(pilot)
+
+        assert "/srv/old" == cast(CreateSession, wished(pilot)[0]).workdir
+
+
+async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"readme", "enter")
+        await pilot.pause()
+
+        assert "The name readme is already in use." in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+async def test_what_was_wrong_is_not_said_any_more_once_it_is_being_mended() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"readme", "enter")
+        await pilot.pause()
+        assert "already in use" in text_of(pilot.app)
+        await pilot.press("f")
+        await pilot.pause()
+
+        assert "already in use" not in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+async def test_in_a_small_window_the_keys_stay_in_sight_whatever_is_wrong(size: tuple[int, int]) -> None:
+    """Also while a request waits."""
+    async with kasmon(fleet(asking("fix-auth"))).run_test(size=size) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"fix-auth", "enter")
+        await pilot.pause()
+
+        for words in ("The name fix-auth is already in use.", "Choose another name.", "start", "1 pending request"):
+            assert words in text_of(pilot.app)
+
+
+async def test_a_long_reason_is_said_to_its_end() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
+        await dialog(pilot, "n")
+        why = f"cannot start 'x': {'there is a reason and ' * 6}that is all."
+        world_of(pilot).refusing = LaunchError(why, hint="Mend it.")
+        await pilot.press("x", "enter")
+        await auntil(lambda: "Mend it." in text_of(pilot.app))
+
+        assert "that is all." in text_of(pilot.app)
+
+
+async def test_more_agents_than_fit_a_line_are_offered_on_two() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        names = [f"agent-{number}" for number in range(8)]
+        cast(NewSessionDialog, pilot.app.screen).offer_agents(
+            [ProfileOffer(name=name, modes=(Mode.TMUX,)) for name in names]
+        )
+        await pilot.pause()
+        assert all(name in text_of(pilot.app) for name in names)
+
+        row = next(y for y, line in enumerate(text_of(pilot.app).splitlines()) if "agent-7" in line)
+        await pilot.click(offset=(text_of(pilot.app).splitlines()[row].index("agent-7"), row))
+        assert "agent-7" == cast(NewSessionDialog, pilot.app.screen).agent.value
+
+
+async def on_machine(pilot: Pilot[None], machine: str, *more: str) -> None:
+    """Fill in a new session on *machine*; the keys *more* follow."""
+    await dialog(pilot, "n")
+    await pilot.press("x", *["tab"] * 5, "enter", *machine, *more, "enter")
+
+
+async def test_a_session_on_another_machine_is_a_terminal_in_a_folder_of_that_machine() -> None:
+    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await on_machine(pilot, "me@box")
+        await closed(pilot)
+
+        assert [CreateSession(name="x", agent="claude@me@box", mode=Mode.TMUX, workdir="", prompt="")] == wished(pilot)
+
+
+async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
+    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press("x", "tab", "tab", "tab", "ctrl+u", *"~/src", "tab", "tab", "enter", *"box", "enter")
+        await closed(pilot)
+
+        assert "~/src" == cast(CreateSession, wished(pilot)[0]).workdir
+
+
+async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await on_machine(pilot, "-oProxyCommand=x")
+        await pilot.pause()
+
+        assert "'-oProxyCommand=x' is not a valid host name" in text_of(pilot.app)
+        assert pilot.app.focused is pilot.app.screen.query_one("#machine")
+        assert [] == wished(pilot)
+
+
+async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_that_was_begun() -> None:
+    app = kasmon(fleet(idle("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        world_of(pilot).hosts = ("build-box", "gpu")
+        await dialog(pilot, "n")
+        await pilot.press("x", *["tab"] * 5, "enter")
+        await auntil(lambda: "local; ssh hosts: build-box, gpu" in text_of(pilot.app))
+        await pilot.press("b")
+        await auntil(lambda: "build-box" in text_of(pilot.app))
+        await pilot.press("right", "enter")
+        await closed(pilot)
+
+        assert "claude@build-box" == cast(CreateSession, wished(pilot)[0]).agent
+
+
+@pytest.mark.parametrize("tabs", [1, 2, 3], ids=["agent", "mode", "sandbox"])
+async def test_enter_starts_also_from_a_choice(tabs: int) -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"docs", *["tab"] * tabs, "enter")
+        await closed(pilot)
+
+        assert "docs" == cast(CreateSession, wished(pilot)[0]).name
+
+
+async def hurried(pilot: Pilot[None]) -> None:
+    """Say "start" before the agents are known."""
+    world_of(pilot).knows.clear()
+    await dialog(pilot, "n")
+    await pilot.press(*"docs", "enter")
+    await auntil(lambda: "Starts as soon as the installed agents" in text_of(pilot.app))
+
+
+async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await hurried(pilot)
+        assert [] == wished(pilot)
+        world_of(pilot).knows.set()
+        await closed(pilot)
+
+        assert ["docs"] == [wanted.name for wanted in wished(pilot) if isinstance(wanted, CreateSession)]
+
+
+@pytest.mark.parametrize("key", ["x", "escape"])
+async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await hurried(pilot)
+        shown = cast(NewSessionDialog, pilot.app.screen)
+        await pilot.press(key)
+        await pilot.pause()
+        assert "Starts as soon" not in text_of(pilot.app)
+        world_of(pilot).knows.set()
+        await auntil(lambda: shown.offers is not None)
+        await pilot.pause()
+
+        assert [] == wished(pilot)
+
+
+async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_and_in_an_empty_list_nothing() -> None:
+    app = kasmon(fleet())
+    world = cast(StillWorld, app.world)
+    world.offering = UnavailableError("a system call failed '/etc/kasmon': Input/output error.", hint="Look there.")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await hurried(pilot)
+        world.knows.set()
+        await auntil(lambda: "A system call failed '/etc/kasmon'" in text_of(app))
+        await pilot.press("enter")
+
+        assert "Starts as soon" not in text_of(app)
+        assert not app.crash
+
+
+async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
+    async with kasmon(fleet(asking("fix-auth"), idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        await pilot.press(*"docs", "enter")
+        await closed(pilot)
+        app_of(pilot)._take(fleet(asking("fix-auth"), idle("readme"), working("docs")))
+        await pilot.pause()
+
+        assert "docs" == app_of(pilot).desk.table.selected
+
+
+async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "n")
+        world_of(pilot).refusing = LaunchError("cannot start 'claude': it is not signed in.", hint="Run `claude` once.")
+        await pilot.press(*"fix-auth", "tab", "tab", "tab", "tab", *"Do it", "enter")
+        await auntil(lambda: wished(pilot))
+        await pilot.pause()
+        await pilot.pause()
+
+        assert "it is not signed in." in text_of(pilot.app)
+        assert "Run `claude` once." in text_of(pilot.app)
+        assert "fix-auth" == pilot.app.screen.query_one("#name", LineInput).value
+        assert "Do it" == pilot.app.screen.query_one("#first-prompt", TextBox).text
+
+        world_of(pilot).refusing = None
+        await pilot.press("enter")
+        await closed(pilot)
+        assert 2 == len(wished(pilot))
+
+
+async def test_a_message_goes_to_the_selected_session() -> None:
+    async with kasmon(fleet(idle("readme"), working("docs"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        assert "Prompt readme" in text_of(pilot.app)
+        await pilot.press(*"Go on", "enter")
+        await closed(pilot)
+
+        assert [SendToAgent(session=README, wish=Prompt(text="Go on"))] == wished(pilot)
+
+
+async def test_a_message_can_wait_or_interrupt() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        await pilot.press(*"Go on", "tab", "right", "shift+tab", "enter")
+        await closed(pilot)
+
+        assert [SendToAgent(session=README, wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+
+
+async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        assert ANYWAY not in text_of(pilot.app)
+        world_of(pilot).refusing = PromptBoxError("readme", "its screen shows no input box", is_unseen=True)
+        await pilot.press(*"Go on", "enter")
+        message = cast(PromptDialog, pilot.app.screen)
+        await auntil(lambda: ANYWAY in message.when.options and not message.busy)
+        await pilot.pause()
+        assert "choose" in text_of(pilot.app)
+        world_of(pilot).refusing = None
+        await pilot.press("tab", "right", "right", "right", "shift+tab", "enter")
+        await closed(pilot)
+
+        said = [tell.wish for tell in wished(pilot) if isinstance(tell, SendToAgent)]
+        assert [Prompt(text="Go on"), Prompt(text="Go on", anyway=True)] == said
+
+
+def with_receipt(shown: Session, state: ReceiptState, reason: str = "", text: str = "Go on") -> Session:
+    """The session with one more receipt than before."""
+    number = ReceiptId(f"{shown.id}-r{len(shown.receipts) + 1}")
+    receipt = Receipt(id=number, session=shown.id, state=state, text=text, reason=reason)
+    return msgspec.structs.replace(shown, receipts=(*shown.receipts, receipt))
+
+
+async def confirmed(pilot: Pilot[None], text: str) -> None:
+    """Write *text* for all recipients, and confirm them."""
+    await pilot.press(*text, "enter")
+    await auntil(lambda: isinstance(pilot.app.screen, ConfirmDialog), what="the question")
+    await pilot.pause()
+    cast(StillClock, app_of(pilot).clock).forward(1)
+    await pilot.press("y")
+
+
+async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> None:
+    shown = fleet(working("a", agent="codex"), working("b"), idle("c", agent="codex"), ended("d", agent="codex"))
+    async with kasmon(shown).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("slash", *"agent:codex", "enter")
+        await dialog(pilot, "M")
+        assert "Prompt 2 agents" in text_of(pilot.app)
+        assert "c, a" in text_of(pilot.app)
+        await confirmed(pilot, "Go on")
+        await auntil(lambda: len(wished(pilot)) == 2)
+
+        assert ["c", "a"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, SendToAgent)]
+
+
+async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happens() -> None:
+    old = with_receipt(idle("a"), ReceiptState.FINISHED)
+    async with kasmon(fleet(old, idle("b"), working("c"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await dialog(pilot, "M")
+        world_of(pilot).word = "it: sent"
+        await confirmed(pilot, "Go on")
+        await auntil(lambda: "3 sending" in text_of(pilot.app))
+        sent = (
+            with_receipt(old, ReceiptState.STARTED),
+            with_receipt(idle("b"), ReceiptState.LOST, "its pane died"),
+            with_receipt(with_receipt(working("c"), ReceiptState.QUEUED), ReceiptState.STARTED, text="another's"),
+        )
+        world_of(pilot).fleets.put_nowait(fleet(*sent))
+        await auntil(lambda: "1 running · 1 lost · 1 queued" in text_of(pilot.app))
+        rows = text_of(pilot.app).splitlines()
+        assert any(all(word in row for word in ("b ", "lost", "its pane died")) for row in rows)
+        assert "it: sent" not in text_of(pilot.app)
+        await pilot.press("escape")
+        await closed(pilot)
+
+
+async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it() -> None:
+    async with kasmon(fleet(idle("a"), idle("b"), idle("c"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "M")
+        world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
+        await confirmed(pilot, "Go on")
+        await auntil(lambda: "retry 1 failed" in text_of(pilot.app))
+        assert SessionEndedError("b").message in text_of(pilot.app)
+        wished(pilot).clear()
+        world_of(pilot).refusing_for = {}
+        await pilot.press("enter")
+        await auntil(lambda: "retry" not in text_of(pilot.app))
+
+        assert ["b"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, SendToAgent)]
+
+
+async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_nothing_typed_is_lost() -> None:
+    async with kasmon(fleet(idle("a"), idle("b"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "M")
+        world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
+        await confirmed(pilot, "Go on")
+        await auntil(lambda: "edit for failed" in text_of(pilot.app))
+        wished(pilot).clear()
+        await pilot.press("e")
+        await auntil(lambda: "Prompt b" in text_of(pilot.app))
+        await pilot.press("!", "enter")
+        await auntil(lambda: wished(pilot))
+
+        assert [SendToAgent(session=SessionId("b"), wish=Prompt(text="Go on!"))] == wished(pilot)
+
+
+async def test_a_broadcast_to_several_is_confirmed_with_the_list_of_its_recipients() -> None:
+    async with kasmon(fleet(idle("a", agent="codex"), idle("b"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "M")
+        await pilot.press(*"Go on", "enter")
+        await auntil(lambda: "Send to 2 agents?" in text_of(pilot.app))
+        assert all(row in text_of(pilot.app) for row in ("a  codex  idle", "b  claude  idle"))
+        cast(StillClock, app_of(pilot).clock).forward(1)
+        await pilot.press("enter", "n")
+        await auntil(lambda: isinstance(pilot.app.screen, PromptDialog))
+        assert [] == wished(pilot)
+        assert "Go on" in text_of(pilot.app)
+
+
+async def test_a_broadcast_goes_to_no_shell_and_names_what_it_leaves_out() -> None:
+    shells = [idle(name, agent=agent, mode=Mode.TMUX) for name, agent in (("sh", "shell"), ("py", "python3"))]
+    async with kasmon(fleet(idle("a"), idle("b"), *shells)).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "M")
+        assert "Prompt 2 agents" in text_of(pilot.app)
+        assert "not sent to (no agents): py, sh" in text_of(pilot.app)
+        await confirmed(pilot, "Go on")
+        await auntil(lambda: len(wished(pilot)) == 2)
+
+        assert {"a", "b"} == {wanted.session for wanted in wished(pilot) if isinstance(wanted, SendToAgent)}
+
+
+async def test_a_list_of_shells_alone_gets_no_broadcast() -> None:
+    shown = fleet(idle("sh", agent="shell", mode=Mode.TMUX))
+    async with kasmon(shown).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("M")
+        await auntil(lambda: "No agent in the list is running" in text_of(pilot.app))
+
+
+async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p", *"explain", "enter")
+        await auntil(lambda: "Why readme is working" in text_of(pilot.app))
+        assert "working, says its title" in text_of(pilot.app)
+        assert "screen    says idle; disagrees, lower priority" in text_of(pilot.app)
+        await pilot.press("escape")
+        await closed(pilot)
+
+        world_of(pilot).refusing = SessionEndedError("readme")
+        app_of(pilot).action_do("explain")
+        await auntil(lambda: sentence(SessionEndedError("readme").message) in text_of(pilot.app))
+
+
+@pytest.mark.parametrize("key", ["enter", "escape", "n", "x", "space"])
+async def test_stopping_is_asked_and_only_y_means_yes(key: str) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "x")
+        assert "Stop readme? It is asked to exit" in text_of(pilot.app)
+        assert "in the middle of a turn" in text_of(pilot.app)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert [] == wished(pilot)
+
+
+async def test_y_stops() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "x")
+        await pilot.press("y")
+        await closed(pilot)
+
+        assert [SendToAgent(session=README, wish=Stop())] == wished(pilot)
+
+
+async def test_interrupting_needs_no_question() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("c")
+        await pilot.pause()
+
+        assert [SendToAgent(session=README, wish=Interrupt())] == wished(pilot)
+
+
+async def test_an_ended_session_is_forgotten_after_a_question() -> None:
+    async with kasmon(fleet(ended("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "X")
+        assert "The event log and the working directory are kept" in text_of(pilot.app)
+        await pilot.press("y")
+        await closed(pilot)
+
+        assert [RemoveSession(session=README)] == wished(pilot)
+
+
+@pytest.mark.parametrize("key", ["X", "R"])
+async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert "readme is running. Stop it first." in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+@pytest.mark.parametrize("gone", [ended("readme", 1), session("readme", SessionState.LOST)], ids=["ended", "lost"])
+async def test_what_does_not_run_is_started_again(gone: Session) -> None:
+    async with kasmon(fleet(gone)).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("R")
+        await pilot.pause()
+
+        assert [RestartSession(session=README)] == wished(pilot)
+
+
+@pytest.mark.parametrize(
+    ("mode", "to", "words"),
+    [(Mode.SDK, Mode.TMUX, "to a terminal"), (Mode.TMUX, Mode.SDK, "to structured mode")],
+    ids=["structured", "terminal"],
+)
+async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, to: Mode, words: str) -> None:
+    session = idle("readme", mode=mode, permission_mode="default")
+    async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "V")
+        assert words in text_of(pilot.app)
+        assert [] == wished(pilot)
+        await pilot.press("y")
+        await pilot.pause()
+
+        assert [MoveSession(session=README, to=to)] == wished(pilot)
+
+
+async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_along() -> None:
+    session = idle("readme", program="codex", permission_mode="untrusted")
+    async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "V")
+        assert "Its requests may change: codex uses the approval policy 'untrusted'" in text_of(pilot.app)
+        await pilot.press("y")
+        await pilot.pause()
+
+        assert [MoveSession(session=README, to=Mode.TMUX, changes_permissions=True)] == wished(pilot)
+
+
+@pytest.mark.parametrize("key", ["m", "c", "x"])
+async def test_an_ended_session_says_that_it_does_not_run(key: str) -> None:
+    async with kasmon(fleet(ended("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert "readme is not running; R restarts it." in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+
+async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "r")
+        world_of(pilot).refusing = NameTakenError("readme2", "abc")
+        await pilot.press("end", "2", "enter")
+        await auntil(lambda: wished(pilot))
+        await pilot.pause()
+        await pilot.pause()
+
+        assert [RenameSession(session=README, name="readme2")] == wished(pilot)
+        assert "belongs to session abc" in text_of(pilot.app)
+        assert "readme2" == pilot.app.screen.query_one("#new-name", LineInput).value
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quitting_asks_nothing_and_leaves_a_line_that_says_how_many_agents_run(key: str) -> None:
+    async with kasmon(fleet(working("a"), idle("b"), ended("c"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert not pilot.app.is_running
+        farewell = app_of(pilot).farewell
+        assert "2 agents are still running. Run `kasmon` to open the dashboard again." == farewell
+
+
+async def test_quitting_where_no_agent_runs_leaves_no_line() -> None:
+    async with kasmon(fleet(ended("c"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("q")
+        await pilot.pause()
+
+        assert not pilot.app.is_running
+        assert "" == app_of(pilot).farewell
+
+
+async def test_quitting_a_demo_says_that_its_agents_end() -> None:
+    async with kasmon(fleet(working("a"))).run_test(size=(120, 40)) as pilot:
+        app_of(pilot).agents_go_on = False
+        await dialog(pilot, "q")
+
+        assert "Quit the demo? Its agents stop too." in text_of(pilot.app)
+
+
+async def test_the_last_change_of_a_session_is_a_key_away() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts={"readme": talk()}).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        told = app_of(pilot).inside.transcripts.of(README)
+        await auntil(lambda: told.cursor)
+        await dialog(pilot, "D")
+
+        assert "Last change by readme" in text_of(pilot.app)
+        assert "44 +    since = Column" in text_of(pilot.app)
+
+
+async def test_a_session_without_a_change_says_so() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("D")
+        await pilot.pause()
+
+        assert "No changes by readme were recorded." in text_of(pilot.app)
+
+
+async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
+    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "comma")
+        await pilot.press("down")
+        await pilot.pause()
+        shown = pilot.app.theme
+        assert "rose-pine-moon" != shown
+
+        await pilot.press("enter")
+        await closed(pilot)
+        assert [KeepTheme(name=shown)] == wished(pilot)
+        assert shown == pilot.app.theme
+
+
+async def test_esc_brings_the_old_theme_back() -> None:
+    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "comma")
+        await pilot.press("down", "escape")
+        await closed(pilot)
+
+        assert "rose-pine-moon" == pilot.app.theme
+        assert [] == wished(pilot)
+
+
+async def clicked(pilot: Pilot[None], words: str) -> None:
+    """Click on *words*, in the lowest row that has them."""
+    rows = text_of(pilot.app).splitlines()
+    x, y = next((row.index(words), y) for y, row in reversed(list(enumerate(rows))) if words in row)
+    await pilot.click(offset=(x + 1, y))
+
+
+@pytest.mark.parametrize(
+    ("opened", "words"),
+    [("m", "esc close"), ("x", "esc cancel"), ("question_mark", "esc close"), ("comma", "esc revert")],
+    ids=["message", "stop", "help", "settings"],
+)
+async def test_what_stands_at_the_foot_of_a_dialog_can_be_clicked(opened: str, words: str) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, opened)
+        await clicked(pilot, words)
+        await closed(pilot)
+
+
+@pytest.mark.parametrize("by_mouse", [True, False])
+async def test_a_message_can_be_sent_from_where_its_moment_is_chosen(by_mouse: bool) -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "m")
+        await pilot.press(*"Go on", "tab", "right")
+        await (clicked(pilot, "⏎ send") if by_mouse else pilot.press("enter"))
+        await closed(pilot)
+
+        assert [SendToAgent(session=SessionId("readme"), wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+
+
+async def test_the_settings_say_where_the_config_lies_and_what_is_wrong_with_it() -> None:
+    settings = DashboardSettings(
+        config_path="/home/you/.config/kasmon/config.toml", problems=("config.toml:3: no such key",)
+    )
+    async with kasmon(crew(), settings=settings).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "comma")
+
+        assert "/home/you/.config/kasmon/config.toml" in text_of(pilot.app)
+        assert "config.toml:3: no such key" in text_of(pilot.app)
+
+
+async def test_the_palette_finds_every_action_and_every_session() -> None:
+    async with kasmon(fleet(idle("readme"), asking("fix-auth"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        commands = KasmonCommands(pilot.app.screen)
+
+        hits = [hit async for hit in commands.search("fix-auth")]
+        assert ["fix-auth"] == [hit.text for hit in hits if hit.score > 0.9][:1]
+        discovered = {hit.text async for hit in commands.discover()}
+        assert {"New", "Message", "Stop", "Settings", "readme", "fix-auth"} <= discovered
+        assert not {"Once", "Always", "Deny"} & discovered
+
+
+async def test_nothing_moves_under_the_palette() -> None:
+    async with kasmon(fleet(idle("readme"), asking("fix-auth"))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        desk = app_of(pilot).desk
+        before = desk.preview.region
+        await pilot.press("ctrl+p")
+        await auntil(lambda: app_of(pilot).is_palette_open)
+        await settled(pilot)
+
+        assert before == desk.preview.region
+        assert "waits" not in text_of(pilot.app)
+
+
+async def test_without_colours_what_is_chosen_in_the_palette_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p")
+        await auntil(lambda: "Open" in text_of(pilot.app))
+        await pilot.pause()
+        strips = pilot.app.screen._compositor.render_strips()
+        reversed_words = {
+            segment.text.strip() for strip in strips for segment in strip if segment.style and segment.style.reverse
+        }
+
+        assert any(word.startswith("Next") for word in reversed_words)
+
+
+async def test_the_palette_finds_what_is_only_told_of() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        hits = [hit async for hit in KasmonCommands(pilot.app.screen).search("review pending")]
+
+        assert "Requests" == max(hits, key=lambda hit: hit.score).text
+
+
+async def offered(pilot: Pilot[None], words: str) -> None:
+    """Until the palette has found all that fits what was typed, and *words* are what Enter takes."""
+    palette = pilot.app.screen
+
+    def first() -> str:
+        found = palette.query_one(CommandList)
+        searching = [worker for worker in palette.workers if worker.node is palette and not worker.is_finished]
+        return "" if searching or found.highlighted is None else str(cast(Command, found.highlighted_option).hit.text)
+
+    await auntil(lambda: words == first(), what=f"{words} in the palette")
+    await pilot.pause()
+
+
+async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> None:
+    """What was written there is kept."""
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half", "ctrl+p", *"rename")
+        await offered(pilot, "Rename")
+        await pilot.press("enter")
+        await auntil(lambda: "New name" in text_of(pilot.app))
+        assert not app_of(pilot).desk.has_class("-inside")
+
+        await pilot.press("escape")
+        await closed(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "half" == pilot.app.query_one(PromptBox).text
+
+
+async def test_from_one_session_to_another_nothing_written_is_lost() -> None:
+    async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half")
+        app_of(pilot).inside.enter(SessionId("zoo"))
+        await pilot.pause()
+        assert "" == pilot.app.query_one(PromptBox).text
+
+        app_of(pilot).inside.enter(README)
+        await pilot.pause()
+        assert "half" == pilot.app.query_one(PromptBox).text
+
+
+async def test_the_palette_does_what_was_chosen() -> None:
+    async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p", *"zoo")
+        await offered(pilot, "zoo")
+        await pilot.press("enter")
+        await auntil(lambda: app_of(pilot).desk.has_class("-inside"))
+
+        entered = app_of(pilot).desk.preview.session
+        assert entered is not None
+        assert "zoo" == entered.id
+
+
+@pytest.mark.parametrize("said", ["[@click=app.quit]a[/]", "[/foo]", "\\\\[", "[red]"])
+async def test_the_palette_reads_no_markup(said: str) -> None:
+    async with kasmon(fleet(idle("readme", said))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+p", *"readme")
+        await auntil(lambda: f"idle  {said}" in text_of(pilot.app))
+
+
+async def test_ctrl_q_does_nothing() -> None:
+    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+q")
+        await pilot.pause()
+
+        assert pilot.app.is_running
+        assert 1 == len(pilot.app.screen_stack)
+
+
+@pytest.mark.parametrize(
+    ("opened", "key", "first"),
+    [
+        ((), "question_mark", "Navigate"),
+        ((), "f1", "Navigate"),
+        (("slash",), "f1", "In the filter"),
+        (("slash", *"web", "enter"), "question_mark", "Navigate"),
+        (("m",), "f1", "In this dialog"),
+        (("x",), "question_mark", "In this dialog"),
+        (("comma",), "question_mark", "In this dialog"),
+        (("i",), "question_mark", "In a request"),
+        (("i",), "f1", "In a request"),
+        (("I",), "f1", "In the inbox"),
+        (("B",), "question_mark", "On the wave board"),
+        (("B",), "f1", "On the wave board"),
+        (("ctrl+f",), "f1", "In the search of all sessions"),
+        (("j", "enter"), "f1", "In the prompt box"),
+        (("j", "v"), "question_mark", "In a transcript or scrollback"),
+    ],
+)
+async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first(
+    opened: tuple[str, ...], key: str, first: str
+) -> None:
+    async with kasmon(fleet(asking("web"), working("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        for each in opened:
+            await pilot.press(each)
+            await settled(pilot)
+        screen = pilot.app.screen
+        await pilot.press(key)
+        await auntil(lambda: isinstance(pilot.app.screen, HelpDialog), what="the help")
+        await pilot.pause()
+
+        shown = cast(HelpDialog, pilot.app.screen).reader
+        await auntil(lambda: shown.rows, what="the keys")
+        assert first == shown.render_line(0).text.strip()
+        await pilot.press("f1")
+        await auntil(lambda: pilot.app.screen is screen, what="the screen below")
+
+
+async def test_what_is_typed_in_the_help_searches_it() -> None:
+    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("question_mark", *"restart")
+        await auntil(lambda: "Restart ended" in text_of(pilot.app), what="what was found")
+
+        assert "Restart ended session" in text_of(pilot.app)
+        assert "Jump to next session that needs attention" not in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("key", ["n", "m", "x", "r", "comma", "question_mark"])
+async def test_every_dialog_fits_a_small_window_and_closes_by_esc(key: str) -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
+        await dialog(pilot, key)
+        frame = pilot.app.screen.query_one(".dialog").region
+        assert frame.bottom <= 24
+        assert frame.right <= 80
+        assert "esc" in text_of(pilot.app)
+
+        await pilot.press("escape")
+        await closed(pilot)
+
+
+# A dialog that is through, and what lies over it.
+
+
+class SlowWorld(StillWorld):
+    """Carries a wish out only once it is let."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.goes = asyncio.Event()
+
+    async def wish(self, wanted: Wanted, /) -> str:
+        word = await super().wish(wanted)
+        await self.goes.wait()
+        return word
+
+
+async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_over_it() -> None:
+    """A person looks at a request meanwhile, and keys that are meant for its card must not go into the dialog."""
+    world = SlowWorld(fleet(idle("readme"), asking("web")))
+    app = Kasmon(world=world, clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "r")
+        await pilot.press("x", "enter")
+        await auntil(lambda: wished(pilot), what="the wish")
+        await pilot.press("f2")
+        await auntil(lambda: isinstance(app.screen, CardScreen), what="the card")
+        world.goes.set()
+        await auntil(lambda: len(app.screen_stack) == 2, what="the dialog's end")
+        await pilot.pause()
+
+        assert isinstance(app.screen, CardScreen)
+
+
+async def test_a_dialog_that_is_told_twice_to_go_goes_once() -> None:
+    """As by an Enter that is held down."""
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, "r")
+        for _ in range(3):
+            app_of(pilot).post_message(events.Key("enter", "\r"))
+        await closed(pilot)
+        await settled(pilot)
+
+        assert not app_of(pilot).crash

@@ -1,0 +1,120 @@
+"""What deserves a word: once for each change, never for each look."""
+
+from typing import cast
+
+import pytest
+
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.notifications.toasts import toasts
+from tests.fleets import asking, command, ended, fleet, idle, session, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+
+def told(before: Session, after: Session) -> list[str]:
+    return [toast.title for toast in toasts({before.id: before}, [after])]
+
+
+@pytest.mark.parametrize(
+    ("after", "title"),
+    [
+        (asking("x"), "x has a request"),
+        (session("x", SessionState.LOST), "Lost contact with x"),
+        (ended("x", 1), "x crashed"),
+    ],
+)
+def test_a_session_that_begins_to_need_a_person_is_told(after: Session, title: str) -> None:
+    assert [title] == told(working("x"), after)
+
+
+@pytest.mark.parametrize("after", [working("x"), idle("x"), ended("x", 0), ended("x", 1, stopped=True)])
+def test_what_needs_nobody_is_not_told(after: Session) -> None:
+    assert [] == told(working("x", "before"), after)
+
+
+def test_it_is_told_once() -> None:
+    assert [] == told(asking("x"), asking("x", last_line="still"))
+
+
+def test_a_further_request_is_told_too() -> None:
+    one, two = command("x", "ls"), command("x", "make", 2)
+
+    assert ["x has a request"] == told(asking("x", one), asking("x", one, two))
+    assert [] == told(asking("x", one, two), asking("x", one))
+
+
+def test_a_session_that_was_not_known_is_not_told() -> None:
+    assert [] == toasts({}, [asking("x")])
+
+
+def test_it_says_what_is_asked() -> None:
+    shown = toasts({working("x").id: working("x")}, [asking("x", command("x", "make release"))])
+
+    assert ["Bash make release"] == [toast.text for toast in shown]
+
+
+async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = kasmon(fleet(working("x"), idle("y")))
+    rung: list[int] = []
+    monkeypatch.setattr(app, "bell", lambda: rung.append(1))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        world = cast(StillWorld, app.world)
+        world.fleets.put_nowait(fleet(ended("x", 3), idle("y")))
+        await auntil(lambda: "x crashed" in text_of(app))
+        world.fleets.put_nowait(fleet(ended("x", 3, last_line="again"), idle("y")))
+        await auntil(lambda: world.fleets.empty())
+        await pilot.pause()
+
+        assert "exit 3" in text_of(app)
+        assert [1] == rung
+
+
+@pytest.mark.parametrize(
+    ("settings", "bells", "notes"),
+    [(DashboardSettings(bell=False), 0, True), (DashboardSettings(toasts=False), 1, False)],
+)
+async def test_bell_and_notes_can_be_turned_off(
+    monkeypatch: pytest.MonkeyPatch, settings: DashboardSettings, bells: int, notes: bool
+) -> None:
+    app = kasmon(fleet(idle("y"), working("x")), settings=settings)
+    rung: list[int] = []
+    monkeypatch.setattr(app, "bell", lambda: rung.append(1))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        app._take(fleet(idle("y"), ended("x", 3)))
+        await pilot.pause()
+
+        assert bells == len(rung)
+        assert notes is ("x crashed" in text_of(app))
+
+
+async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_counted() -> None:
+    names = [f"s{number}" for number in range(6)]
+    app = kasmon(fleet(*(working(name) for name in names), working("x")), settings=DashboardSettings(popup=True))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        world = cast(StillWorld, app.world)
+        world.fleets.put_nowait(fleet(*(asking(name) for name in names), ended("x", 3)))
+        await auntil(lambda: "x crashed" in text_of(app))
+
+        assert "more sessions need attention" not in text_of(app)
+
+
+async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() -> None:
+    app = kasmon(fleet(working("x"), working("y")))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        assert app.desk.focused_inside
+        inside = app.desk.preview.session
+        assert inside is not None
+        other = next(name for name in ("x", "y") if name != inside.name)
+        app._take(fleet(asking(str(inside.name)), asking(other)))
+        await pilot.pause()
+
+        assert f"{other} has a request" in text_of(app)
+        assert f"{inside.name} has a request" not in text_of(app)

@@ -1,0 +1,180 @@
+"""Several requests that are alike, answered by one key after all of them were read."""
+
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import Decision, Request
+from kasmon.model.request_groups import alike
+from kasmon.tui.app import Kasmon
+from kasmon.tui.permissions.card import PermissionCard
+from tests.fleets import asking, change, command, fleet, idle, question
+from tests.scenes import HIDDEN, armed, kasmon
+from tests.tui.permissions.test_card import answers, opened, show
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+RULE = "Bash(git push:*)"
+
+
+def push(name: str, to: str = "main", number: int = 1, *, ago: float = 10.0) -> Request:
+    return command(name, f"git push origin {to}", number, ago=ago, rule=RULE)
+
+
+ONE, TWO, THREE = push("a", ago=30), push("b", "docs", ago=20), push("c", ago=10)
+OTHER = command("d", "rm -rf build", ago=5)
+
+
+def crowd(*requests: Request) -> Fleet:
+    return fleet(*(asking(ask.session, ask) for ask in requests))
+
+
+async def listed(pilot: Pilot[None]) -> PermissionCard:
+    """The card with the list of those alike, armed."""
+    await opened(pilot)
+    await pilot.press("T")
+    return await armed(pilot)
+
+
+def test_alike_is_what_says_the_same_or_falls_under_the_same_rule() -> None:
+    same = command("x", "make", rule=""), command("y", "make", rule="")
+    waiting = (ONE, TWO, THREE, OTHER, *same)
+
+    assert (ONE, TWO, THREE) == alike(ONE, waiting)
+    assert same == alike(same[0], waiting)
+    assert () == alike(OTHER, waiting)
+
+
+def test_what_has_to_be_decided_alone_is_never_in_a_list() -> None:
+    hidden = command("x", HIDDEN, rule=""), command("y", HIDDEN, rule="")
+    asks = question("x"), question("y")
+    another_tool = command("z", "git push origin main", tool="Run", rule=RULE)
+
+    assert () == alike(hidden[0], hidden)
+    assert () == alike(asks[0], asks)
+    assert () == alike(ONE, (ONE, another_tool))
+
+
+async def test_the_list_shows_all_of_each_and_one_key_answers_each_for_itself() -> None:
+    async with kasmon(crowd(ONE, TWO, THREE, OTHER)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "T  answer 3 similar" in text_of(pilot.app)
+        await pilot.press("T")
+        card = await armed(pilot)
+        read = "\n".join(line.text for line in card.body._drawn)
+        for name in "abc":
+            assert f"{name}  claude in /home/you/project" in read
+        assert ("docs" in read, read.count("push")) == (True, 3)
+        assert "rm" not in read
+        assert "Allow these 3 once" in text_of(pilot.app)
+        await pilot.press("a")
+        await pilot.pause()
+
+        expected = [(ask.id, ask.digest, Decision.ALLOW) for ask in (ONE, TWO, THREE)]
+        assert expected == [(each.request, each.digest, each.decision) for each in answers(pilot)]
+        assert OTHER == card.request
+
+
+async def test_all_of_the_list_is_denied_with_one_reason() -> None:
+    async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
+        await listed(pilot)
+        await pilot.press("d", *"no", "enter")
+        await pilot.pause()
+
+        assert [(Decision.DENY, "no")] * 2 == [(each.decision, each.reason) for each in answers(pilot)]
+        assert 1 == len(pilot.app.screen_stack)
+
+
+@pytest.mark.parametrize("key", ["enter", "A", "D", "c", "e", "z", "s", "T", "right", "1"])
+async def test_a_list_takes_nothing_but_once_and_deny(key: str) -> None:
+    async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
+        card = await listed(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+
+        assert [] == answers(pilot)
+        assert "TOGETHER" == card._state.doing.name
+
+
+async def test_the_list_is_deaf_at_first_and_allowed_only_after_its_end_was_seen() -> None:
+    many = [push(name, to="x" * 40, ago=40 - at) for at, name in enumerate("abcdefgh")]
+    async with kasmon(crowd(*many)).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("T", "a")
+        assert [] == answers(pilot)
+        card = await armed(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        assert [] == answers(pilot)
+
+        await pilot.press("end")
+        await auntil(lambda: card.body.seen_end, what="the end")
+        await armed(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        assert 8 == len(answers(pilot))
+
+
+async def test_esc_leaves_the_list_and_answers_nothing() -> None:
+    async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
+        await listed(pilot)
+        await pilot.press("d", "x", "escape", "escape")
+        card = await armed(pilot)
+        assert ("READING", []) == (card._state.doing.name, answers(pilot))
+        await pilot.press("a")
+        await pilot.pause()
+
+        assert [ONE.id] == [each.request for each in answers(pilot)]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first", "another"])
+async def test_one_that_changed_meanwhile_is_left_and_that_is_said(first: bool) -> None:
+    """A changed request is another one; the list does not change under the person."""
+    changed, kept = (ONE, TWO) if first else (TWO, ONE)
+    anew = push(changed.session, "production", 2, ago=1)
+    async with kasmon(crowd(ONE, TWO, THREE)).run_test(size=(120, 40)) as pilot:
+        card = await listed(pilot)
+        await show(pilot, crowd(anew, kept, THREE))
+        text = text_of(pilot.app)
+        assert f"1 of these was changed or withdrawn and will not be answered: {changed.session}" in text
+        assert "production" not in "".join(line.text for line in card.body._drawn)
+        await pilot.press("a")
+        assert [] == answers(pilot)
+        await armed(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+
+        assert {kept.id, THREE.id} == {each.request for each in answers(pilot)}
+
+
+async def test_a_list_of_which_nothing_waits_any_more_is_over() -> None:
+    async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
+        card = await listed(pilot)
+        await show(pilot, fleet(idle("a"), idle("b")))
+        await armed(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+
+        assert ("OVER", []) == (card._state.doing.name, answers(pilot))
+
+
+async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_there() -> None:
+    app = kasmon(crowd(ONE))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        cast(StillWorld, app.world).holding_secrets = True
+        await show(pilot, crowd(ONE, TWO))
+        assert "similar" not in text_of(pilot.app)
+
+        cast(StillWorld, app.world).let_secrets_go()
+        await auntil(lambda: "2 similar" in text_of(pilot.app), what="two")
+
+
+async def test_edits_of_one_file_are_listed_with_their_diffs() -> None:
+    async with kasmon(crowd(change("a"), change("b"))).run_test(size=(120, 40)) as pilot:
+        card = await listed(pilot)
+
+        assert 2 == "\n".join(line.text for line in card.body._drawn).count('42 -    name = Column("name", widest)')
+        assert isinstance(pilot.app, Kasmon)

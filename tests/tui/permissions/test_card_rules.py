@@ -1,0 +1,151 @@
+"""Standing rules on the card: what they say, how far they reach, and that both stand there before a key counts."""
+
+import pytest
+from textual.widgets import TextArea
+
+from kasmon.model.commands import Answer
+from kasmon.model.permission import Decision
+from kasmon.tui.permissions.rule_scopes import following, reaches
+from tests.fleets import command, idle
+from tests.scenes import armed, kasmon
+from tests.tui.permissions.test_card import KEY, answers, asks, opened
+from tests.tui.worlds import text_of
+
+PUSH = command("fix-auth", "git push origin main", rule="Bash(git push:*)")
+
+
+def test_a_rule_reaches_its_session_its_plan_or_its_project() -> None:
+    alone, planned = idle("docs"), idle("docs", plan="p1")
+
+    assert ["this session", "project /shop"] == [reach.words for reach in reaches(alone, "/shop")]
+    assert ["this session", "plan p1", "project /shop"] == [reach.words for reach in reaches(planned, "/shop")]
+    assert "plan" == following("session", reaches(planned, "/shop"))
+    assert "session" == following("project", reaches(planned, "/shop"))
+
+
+async def test_never_denies_now_and_from_now_on_and_tells_why() -> None:
+    async with kasmon(asks(PUSH)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "Never: Bash(git push:*)" in text_of(pilot.app)
+        await pilot.press("D")
+        await pilot.pause()
+        assert "deny, and always deny in this session: Bash(git push:*)" in text_of(pilot.app)
+        assert [] == answers(pilot)
+        await pilot.press(*"no", "enter")
+        await pilot.pause()
+
+        assert [(PUSH.id, PUSH.digest, Decision.NEVER, "no", "session")] == [
+            (each.request, each.digest, each.decision, each.reason, each.scope) for each in answers(pilot)
+        ]
+
+
+async def test_cancel_denies_and_ends_the_turn() -> None:
+    async with kasmon(asks(PUSH)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "Deny and interrupt" in text_of(pilot.app)
+        await pilot.press("c")
+        await pilot.pause()
+
+        assert [Answer(request=PUSH.id, digest=PUSH.digest, decision=Decision.CANCEL)] == answers(pilot)
+
+
+async def test_what_a_request_does_not_take_is_not_offered_and_its_key_does_nothing() -> None:
+    plain = command("fix-auth", "ls", choices=(Decision.ALLOW, Decision.DENY), rule="")
+    async with kasmon(asks(plain)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        text = text_of(pilot.app)
+        assert not any(word in text for word in ("Always", "Never", "interrupt", "this session"))
+        await pilot.press("D", "c", "A", "s", "T")
+        await pilot.pause()
+
+        assert [] == answers(pilot)
+        assert (await armed(pilot)).is_armed
+
+
+@pytest.mark.parametrize(
+    ("plan", "presses", "scope"), [(None, 1, "project"), (None, 2, "session"), ("p1", 1, "plan"), ("p1", 2, "project")]
+)
+@pytest.mark.parametrize(("key", "decision"), [("A", Decision.ALWAYS), ("D", Decision.NEVER)])
+async def test_the_reach_is_chosen_on_the_card(
+    plan: str | None, presses: int, scope: str, key: str, decision: Decision
+) -> None:
+    """And the card is deaf after each change of it."""
+    async with kasmon(asks(PUSH, plan=plan)).run_test(size=(120, 40)) as pilot:
+        card = await opened(pilot)
+        assert "◉ this session" in text_of(pilot.app)
+        for _ in range(presses):
+            await pilot.press("s")
+            assert not card.is_armed
+            await pilot.press("A")
+            assert [] == answers(pilot)
+            await armed(pilot)
+        words = {"session": "this session", "plan": "plan p1", "project": "project /home/you/project"}
+        assert f"◉ {words[scope]}" in text_of(pilot.app)
+        await pilot.press(key, "enter")
+        await pilot.pause()
+
+        assert [(decision, scope)] == [(each.decision, each.scope) for each in answers(pilot)]
+
+
+async def test_the_next_request_begins_at_the_narrowest_reach() -> None:
+    first, second = PUSH, command("fix-auth", "make", 2, ago=5)
+    async with kasmon(asks(first, second)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("s")
+        await armed(pilot)
+        await pilot.press("A")
+        await armed(pilot)
+        await pilot.press("A")
+        await pilot.pause()
+
+        assert ["project", "session"] == [each.scope for each in answers(pilot)]
+
+
+async def test_a_click_chooses_the_reach_it_is_on() -> None:
+    async with kasmon(asks(PUSH)).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        lines = text_of(pilot.app).splitlines()
+        row = next(y for y, line in enumerate(lines) if "○ project" in line)
+        await pilot.click(offset=(lines[row].index("○ project") + 4, row))
+        await armed(pilot)
+        await pilot.press("A")
+        await pilot.pause()
+
+        assert ["project"] == [each.scope for each in answers(pilot)]
+
+
+async def test_no_rule_is_made_of_secrets_nor_of_an_edited_command() -> None:
+    async with kasmon(asks(command("fix-auth", f"curl -H 'Bearer {KEY}'"))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert "Never" not in text_of(pilot.app)
+        await pilot.press("D", "s", "e")
+        pilot.app.screen.query_one(TextArea).text = "ls"
+        await pilot.press("escape")
+        await armed(pilot)
+        assert "Never" not in text_of(pilot.app)
+        await pilot.press("D", "A", "s")
+        await pilot.pause()
+
+        assert [] == answers(pilot)
+
+
+async def test_a_rule_that_no_window_holds_is_not_made_to_deny_either() -> None:
+    shown = command("fix-auth", "make", rule=f"Bash({'and more ' * 400})")
+    async with kasmon(asks(shown)).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("D", "s")
+        await pilot.pause()
+
+        assert [] == answers(pilot)
+        assert "READING" == (await armed(pilot))._state.doing.name
+
+
+async def test_the_agents_own_reason_stands_under_what_it_asks() -> None:
+    reason = f"The build is stale. {KEY}\u202e"
+    async with kasmon(asks(command("fix-auth", "make", why=reason))).run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        text = text_of(pilot.app)
+
+        assert "reason" in text
+        assert "The build is stale. ⟨hidden: 35 characters⟩⟨U+202E⟩" in text
+        assert "hidden characters" in text

@@ -1,0 +1,402 @@
+"""When a request comes before a person, and how it is said that requests wait."""
+
+from typing import cast
+
+from textual.pilot import Pilot
+
+from kasmon.errors import UnavailableError
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.transcript.prompt_box import PromptBox
+from tests.fleets import StillClock, asking, command, crew, fleet, idle, login, working
+from tests.scenes import armed, kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+QUIET = fleet(working("docs"), idle("readme"))
+QUIET_ALONE = fleet(working("docs"))
+ASKS = fleet(working("docs"), asking("readme"))
+POPUP = DashboardSettings(popup=True)
+
+
+def app_of(pilot: Pilot[None]) -> Kasmon:
+    return cast(Kasmon, pilot.app)
+
+
+async def pass_time(pilot: Pilot[None], seconds: float) -> None:
+    """Let the clock and the looks for rising requests go on."""
+    app = app_of(pilot)
+    cast(StillClock, app.clock).forward(seconds)
+    app.inbox.consider()
+    await pilot.pause()
+
+
+async def show(pilot: Pilot[None], now: Fleet) -> None:
+    app_of(pilot)._take(now)
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def test_where_the_config_says_so_a_card_opens_by_itself_while_the_list_has_the_keyboard() -> None:
+    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        cast(StillClock, app_of(pilot).clock).forward(5)
+        await show(pilot, ASKS)
+
+        await auntil(lambda: app_of(pilot).inbox.card, what="a card")
+
+
+async def test_a_card_opens_for_what_was_asked_before_the_config_said_that_it_does() -> None:
+    async with kasmon(ASKS).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        cast(StillClock, app_of(pilot).clock).forward(5)
+        assert "1 pending request" in text_of(pilot.app)
+        app_of(pilot).taste.adopt(POPUP)
+
+        await auntil(lambda: app_of(pilot).inbox.card, what="a card")
+
+
+async def test_by_default_no_card_opens_by_itself_and_a_banner_counts() -> None:
+    async with kasmon(QUIET).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await show(pilot, ASKS)
+        await pass_time(pilot, 30)
+
+        assert app_of(pilot).inbox.card is None
+        assert "1 pending request  i review" in text_of(pilot.app)
+
+
+async def test_the_key_opens_the_selected_sessions_own_request() -> None:
+    """Not the oldest one, and nothing on the card says that it is another session's."""
+    asks = fleet(
+        asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
+    )
+    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app_of(pilot).desk.table.select(SessionId("young"))
+        await pilot.press("i")
+        card = await armed(pilot)
+
+        assert "young" == card.request.session
+        assert "another session" not in text_of(pilot.app)
+
+
+async def test_inside_a_session_the_key_opens_that_sessions_own_request() -> None:
+    asks = fleet(
+        asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
+    )
+    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app_of(pilot).inside.enter(SessionId("young"))
+        await pilot.pause()
+        await pilot.press("f2")
+        card = await armed(pilot)
+
+        assert "young" == card.request.session
+
+
+async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_whose_the_oldest_is() -> None:
+    asks = fleet(working("docs"), asking("young", command("young", "make", ago=5)), asking("old", ago=900))
+    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app = app_of(pilot)
+        app.desk.table.select(SessionId("docs"))
+        await pilot.press("i")
+        card = await armed(pilot)
+
+        assert "old" == card.request.session
+        assert " another session   not docs" in text_of(app)
+        mark = next(part for line in card.head.drawn for part in line.left if "another session" in part[0])
+        assert app.look.style(mark[1]).bgcolor == app.look.style("warn.solid").bgcolor
+
+
+async def test_of_a_filtered_list_the_key_opens_the_oldest_that_is_in_it() -> None:
+    asks = fleet(asking("old", ago=900), asking("web-1", ago=60), working("web-2"))
+    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("slash", *"web", "enter")
+        await auntil(lambda: app_of(pilot).list_has_keys)
+        app_of(pilot).desk.table.select(SessionId("web-2"))
+        await pilot.press("i")
+        card = await armed(pilot)
+
+        assert "web-1" == card.request.session
+
+
+async def test_the_list_of_all_requests_opens_at_the_selected_sessions_own() -> None:
+    asks = fleet(
+        asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
+    )
+    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app_of(pilot).desk.table.select(SessionId("young"))
+        await pilot.press("I")
+        card = await armed(pilot)
+
+        assert "young" == card.request.session
+
+
+async def test_not_within_a_second_of_a_key() -> None:
+    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pass_time(pilot, 5)
+        await pilot.press("j")
+        await show(pilot, ASKS)
+        await pass_time(pilot, 0.9)
+        assert app_of(pilot).inbox.card is None
+
+        await pass_time(pilot, 0.2)
+        assert app_of(pilot).inbox.card is not None
+
+
+async def test_not_within_a_second_of_the_start() -> None:
+    async with kasmon(ASKS, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pass_time(pilot, 0.9)
+
+        assert app_of(pilot).inbox.card is None
+
+
+async def test_in_a_prompt_box_a_line_says_it_and_nothing_typed_is_lost() -> None:
+    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"tidy ")
+        await show(pilot, ASKS)
+        await pass_time(pilot, 30)
+        await pilot.press(*"up")
+        assert app_of(pilot).inbox.card is None
+        assert "1 pending request" in text_of(pilot.app)
+
+        await pilot.press("f2")
+        await armed(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        assert "tidy up" == pilot.app.query_one(PromptBox).text
+        assert pilot.app.query_one(PromptBox).has_focus
+
+
+async def test_in_a_dialog_a_line_says_it_and_nothing_typed_is_lost() -> None:
+    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("n")
+        await auntil(lambda: pilot.app.screen.query("#name"))
+        await pilot.press(*"fix")
+        await show(pilot, ASKS)
+        await pass_time(pilot, 30)
+        assert app_of(pilot).inbox.card is None
+        assert "1 pending request" in text_of(pilot.app)
+
+        await pilot.press("f2")
+        await armed(pilot)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "fix" == pilot.app.screen.query_one("#name", LineInput).value
+
+
+async def test_while_the_filter_is_written_nothing_rises() -> None:
+    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("slash", "r")
+        await show(pilot, ASKS)
+        await pass_time(pilot, 30)
+
+        assert app_of(pilot).inbox.card is None
+        assert "1 pending request" in text_of(pilot.app)
+
+
+async def test_in_a_focused_terminal_its_bar_counts_the_requests() -> None:
+    app = kasmon(crew())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app.desk.table.select(app.desk.table.shown()[0].id)
+        await pilot.press("enter")
+        await pilot.pause()
+        await pass_time(pilot, 30)
+
+        assert app.inbox.card is None
+        assert "5 pending requests" in text_of(app)
+
+
+async def test_a_request_put_off_does_not_rise_again_and_stays_counted() -> None:
+    async with kasmon(ASKS, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pass_time(pilot, 2)
+        await pilot.press("escape")
+        await pilot.pause()
+        await pass_time(pilot, 30)
+        await show(pilot, fleet(working("docs", "more"), asking("readme")))
+        await pass_time(pilot, 30)
+
+        assert app_of(pilot).inbox.card is None
+        assert "1 pending request" in text_of(pilot.app)
+
+
+async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed() -> None:
+    async with kasmon(ASKS).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        request = (await armed(pilot)).request
+        await pilot.press("escape")
+        await pilot.pause()
+        inbox = app_of(pilot).inbox
+        inbox.sent(request.session, request.id)
+        await pilot.pause()
+        assert "pending request" not in text_of(pilot.app)
+
+        inbox.failed(request.session, request.id, UnavailableError("the disk is full."))
+        await pilot.pause()
+
+        assert "1 pending request" in text_of(pilot.app)
+
+
+async def test_what_is_asked_while_the_palette_is_open_is_counted_or_rises_once_it_is_closed() -> None:
+    for settings in (DashboardSettings(), POPUP):
+        async with kasmon(QUIET, settings=settings).run_test(size=(120, 40)) as pilot:
+            await settled(pilot)
+            await pilot.press("ctrl+p")
+            await auntil(lambda: app_of(pilot).is_palette_open, what="the palette")
+            await show(pilot, ASKS)
+            await pilot.press("escape")
+            await auntil(lambda: not app_of(pilot).is_palette_open, what="the list")
+            await pass_time(pilot, 2)
+
+            card = app_of(pilot).inbox.card
+            assert settings.popup == (card is not None)
+            assert card is not None or "1 pending request" in text_of(pilot.app)
+
+
+async def test_a_window_that_was_too_small_for_a_moment_shows_what_was_asked_meanwhile() -> None:
+    for settings in (DashboardSettings(), POPUP):
+        async with kasmon(QUIET, settings=settings).run_test(size=(120, 40)) as pilot:
+            await settled(pilot)
+            cast(StillClock, app_of(pilot).clock).forward(5)
+            await pilot.resize_terminal(30, 8)
+            await show(pilot, ASKS)
+            await pilot.resize_terminal(120, 40)
+            await pilot.pause()
+
+            card = app_of(pilot).inbox.card
+            assert card is not None or "1 pending request" in text_of(pilot.app)
+
+
+async def test_a_new_request_rises_after_another_was_put_off() -> None:
+    async with kasmon(ASKS, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pass_time(pilot, 2)
+        await pilot.press("escape")
+        await show(pilot, fleet(asking("docs", command("docs", "make", ago=1)), asking("readme")))
+        await pass_time(pilot, 2)
+
+        card = app_of(pilot).inbox.card
+        assert card is not None
+        assert "docs" == card.request.session
+
+
+async def test_what_kasmon_cannot_answer_does_not_rise() -> None:
+    async with kasmon(fleet(asking("gem", login("gem"))), settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pass_time(pilot, 30)
+
+        assert app_of(pilot).inbox.card is None
+        assert "1 pending request" in text_of(pilot.app)
+
+
+async def test_i_says_so_where_nothing_waits() -> None:
+    async with kasmon(QUIET).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await pilot.pause()
+
+        assert "No pending requests." in text_of(pilot.app)
+
+
+async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
+    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await show(pilot, ASKS)
+        await pilot.press("escape")
+        await pilot.pause()
+        await pass_time(pilot, 0.5)
+        assert app_of(pilot).inbox.card is None
+
+        await pass_time(pilot, 0.6)
+        assert app_of(pilot).inbox.card is not None
+
+
+async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
+    app = kasmon(ASKS, settings=POPUP)
+    world = cast(StillWorld, app.world)
+    world.holding_secrets = True
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pass_time(pilot, 5)
+        await pilot.press("i")
+        await pilot.pause()
+        assert app.inbox.card is None
+
+        world.let_secrets_go()
+        await auntil(lambda: app.inbox._known_secrets)
+        await pass_time(pilot, 5)
+        assert app.inbox.card is not None
+
+
+async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_the_screen() -> None:
+    said = command("readme", "curl --user hunter2hunter2")
+    app = kasmon(fleet(working("docs"), asking("readme", said)), secrets=["hunter2hunter2"])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await auntil(lambda: app.inbox.card, what="the card")
+        await show(pilot, QUIET_ALONE)
+        assert "hunter2" not in text_of(app)
+        assert app.inbox._known_secrets
+
+        app.inbox.close(())
+        await auntil(lambda: not app.inbox._known_secrets, what="no secrets any more")
+
+
+async def test_secrets_that_come_when_their_session_is_gone_are_not_kept() -> None:
+    app = kasmon(ASKS, secrets=["hunter2hunter2"])
+    world = cast(StillWorld, app.world)
+    world.holding_secrets = True
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await show(pilot, QUIET_ALONE)
+        world.let_secrets_go()
+        await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "secrets"])
+
+        assert not app.inbox._known_secrets
+        assert not app.inbox._projects
+
+
+async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
+    """In the list, while the filter is written, in a dialog, and back in the list again."""
+    async with kasmon(ASKS).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        await pilot.press("escape")
+        await auntil(lambda: "request  i review" in text_of(pilot.app))
+        for pressed, key in (("slash", "F2"), ("enter", "i"), ("n", "F2"), ("escape", "i")):
+            await pilot.press(pressed)
+            await auntil(lambda key=key: f"request  {key} review" in text_of(pilot.app), what=f"{key} after {pressed}")  # type: ignore[misc]
+
+
+async def test_a_full_disk_is_said_in_a_line() -> None:
+    async with kasmon(fleet(idle("x"), read_only="no space left on the device")).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        assert "kasmon cannot save anything: no space left on the device" in text_of(pilot.app)
+
+
+async def test_a_click_on_the_line_opens_the_card() -> None:
+    async with kasmon(fleet(asking("gem", login("gem")))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.click("#banner")
+        await pilot.pause()
+
+        assert app_of(pilot).inbox.card is not None

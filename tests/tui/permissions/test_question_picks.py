@@ -1,0 +1,64 @@
+"""Marking the answers of a question: one or several, options and a person's own words."""
+
+import pytest
+
+from kasmon.model.permission import Request
+from kasmon.tui.permissions.question_picks import QuestionPicks, labels, pressed, row_count, worded, words
+from tests.fleets import command, question
+
+ONE, MANY = question("x", free_text=True), question("x", free_text=True, many=True)
+
+
+def marked(asked: Request, *keys: str) -> list[int]:
+    picks = QuestionPicks()
+    for key in keys:
+        picks, _ = pressed(asked, picks, key)
+    return sorted(picks.picked)
+
+
+@pytest.mark.parametrize(
+    ("keys", "one", "many"),
+    [
+        (("2",), [1], [1]),
+        (("2", "1"), [0], [0, 1]),
+        (("down", "space"), [1], [1]),
+        (("up", "up", "space"), [2], [2]),
+        (("1", "1"), [0], []),
+        (("option-2",), [2], [2]),
+        (("9", "0", "x"), [], []),
+    ],
+)
+def test_keys_mark_one_answer_or_several(keys: tuple[str, ...], one: list[int], many: list[int]) -> None:
+    assert one == marked(ONE, *keys)
+    assert many == marked(MANY, *keys)
+
+
+@pytest.mark.parametrize("keys", [("own_words",), ("4",), ("up", "space"), ("option-3",)])
+def test_the_last_row_is_for_own_words(keys: tuple[str, ...]) -> None:
+    picks, writes = QuestionPicks(), False
+    for key in keys:
+        picks, writes = pressed(ONE, picks, key)
+
+    assert (True, 3) == (writes, picks.cursor)
+
+
+def test_own_words_take_the_place_of_an_option_or_stand_beside_it() -> None:
+    picks = QuestionPicks(picked=frozenset({1}))
+
+    assert ((), "mine") == sent(ONE, worded(ONE, picks, "mine"))
+    assert ((MANY.options[1],), "mine") == sent(MANY, worded(MANY, picks, "mine"))
+    assert ((MANY.options[1],), "") == sent(MANY, worded(MANY, worded(MANY, picks, "mine"), ""))
+
+
+def sent(request: Request, picks: QuestionPicks) -> tuple[tuple[str, ...], str]:
+    return labels(request, picks), words(request, picks)
+
+
+def test_what_is_no_question_has_nothing_to_mark() -> None:
+    assert (4, 3, 1, 0) == (
+        row_count(ONE),
+        row_count(question("x")),
+        row_count(question("x", options=())),
+        row_count(command("x", "ls")),
+    )
+    assert [] == marked(command("x", "ls"), "1", "space", "own_words")

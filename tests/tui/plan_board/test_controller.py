@@ -1,0 +1,714 @@
+"""The wave board: waves as columns, tasks as cards, what the plan asks on top; keys decide on both."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import cast
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import RefusedError
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.plan import Plan
+from kasmon.model.plan.progress import TaskState
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway import live
+from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan, NotifyPerson, Wanted
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
+from kasmon.tui.plan_board.decisions import meant, offered
+from kasmon.tui.plan_board.header import asked_lines
+from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
+from kasmon.tui.plan_board.screen import PlanBoardScreen
+from kasmon.tui.plan_board.task_details import task_rows
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.theme.theme import DEFAULT, shipped
+from tests import boards
+from tests.boards import DONE, PLAN, RUNNING, T, at, board, task
+from tests.fleets import NOW, StillClock, fleet, idle, session
+from tests.safety.test_markup import WORST, Stage
+from tests.scenes import planned, settled, waves
+from tests.supervisor.house import House
+from tests.supervisor.plans.test_boards import Desk
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+BOARD = {
+    "board": ("B", "e review changes   ⏎ open"),
+    "task": ("B space", "─ Task"),
+    "edit": ("B e", "The plan cannot run:"),
+    "no agent": ("B R", "command and has no agent."),
+    "agent": ("B j R", "─ Retry task 2"),
+    "yes": ("B X", "─ Abort ─"),
+}
+"""Screen -> the keys that lead there from the list, and words that stand nowhere else."""
+LOOK = ThemeStyles(shipped(DEFAULT))
+
+
+def screen_of(pilot: Pilot[None]) -> PlanBoardScreen:
+    screen = pilot.app.screen
+    assert isinstance(screen, PlanBoardScreen)
+    return screen
+
+
+def world_of(pilot: Pilot[None]) -> StillWorld:
+    return cast(StillWorld, cast(Kasmon, pilot.app).world)
+
+
+def wished(pilot: Pilot[None]) -> list[Wanted]:
+    return [wanted for wanted in world_of(pilot).wished if isinstance(wanted, DecideOnPlan | ApplyPlanEdit)]
+
+
+def cursor(pilot: Pilot[None]) -> str:
+    card = screen_of(pilot).card
+    return "" if card is None else card.id
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+    await pilot.pause()
+
+
+async def say_yes(pilot: Pilot[None]) -> None:
+    """To the question that stands there, once it takes keys."""
+    cast(StillClock, cast(Kasmon, pilot.app).clock).forward(1.0)
+    await press(pilot, "y")
+
+
+# What a card says.
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "needs_person"),
+    [
+        ("1", "done", False),
+        ("3", "working", False),
+        ("4", "asking", True),
+        ("5", "failed", True),
+        ("6", "waits", False),
+    ],
+)
+def test_a_card_has_the_state_of_its_task_and_while_that_runs_of_its_session(
+    number: str, name: str, needs_person: bool
+) -> None:
+    shown = board()
+
+    assert (name, needs_person) == standing(shown, shown.plan.task(number))
+
+
+def test_a_claim_that_nothing_checks_needs_a_person_and_one_that_is_checked_does_not() -> None:
+    assert ("claimed", True) == standing(boards.claimed(), PLAN.task("2"))
+    assert ("checking", False) == standing(board({"1": at(T.CLAIMED)}, gate=1), PLAN.task("1"))
+
+
+def test_a_failed_task_with_attempts_left_tries_again_by_itself() -> None:
+    plan = Plan(name="p", tasks=(task(1, "Try", 1, retries=1),), limit=1)
+
+    assert "again" == standing(board({"1": at(T.FAILED, tries=1)}, plan), plan.tasks[0]).name
+    assert "failed" == standing(board({"1": at(T.FAILED, tries=2)}, plan), plan.tasks[0]).name
+
+
+def test_in_a_plan_that_is_over_nothing_waits_and_nothing_runs() -> None:
+    shown = board(state="ended", outcome="aborted")
+
+    assert ["done", "stopped", "stopped", "failed", "not started"] == [
+        standing(shown, PLAN.task(number)).word for number in "13456"
+    ]
+    assert not any(standing(shown, each).needs_person for each in PLAN.tasks)
+
+
+def test_what_nothing_holds_up_is_ready() -> None:
+    assert "ready" == standing(board({}, gate=1), PLAN.task("1")).name
+
+
+HITS = {
+    SessionId("parser-W2-T3"): CollisionSummary("web changes a.py too", False),
+    SessionId("parser-W2-T4"): CollisionSummary("web changes the same lines of a.py too", True),
+}
+
+
+def rows(shown: PlanBoard, number: str, width: int = 44, hits: Mapping[SessionId, CollisionSummary] = {}) -> list[str]:
+    drawn = narrow(shown, shown.plan.task(number), "2/3", width, CardMoment(LOOK, NOW, hits))
+    return ["".join(text for text, _ in row).rstrip() for row in drawn]
+
+
+def test_a_card_names_state_time_agent_cost_peers_its_check_and_what_holds_it_up() -> None:
+    shown = board()
+
+    assert ["● 3 Write the parser", "  working · 21m · codex · $1.07"] == rows(shown, "3")[:2]
+    assert ["  Edit  src/parse.py", "  attempt 2 · check: pytest -q           2/3"] == rows(shown, "3")[2:]
+    assert ["  E  AssertionError: 3 != 4", "  check failed (exit 2)                  2/3"] == rows(shown, "5")[2:]
+    waiting = ["  waiting · claude", "  blocked by 3", "  check: pytest -q                       2/3"]
+    assert waiting == rows(shown, "6")[1:]
+    assert "  check passed 3s                        2/3" == rows(shown, "1")[3]
+
+
+def test_that_a_claim_changed_nothing_stands_on_its_card() -> None:
+    assert rows(boards.claimed(), "2")[3].endswith("nothing changed  2/3")
+
+
+def test_a_cards_rows_are_as_wide_as_they_are_told() -> None:
+    for number in "1234567":
+        for width in (12, 33, 90):
+            for drawn in (
+                narrow(board(), PLAN.task(number), "1/2", width, CardMoment(LOOK, NOW)),
+                wide(board(), PLAN.task(number), width, CardMoment(LOOK, NOW)),
+            ):
+                assert {width} == {sum(len(text) for text, _ in row) for row in drawn}
+
+
+def test_that_a_task_changes_what_another_one_changes_stands_on_its_card() -> None:
+    assert ["● ⇄ 3 Write the parser", "  web changes a.py too · Edit  src/parse.py"] == rows(board(), "3", 60, HITS)[
+        ::2
+    ]
+    assert ["◆ ⇄ 4 Explain a syntax error by its line", "  Bash  rm -rf build && make release"] == (
+        rows(board(), "4", 60, HITS)[::2]
+    )
+
+
+def test_a_task_costs_what_all_its_attempts_cost() -> None:
+    tasks = RUNNING | {"3": at(T.RUNNING, session="parser-W2-T3", earlier=("parser-W1-T1", "forgotten"))}
+
+    assert 1.49 == pytest.approx(cost(board(tasks), tasks["3"]))
+    assert cost(board(), at(T.WAITING)) is None
+
+
+def test_who_is_to_work_at_a_task_is_the_plans_agent_the_tasks_or_who_takes_its_place() -> None:
+    shown = board({"6": at(T.WAITING, agent="opencode")})
+
+    assert ["claude", "gemini", "opencode"] == [agent_of(shown, PLAN.task(number)) for number in "156"[:1] + "56"]
+
+
+def test_what_went_wrong_before_stands_on_a_task_that_is_begun_anew() -> None:
+    shown = board({"1": at(T.WAITING, failures=("it ended",))}, gate=1)
+
+    assert "retrying after: it ended" == "".join(text for text, _ in said(shown, PLAN.task("1"), NOW))
+
+
+# Where the cards stand.
+
+
+def test_waves_are_columns_where_there_is_room_and_stand_below_each_other_where_there_is_none() -> None:
+    wide, low = BoardLayout(PLAN, 120), BoardLayout(PLAN, 79)
+
+    assert [(0, 0), (0, CARD), (40, 0)] == [wide.place(number)[:2] for number in "123"]  # type: ignore[index]
+    assert [1, 3, 7] == [low.place(number).y for number in "123"]  # type: ignore[union-attr]
+
+
+def test_what_stands_at_a_row_is_the_card_whose_place_it_is() -> None:
+    for room in (BoardLayout(PLAN, 120), BoardLayout(PLAN, 79)):
+        for each in PLAN.tasks:
+            place = room.place(each.id)
+            assert place is not None
+            assert (each, 1) == room.at(place.x, place.y + 1)[1:]
+    assert BoardLayout(PLAN, 79).at(0, 0).task is None
+    assert BoardLayout(PLAN, 120).at(0, CARD - 1).task is None
+
+
+def test_so_many_waves_that_they_do_not_fit_are_columns_of_which_whole_ones_are_in_sight() -> None:
+    plan = Plan(name="p", tasks=tuple(task(n, "t", n) for n in range(1, 21)))
+    room = BoardLayout(plan, 119)
+
+    assert (39, 20 * 39) == (room.column, room.size[0])
+
+
+@pytest.mark.parametrize(
+    ("start", "across", "along", "end"),
+    [("1", 0, 1, "2"), ("2", 0, 1, "2"), ("5", 1, 0, "7"), ("7", 1, 0, "7"), ("6", -1, 0, "3"), ("3", 0, -9, "3")],
+)
+def test_a_step_ends_at_the_nearest_card(start: str, across: int, along: int, end: str) -> None:
+    assert end == BoardLayout(PLAN, 120).stepped(start, across, along)
+
+
+def test_below_each_other_a_step_down_goes_through_all_waves() -> None:
+    assert "3" == BoardLayout(PLAN, 80).stepped("2", 0, 1)
+
+
+# What keys mean.
+
+
+def test_the_keys_that_matter_are_those_of_the_card() -> None:
+    shown = board()
+
+    end = ("task_read", "plan_pause")
+    into = ("task_open", "task_diff")
+    assert (*into, "task_retry", "task_replace", "task_skip", *end) == offered(shown, PLAN.task("5"))
+    assert (*into, *end) == offered(shown, PLAN.task("3"))
+    assert ("plan_advance", *into, *end) == offered(boards.asked(), PLAN.task("1"))
+    assert "task_accept" in offered(boards.claimed(), PLAN.task("2"))
+    assert () == offered(boards.over(), PLAN.task("1"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "number", "action", "refusal"),
+    [
+        (board(), "6", "task_retry", "Task '6' has not started."),
+        (board(), "3", "task_accept", "Task '3' is running, not claimed."),
+        (board(), "1", "task_skip", "Task '1' is already done."),
+        (board(gate=3), "1", "plan_advance", "Wave 3 is the last one."),
+        (board(), "1", "plan_advance", "Wave 2 is not done."),
+        (boards.over(), "1", "task_retry", "This plan has ended: done."),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(
+    shown: PlanBoard, number: str, action: str, refusal: str
+) -> None:
+    assert (None, (), refusal) == meant(shown, PLAN.task(number), action)
+
+
+def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> None:
+    assert meant(board(), PLAN.task("3"), "task_retry").asks
+    assert meant(board(), PLAN.task("6"), "task_skip").asks
+    assert meant(board(), PLAN.task("6"), "plan_abort").asks
+    assert () == meant(boards.asked(), PLAN.task("6"), "plan_advance").asks
+    assert () == meant(board(), PLAN.task("5"), "task_retry").asks
+
+
+def test_pause_means_go_on_where_the_plan_stands_still() -> None:
+    for shown, deed in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
+        wanted = meant(shown, None, "plan_pause").wanted
+        assert wanted is not None
+        assert deed == wanted.deed
+
+
+def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
+    shown = msgspec.structs.replace(boards.edited(), is_run=False, problem="cannot read it")
+    lines = ["".join(text for text, _ in line.left).strip() for line in asked_lines(shown, KeyMap(), LOOK, 100)]
+
+    assert lines == [
+        "cannot read it",
+        "◆ Task 5 failed: retry, replace, skip, or abort",
+        "The process of this plan has ended. p resumes the plan.",
+        "The plan file changed: e reviews the changes.",
+    ]
+
+
+# The screen.
+
+
+async def test_a_plan_that_a_signal_stopped_says_so_on_the_board_and_which_key_begins_it_again() -> None:
+    stopped = board(state="paused", is_stopped=True, is_run=False)
+    async with planned(stopped, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves()(pilot)
+
+        text = text_of(pilot.app)
+        assert "Stopped, with its sessions." in text
+        assert "No process runs this plan" not in text
+
+
+async def test_the_board_shows_the_waves_and_leaves_again() -> None:
+    app = planned(board(), boards.other(), shown=boards.crew())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await waves(plans=2)(pilot)
+        text = text_of(app)
+        assert "parser  running   2/7 done   3 waves   40m   $1.88" in text
+        assert "plan 1 of 2" in text
+        assert all(f"wave {number}" in text for number in (1, 2, 3))
+
+        await press(pilot, "escape")
+        assert 1 == len(app.screen_stack)
+
+
+async def test_the_cursor_begins_where_a_person_is_needed_and_w_goes_on_to_the_next() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        await waves()(pilot)
+        assert "4" == cursor(pilot)
+
+        await press(pilot, "w")
+        assert "5" == cursor(pilot)
+        await press(pilot, "w")
+        assert "4" == cursor(pilot)
+
+
+async def test_arrows_move_between_cards_and_waves() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        await waves("g")(pilot)
+        seen = []
+        for key in ("down", "right", "down", "l", "k", "G", "h"):
+            await press(pilot, key)
+            seen.append(cursor(pilot))
+        assert ["2", "4", "5", "7", "6", "7", "4"] == seen
+
+
+async def test_a_board_that_is_larger_than_the_window_scrolls_both_ways_with_the_cursor() -> None:
+    tasks = tuple(task(n, f"task number {n}", 1 + n % 12) for n in range(1, 241))
+    plan = Plan(name="big", tasks=tasks, limit=8, agent="claude", advance="ask")
+    async with planned(board({}, plan, gate=1), shown=fleet()).run_test(size=(120, 40)) as pilot:
+        await waves("g", *["right"] * 11, "pagedown", "pagedown", "pagedown")(pilot)
+        here = screen_of(pilot).card
+        assert here is not None
+        assert here.title in text_of(pilot.app)
+        assert "wave 12" in text_of(pilot.app)
+        assert "wave 1 " not in text_of(pilot.app)
+
+
+async def test_every_plan_keeps_its_own_cursor() -> None:
+    async with planned(board(), boards.other(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        await waves("g", "right", "tab", plans=2)(pilot)
+        assert "docs" in text_of(pilot.app)
+        assert "1" == cursor(pilot)
+
+        await press(pilot, "[")
+        assert "3" == cursor(pilot)
+
+
+async def test_enter_goes_into_the_tasks_session_and_f5_comes_back_to_where_the_board_was() -> None:
+    async with planned(board(), boards.other(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await waves("g", "right", "enter", plans=2)(pilot)
+        assert app.desk.focused_inside
+        assert app.desk.preview.session is not None
+        assert "parser-W2-T3" == app.desk.preview.session.id
+
+        await press(pilot, "f5")
+        assert "3" == cursor(pilot)
+
+
+async def test_the_board_that_is_opened_again_is_as_it_was_left() -> None:
+    async with planned(board(), boards.other(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves("G", "tab", "escape", "B", plans=2)(pilot)
+        assert "docs" == screen_of(pilot).plan
+
+        await press(pilot, "tab")
+        assert "7" == cursor(pilot)
+
+
+async def test_the_board_opens_at_the_task_of_the_session_under_the_cursor() -> None:
+    async with planned(boards.other(), board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app = cast(Kasmon, pilot.app)
+        app.desk.table.select(boards.SESSIONS[2].id)
+        await waves(plans=2)(pilot)
+
+        assert ("parser", "3") == (screen_of(pilot).plan, cursor(pilot))
+
+
+async def test_a_task_without_a_session_has_nothing_to_open() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40), notifications=True) as pilot:
+        await waves("G", "enter")(pilot)
+
+        await auntil(lambda: "Task 7 has no session yet." in text_of(pilot.app), what="the word")
+
+
+DECIDED = (
+    (board(), ("w", "r"), DecideOnPlan(plan="parser", deed="retry", task="5")),
+    (boards.claimed(), ("w", "a"), DecideOnPlan(plan="parser", deed="accept", task="2")),
+    (boards.asked(), ("A",), DecideOnPlan(plan="parser", deed="advance")),
+    (board(), ("p",), DecideOnPlan(plan="parser", deed="pause")),
+    (board(state="paused"), ("p",), DecideOnPlan(plan="parser", deed="resume")),
+)
+"""A board, the keys that are pressed there, and what is decided by them."""
+
+
+async def test_a_key_decides() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await waves()(pilot)
+        for shown, keys, _ in DECIDED:
+            app.waves.take((shown,))
+            await press(pilot, *keys)
+
+        assert [wanted for _, _, wanted in DECIDED] == wished(pilot)
+
+
+async def test_what_cannot_be_undone_is_decided_by_a_yes() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves("G", "s")(pilot)
+        await press(pilot, "enter", "n", "X", "enter", "escape")
+        assert [] == wished(pilot)
+
+        await press(pilot, "s")
+        await say_yes(pilot)
+        await press(pilot, "X")
+        await say_yes(pilot)
+        skip, abort = DecideOnPlan(plan="parser", deed="skip", task="7"), DecideOnPlan(plan="parser", deed="abort")
+        assert [skip, abort] == wished(pilot)
+
+
+async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves("w", "R")(pilot)
+        assert "Retry task 5" in text_of(pilot.app)
+        await press(pilot, "right", "enter")
+
+        assert [DecideOnPlan(plan="parser", deed="replace", task="5", agent="shell")] == wished(pilot)
+
+
+async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        world_of(pilot).knows.clear()
+        await waves("w", "R", "enter")(pilot)
+        assert "Starts as soon as the installed agents" in text_of(pilot.app)
+        assert [] == wished(pilot)
+
+        world_of(pilot).knows.set()
+        await auntil(lambda: wished(pilot), what="the wish")
+        assert [DecideOnPlan(plan="parser", deed="replace", task="5", agent="claude")] == wished(pilot)
+
+
+async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dialog() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        world_of(pilot).offering = RefusedError("a system call failed '/etc/kasmon'.")
+        await waves("w", "R")(pilot)
+        await auntil(lambda: "A system call failed '/etc/kasmon'" in text_of(pilot.app), what="the reason")
+        await press(pilot, "enter")
+
+        assert [] == wished(pilot)
+
+
+async def test_a_refusal_is_said_and_the_board_stays() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40), notifications=True) as pilot:
+        world_of(pilot).refusing = RefusedError("plan 'parser' is over: done.")
+        await waves("w", "r")(pilot)
+
+        await auntil(lambda: "Plan 'parser' is over" in text_of(pilot.app), what="the word")
+        assert "Task 5 failed" in text_of(pilot.app)
+
+
+async def test_an_edited_plan_is_taken_over_as_it_was_shown_by_a_key_after_the_agreement() -> None:
+    async with planned(boards.edited(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves("e")(pilot)
+        text = text_of(pilot.app)
+        assert "+ task 8: Measure it" in text
+        assert "starts 'claude' (claude) for tasks 1, 2, 4, 6, 7, 8" in text
+
+        await press(pilot, "enter", "y")
+        assert [] == wished(pilot)
+        await say_yes(pilot)
+        assert [ApplyPlanEdit(plan="parser", digest="d" * 64)] == wished(pilot)
+
+
+async def test_an_edit_that_is_longer_than_the_window_is_read_to_its_end_before_it_is_taken_over() -> None:
+    shown = boards.edited()
+    assert shown.edit is not None
+    edit = msgspec.structs.replace(shown.edit, lines=tuple(f"+ task {n}: t" for n in range(90)))
+    shown = msgspec.structs.replace(shown, edit=edit)
+    async with planned(shown, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves("e")(pilot)
+        await say_yes(pilot)
+        assert [] == wished(pilot)
+        assert "Scroll to the end to continue." in text_of(pilot.app)
+
+        await press(pilot, *["space"] * 6)
+        await say_yes(pilot)
+        assert 1 == len(wished(pilot))
+
+
+async def test_an_edit_that_takes_away_what_has_begun_is_shown_and_not_taken_over() -> None:
+    shown = boards.edited("task '3' has started, but the file no longer contains it")
+    async with planned(shown, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves("e")(pilot)
+        assert "has started, but the file no longer contains it" in text_of(pilot.app)
+        await say_yes(pilot)
+
+        assert [] == wished(pilot)
+
+
+async def test_space_shows_what_the_task_is_told_and_what_its_check_printed() -> None:
+    async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves("w", "space")(pilot)
+
+        text = text_of(pilot.app)
+        assert "Mind the tests." in text
+        assert "E  AssertionError: 3 != 4" in text
+
+
+@pytest.mark.parametrize(("agent", "reads"), [("scripted", False), ("claude", True)])
+def test_only_of_a_scripted_agent_the_script_is_not_what_a_person_reads(agent: str, reads: bool) -> None:
+    acts = task(1, "Write the lexer", 1, agent=agent, body="prompt Write it.\nusage 18400 2210")
+    plan = msgspec.structs.replace(PLAN, tasks=(acts,))
+    read = "\n".join(row.text for row in task_rows(board({}, plan), acts, 60))
+
+    assert "Write it." in read
+    assert reads is ("usage 18400" in read)
+
+
+async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_cursor() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        await waves("G")(pilot)
+        world_of(pilot).planned.put_nowait((board(RUNNING | {"5": at(T.SKIPPED, why="skipped by user")}),))
+        await auntil(lambda: "3/7 done" in text_of(pilot.app), what="the change")
+
+        assert "7" == cursor(pilot)
+
+
+async def test_a_collision_that_is_seen_while_the_board_is_open_is_marked() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(160, 40)) as pilot:
+        await waves("g", "right")(pilot)
+        cast(Kasmon, pilot.app).waves.mark(HITS)
+        await pilot.pause()
+
+        assert "web changes a.py too" in text_of(pilot.app)
+
+
+async def test_a_plan_that_asks_is_told_of_in_the_list_and_its_key_shows_it() -> None:
+    async with planned(boards.asked(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await settled(pilot)
+        await auntil(lambda: app.desk.banner.notice, what="the line")
+        await pilot.pause()
+        assert "Plan parser: wave 1 is done: start wave 2  B decide" in text_of(app)
+
+        await press(pilot, "B")
+        assert "A start next wave" in text_of(app)
+
+
+async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_while_a_plan_asks() -> None:
+    async with planned(boards.asked(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await settled(pilot)
+        app.inbox.close(ask.id for ask in app.inbox.queue.waiting)
+        await press(pilot, "m")
+        await auntil(lambda: app.waves.boards, what="the plan")
+        app.inbox.tell()
+        await pilot.pause()
+        assert "1 pending request · 1 plan needs a decision" in text_of(app)
+
+
+async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_counted() -> None:
+    other = msgspec.structs.replace(boards.asked(), id="other")
+    async with planned(boards.asked(), other, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await settled(pilot)
+        await auntil(lambda: app.desk.banner.notice, what="the line")
+        await pilot.pause()
+        assert "Plan parser (and 1 more plan needs a decision): wave 1 is done: start wave 2  B decide" in text_of(app)
+
+
+def calls(pilot: Pilot[None]) -> list[str]:
+    """What a person was called for."""
+    return [wanted.alert.text for wanted in world_of(pilot).wished if isinstance(wanted, NotifyPerson)]
+
+
+async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what_was_so_at_the_start_does_not() -> None:
+    async with planned(boards.claimed(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        app = cast(Kasmon, pilot.app)
+        await settled(pilot)
+        await auntil(lambda: app.waves.boards, what="the plan")
+        for shown in (board(DONE, gate=2), boards.asked(), boards.asked(), board(DONE, gate=2), boards.over()):
+            app.waves.take((shown,))
+        await pilot.pause()
+
+        assert ["Needs a decision: wave 1 is done: start wave 2", "The plan has ended: done."] == calls(pilot)
+
+
+async def test_who_looks_at_the_plan_is_not_called() -> None:
+    async with planned(board(DONE, gate=2), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+        await waves()(pilot)
+        cast(Kasmon, pilot.app).waves.take((boards.asked(),))
+        await pilot.pause()
+
+        assert [] == calls(pilot)
+
+
+async def test_a_request_that_waits_is_told_of_on_the_board_and_i_answers_it_there() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        await waves()(pilot)
+        assert "1 pending request" in text_of(pilot.app)
+
+        await press(pilot, "i")
+        assert cast(Kasmon, pilot.app).inbox.card is not None
+
+
+async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+        await waves("G")(pilot)
+        view = screen_of(pilot).view
+        place = view.room.place("3")
+        assert place is not None
+        there = (place.x - view.scroll_offset.x + 5, HEADS + place.y - view.scroll_offset.y + 1)
+        await pilot.click("#waves", offset=there)
+        await pilot.pause()
+        assert "3" == cursor(pilot)
+
+        await pilot.click("#waves", offset=there, times=2)
+        await pilot.pause()
+        assert cast(Kasmon, pilot.app).desk.focused_inside
+
+
+async def test_in_a_narrow_window_the_waves_stand_below_each_other_and_scroll() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(60, 16)) as pilot:
+        await waves("g")(pilot)
+        assert "wave 1" in text_of(pilot.app)
+
+        await press(pilot, "G")
+        assert "Document the grammar" in text_of(pilot.app)
+        assert "wave 1" not in text_of(pilot.app)
+
+
+async def test_a_window_that_changes_its_size_keeps_the_cursors_card_in_sight() -> None:
+    async with planned(board(), shown=boards.crew()).run_test(size=(160, 50)) as pilot:
+        await waves("G")(pilot)
+        await pilot.resize_terminal(60, 16)
+        await pilot.pause()
+        await pilot.pause()
+
+        assert "Document the grammar" in text_of(pilot.app)
+
+
+async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
+    hostile = task(1, WORST, 1, id=WORST, body=WORST, check=WORST, agent=WORST, run=WORST, inherits="", files=(WORST,))
+    other = msgspec.structs.replace(hostile, id=f"2 {WORST}", number=2, run="")
+    plan = Plan(name=WORST, goal=WORST, agent=WORST, tasks=(hostile, other), limit=1)
+    run = at(TaskState.FAILED, why=WORST, failures=(WORST,), session="a", name=WORST, branch=WORST, tries=1)
+    evil = board({WORST: run, other.id: run}, plan, gate=1, problem=WORST)
+    edit = msgspec.structs.replace(boards.edited(WORST), run=evil.run, plan=plan)
+    sessions = {"a": session("a", agent=WORST, mode=Mode.SDK, last_line=WORST)}
+    stage = Stage(WORST, asks=False)
+    stage.world.planned.put_nowait((msgspec.structs.replace(evil, edit=edit.edit, sessions=sessions),))
+    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await auntil(lambda: stage.app.waves.boards, what="the plan")
+        await stage.visit(pilot, BOARD, stage.to_list)
+    async with stage.app.__class__(world=stage.world, clock=stage.clock).run_test(size=(60, 20)) as pilot:
+        assert pilot.app.is_running
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    house = House()
+    yield house
+    house.close()
+
+
+async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(house: House) -> None:
+    """Its runner's lock is held by this process, so that none is started."""
+    desk = Desk(house)
+    book = await asyncio.to_thread(desk.begin)
+    world = LiveGateway(house.places)
+    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", world.boards())
+    async with asyncio.timeout(10):
+        (first,) = await anext(feed)
+        await world.wish(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
+        (second,) = await anext(feed)
+        with pytest.raises(RefusedError, match="is already skipped"):
+            await world.wish(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
+    await feed.aclose()
+    desk.locks.pop().let_go()
+
+    assert [T.WAITING, T.SKIPPED] == [each.run.of("1").state for each in (first, second)]
+
+
+async def test_a_plan_that_is_begun_later_is_told_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until there is one, what reads plans is not even loaded."""
+    monkeypatch.setattr(live, "RECONCILE_S", 0.01)
+    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(house.places).boards())
+    desk = Desk(house)
+    async with asyncio.timeout(10):
+        assert () == await anext(feed)
+        waits = asyncio.ensure_future(anext(feed))
+        book = await asyncio.to_thread(desk.begin)
+        told = await waits
+        while not told:  # a plan's folder is there before its facts are
+            told = await anext(feed)
+    await feed.aclose()
+    desk.locks.pop().let_go()
+
+    assert [book.plan] == [each.id for each in told]

@@ -1,0 +1,216 @@
+"""Searching all sessions from the dashboard: found while it is written, opened at its place, and back again."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import UsageError
+from kasmon.model.commands import Mode
+from kasmon.model.events import MessageWritten, ToolFinished, TurnStarted
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.transcript.rows import RowPosition
+from kasmon.model.transcript.search_text import SearchHit, What
+from kasmon.supervisor.search.search import SessionHits
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.protocol import ExportSession, RecordedText
+from kasmon.tui.search.screen import SearchScreen
+from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+from kasmon.tui.terminal.scrollback_view import ScrollbackView
+from tests.fleets import NOW, fleet, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+TALK = (
+    TurnStarted(at=NOW - 500, prompt="look for the needle"),
+    *(MessageWritten(at=NOW - 400 + number, text=f"answer {number}") for number in range(60)),
+    ToolFinished(at=NOW - 300, call="c", output="\n".join(f"row {n}{' needle' * (n in (3, 77))}" for n in range(100))),
+    *(MessageWritten(at=NOW - 200 + number, text=f"later {number}") for number in range(60)),
+)
+OUTPUT = 61
+"""The place of the output in the talk."""
+PRINTED = tuple(f"line {number}" for number in range(300))
+
+
+def hit(session: str, line: str, place: int, words: str = "needle", what: What = "output", **more: object) -> SearchHit:
+    start = line.index(words)
+    given = {
+        "session": SessionId(session),
+        "at": NOW - 120.0,
+        "where": "terminal" if what == "printed" else "transcript",
+        "place": place,
+        "what": what,
+        "line": line,
+        "start": start,
+        "end": start + len(words),
+    }
+    return SearchHit(**(given | more))  # type: ignore[arg-type]  # fields that a test changes
+
+
+PARSER, DOCS = working("parser"), working("docs", mode=Mode.TMUX)
+NEEDLES = (
+    SessionHits(
+        PARSER, (hit("parser", "look for the needle", 0, what="prompt"), hit("parser", "row 77 needle", OUTPUT))
+    ),
+    SessionHits(DOCS, (hit("docs", "line 120", 120, "line 120", "printed", before=("line 119",)),), more=True),
+)
+
+
+def world_of(pilot: Pilot[None]) -> StillWorld:
+    return cast(StillWorld, cast(Kasmon, pilot.app).world)
+
+
+@asynccontextmanager
+async def searching(
+    words: str = "needle", found: tuple[SessionHits, ...] = NEEDLES, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[Pilot[None]]:
+    app = kasmon(fleet(PARSER, DOCS), transcripts={"parser": TALK}, panes={"docs": ()})
+    world = cast(StillWorld, app.world)
+    world.finds = {words: found}
+    world.records = {"docs": RecordedText(lines=PRINTED, here=120)}
+    async with app.run_test(size=size) as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+f")
+        await auntil(lambda: isinstance(app.screen, SearchScreen))
+        await pilot.pause()
+        if words:
+            await pilot.press(*words)
+            await auntil(lambda: world.searched[-1:] == [words] and screen_of(pilot).is_done)
+            await pilot.pause()
+        yield pilot
+
+
+def screen_of(pilot: Pilot[None]) -> SearchScreen:
+    return cast(SearchScreen, pilot.app.screen)
+
+
+async def test_before_anything_is_written_it_says_what_to_do_and_finds_nothing() -> None:
+    async with searching("") as pilot:
+        assert "Type to search." in text_of(pilot.app)
+        assert [] == world_of(pilot).searched
+        assert world_of(pilot).is_searchable
+
+
+async def test_what_is_found_stands_below_its_session_while_it_is_written() -> None:
+    async with searching() as pilot:
+        shown = text_of(pilot.app)
+
+        assert "3+ matches in 2 sessions" in shown
+        order = ["parser", "row 77 needle", "look for the needle", "docs", "line 120"]
+        assert sorted(order, key=shown.index) == order
+        assert "line 119" not in shown
+        await pilot.press("down", "down")
+        await pilot.pause()
+        assert "line 119" in text_of(pilot.app)
+
+
+async def test_all_letters_are_words_also_those_that_are_keys_elsewhere() -> None:
+    async with searching("qFxn i?") as pilot:
+        assert "qFxn i?" == screen_of(pilot).box.value
+        assert "qFxn i?" == world_of(pilot).searched[-1]
+
+
+async def test_nothing_found_and_what_cannot_be_searched_for_are_said() -> None:
+    async with searching("zzz", ()) as pilot:
+        assert "No matches." in text_of(pilot.app)
+        world_of(pilot).refusing = UsageError("that is no pattern.")
+        await pilot.press("z")
+        await auntil(lambda: "That is no pattern." in text_of(pilot.app))
+
+
+async def test_enter_shows_the_line_of_a_transcript_and_esc_leads_back_to_the_same_place() -> None:
+    async with searching() as pilot:
+        app, asked = cast(Kasmon, pilot.app), len(world_of(pilot).searched)
+        await pilot.press("enter")
+        story = await auntil(lambda: app.inside.story, what="the session")
+
+        def found() -> RowPosition | None:
+            """The place under the cursor, once the words stand there."""
+            place = story.screen_of_events.place()
+            lines = story.transcript.lines(story.screen_of_events.size.width - 1)
+            return place if place is not None and "needle" in lines.block(place.block)[place.row].text else None
+
+        place = await auntil(found, what="the line that was found")
+        lines = story.transcript.lines(story.screen_of_events.size.width - 1)
+        assert "row 77 needle" in lines.block(place.block)[place.row].text
+        assert "needle" == story.find_bar.words.words
+        await pilot.press("n")
+        await auntil(lambda: (again := found()) is not None and again < place, what="the place above")
+        await pilot.press("escape")
+        await auntil(lambda: isinstance(app.screen, SearchScreen))
+        await pilot.pause()
+
+        assert "row 77 needle" in text_of(app)
+        assert asked == len(world_of(pilot).searched)
+        assert "row 77 needle" == getattr(screen_of(pilot).chosen, "line", "")
+        await pilot.press("escape")
+        await auntil(lambda: app.list_has_keys)
+
+
+async def test_enter_shows_what_a_terminal_printed_there_and_esc_leads_back() -> None:
+    async with searching() as pilot:
+        app = pilot.app
+        await pilot.press("down", "down", "enter")
+        await auntil(lambda: isinstance(app.screen, ScrollbackScreen))
+        await pilot.pause()
+        view = app.screen.query_one(ScrollbackView)
+
+        assert (120, 0) == view.cursor
+        assert "line 120" in text_of(app)
+        assert view.top < 120 < view.top + view.size.height
+        assert 1 == len(view.found)
+        await pilot.press("escape")
+        await auntil(lambda: isinstance(app.screen, SearchScreen))
+
+
+async def test_a_line_that_went_meanwhile_is_said_to_be_gone() -> None:
+    async with searching() as pilot:
+        world_of(pilot).records = {}
+        await pilot.press("down", "down", "enter")
+        await auntil(lambda: "no longer exists" in text_of(pilot.app))
+        assert isinstance(pilot.app.screen, SearchScreen)
+
+
+async def test_it_opens_where_it_was_left() -> None:
+    async with searching() as pilot:
+        await pilot.press("down", "escape")
+        await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
+        await pilot.press("ctrl+f")
+        await auntil(lambda: isinstance(pilot.app.screen, SearchScreen))
+        await pilot.pause()
+
+        assert "needle" == screen_of(pilot).box.value
+        assert "look for the needle" == getattr(screen_of(pilot).chosen, "line", "")
+
+
+async def test_a_click_chooses_a_second_one_opens() -> None:
+    async with searching() as pilot:
+        await pilot.click("#search-list", offset=(10, 4))
+        await pilot.pause()
+        assert "line 120" == getattr(screen_of(pilot).chosen, "line", "")
+        await pilot.click("#search-list", offset=(10, 4))
+        await auntil(lambda: isinstance(pilot.app.screen, ScrollbackScreen))
+
+
+@pytest.mark.parametrize(
+    "line", ["[bold]needle[/]" * 3, "漢" * 60 + "needle", "x" * 5000 + "needle" + "y" * 5000, "\tneedle"]
+)
+async def test_whatever_a_line_holds_what_was_found_in_it_is_in_sight(line: str) -> None:
+    hostile = SessionHits(Session(id=SessionId("a"), name="[red]\x1b[31mname"), (hit("a", line, 0),))
+    async with searching(found=(hostile,), size=(40, 12)) as pilot:
+        rows = [row for row in text_of(pilot.app).split("\n")[2:-1] if "needle" in row]
+
+        assert rows
+        assert "\x1b" not in text_of(pilot.app)
+
+
+async def test_export_is_offered_by_name_and_wanted_of_the_world() -> None:
+    async with searching("") as pilot:
+        await pilot.press("escape")
+        await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
+        cast(Kasmon, pilot.app).action_do("export")
+        await auntil(lambda: any(isinstance(wanted, ExportSession) for wanted in world_of(pilot).wished))

@@ -1,0 +1,668 @@
+"""The list: what stays where it is, what is drawn anew, and how one moves in it."""
+
+from typing import Any, ClassVar, cast
+
+import msgspec
+import pytest
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kasmon.config.profile import ProfileOffer
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.protocol import DashboardSettings, MarkViewed
+from kasmon.tui.session_list.order import ListSettings, SortOrder, WaveHeading
+from kasmon.tui.session_list.table import SessionTable
+from kasmon.tui.textual_ext.repaint import RowsUpdate
+from tests.fleets import NOW, StillClock, asking, crew, ended, fleet, idle, session, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+
+def clock_of(app: Kasmon) -> StillClock:
+    return cast(StillClock, app.clock)
+
+
+class Watched(SessionTable):
+    """The list, noting which of its lines are drawn anew."""
+
+    drawn: ClassVar[list[int]] = []
+
+    def render_line(self, y: int) -> Strip:
+        self.drawn.append(y)
+        return super().render_line(y)
+
+
+async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
+    async with Kasmon(fleet(working("docs"), asking("fix-auth")), clock=StillClock()).run_test() as pilot:
+        assert "fix-auth" == pilot.app.query_one(SessionTable).selected
+
+
+async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_more() -> None:
+    child = idle("window", parent=SessionId("docs"))
+    app = kasmon(fleet(working("rows-to-strips"), working("docs"), child))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        def cells() -> int:
+            return next(column.width for column in app.desk.table.columns if column.key == "name")
+
+        assert len("rows-to-strips") == cells()
+
+        app.desk.table.pin(SessionId("docs"))
+        assert len("rows-to-strips") == cells()
+        app.desk.table.pin(SessionId("rows-to-strips"))
+        assert len("rows-to-strips") + 2 == cells()
+
+
+async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
+    async with app.run_test() as pilot:
+        assert "readme" == app.desk.table.selected
+        clock_of(app).forward(2)
+        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        await pilot.pause()
+
+        assert "docs" == app.desk.table.selected
+
+
+async def test_the_chosen_session_stays_selected_when_the_order_changes() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme"), idle("zoo")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("j")
+        assert "zoo" == app.desk.table.selected
+        clock_of(app).forward(2)
+        app._take(fleet(asking("docs", ago=1), idle("readme"), idle("zoo")))
+        await pilot.pause()
+
+        assert ["docs", "readme", "zoo"] == [session.id for session in app.desk.table.shown()]
+        assert "zoo" == app.desk.table.selected
+
+
+async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
+    async with app.run_test() as pilot:
+        clock_of(app).forward(2)
+        await pilot.press("j")
+        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        await pilot.pause()
+        held = [session.id for session in app.desk.table.shown()]
+        clock_of(app).forward(1)
+        app.desk.tick()
+
+        assert ["readme", "docs"] == held
+        assert ["docs", "readme"] == [session.id for session in app.desk.table.shown()]
+        assert "docs" == app.desk.table.selected
+
+
+async def test_the_order_changes_at_most_twice_a_second() -> None:
+    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
+    async with app.run_test() as pilot:
+        clock_of(app).forward(0.2)
+        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        await pilot.pause()
+        assert ["readme", "docs"] == [session.id for session in app.desk.table.shown()]
+
+        clock_of(app).forward(0.4)
+        app._take(fleet(asking("docs", ago=2), idle("readme")))
+        assert ["docs", "readme"] == [session.id for session in app.desk.table.shown()]
+
+
+class Painted(SessionTable):
+    """The list, keeping the text that was drawn last in each of its lines."""
+
+    lines: ClassVar[dict[int, str]] = {}
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        self.lines[y] = strip.text
+        return strip
+
+
+async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
+    app = kasmon(fleet(working("docs"), idle("readme")))
+    async with app.run_test(size=(160, 45)) as pilot:
+        await settled(pilot)
+        columns = app.desk.table.columns
+        await pilot.press("enter")
+        await settled(pilot)
+        clock_of(app).forward(3)
+        app._take(fleet(working("docs"), idle("readme"), asking("fix-auth")))
+        await settled(pilot)
+        assert [column.key for column in columns] == [column.key for column in app.desk.table.columns]
+
+        await pilot.press("escape")
+        await settled(pilot)
+
+        assert "line" in [column.key for column in app.desk.table.columns]
+        assert all("claude" in Painted.lines[y] and "sdk" in Painted.lines[y] for y in range(3))
+
+
+async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
+    app = kasmon(fleet(working("docs"), idle("rows-to-strips")))
+    async with app.run_test(size=(160, 45)) as pilot:
+        await settled(pilot)
+        app.desk.table.mark({SessionId("rows-to-strips"): CollisionSummary("docs changes the same lines", lines=True)})
+        await settled(pilot)
+
+        assert 1 == len({Painted.lines[y].index("claude") for y in range(2)})
+
+
+async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
+    shown = crew()
+    app = Kasmon(shown, clock=StillClock())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.pause()
+        table = cast(Watched, app.desk.table)
+        place = next(y for y, each in enumerate(table.shown()) if each.id == "docs")
+        table.drawn.clear()
+        said = tuple(msgspec.structs.replace(s, last_line="new") if s.id == "docs" else s for s in shown.sessions)
+        app._take(fleet(*said))
+        await pilot.pause()
+
+        assert [place] == table.drawn
+
+
+async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
+    app = Kasmon(fleet(idle("old", ago=7200), idle("new", ago=5)), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        table = cast(Watched, app.desk.table)
+        table.drawn.clear()
+        clock_of(app).forward(1)
+        app.desk.tick()
+        await pilot.pause()
+
+        assert [1] == table.drawn
+        assert "6s" in text_of(app)
+
+
+async def test_while_no_age_reads_otherwise_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the list nor above the preview: an idle dashboard writes nothing to its terminal."""
+    drawn: list[Widget] = []
+    app = Kasmon(fleet(idle("old", ago=7200), idle("older", ago=9000)), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        monkeypatch.setattr(Widget, "refresh", lambda self, *regions, **how: drawn.append(self))
+        clock_of(app).forward(1)
+        app.desk.tick()
+        assert [] == drawn
+        clock_of(app).forward(3600)
+        app.desk.tick()
+        assert app.desk.preview.head in drawn
+
+
+class Displayed(Kasmon):
+    """The dashboard, noting which rows are painted at once."""
+
+    rows: ClassVar[list[tuple[int, int, Strip]]] = []
+
+    def _display(self, screen: Any, renderable: Any) -> None:
+        if isinstance(renderable, RowsUpdate):
+            self.rows.extend(renderable.rows)
+        super()._display(screen, renderable)
+
+
+async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None:
+    """Also beside the scrollbar, which lies over the rows' last cell."""
+    shown = [working(f"s{number:04}", "first") for number in range(100)]
+    app = Displayed(fleet(*shown), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        assert app.desk.table.show_vertical_scrollbar
+        app.rows.clear()
+        app._take(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:]))
+        frame = app.screen._compositor.render_strips()
+
+        head = app.desk.preview.head.region.y
+        assert [2, 3, head] == [y for _, y, _ in app.rows]
+        for x, y, strip in app.rows:
+            assert ("second" in strip.text) is (y != head)
+            assert [*strip.simplify()] == [*frame[y].crop(x, x + strip.cell_length).simplify()]
+            assert (120 if y == head else app.desk.table.size.width - 1) == strip.cell_length
+
+
+async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
+    sessions = [working(f"s{number:04}") for number in range(4999)]
+    app = Kasmon(fleet(*sessions, asking("fix-auth")), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("G")
+        assert "s4998" == app.desk.table.selected
+        await pilot.press("g")
+
+        assert "fix-auth" == app.desk.table.selected
+        assert len(app.desk.table._strips) < 100
+
+
+async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
+    app = Kasmon(fleet(asking("one"), working("two"), ended("three", 1), idle("four")), clock=StillClock())
+    async with app.run_test() as pilot:
+        visited = []
+        for _ in range(3):
+            await pilot.press("w")
+            visited.append(app.desk.table.selected)
+
+        assert ["three", "one", "three"] == visited
+
+
+async def test_w_says_how_many_need_a_person_that_the_list_does_not_show() -> None:
+    app = Kasmon(fleet(asking("one"), working("two")), clock=StillClock())
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        app.desk.look_at(ListSettings(filter="state:working"))
+        await pilot.press("w")
+        await pilot.pause()
+
+        assert "two" == app.desk.table.selected
+        assert "Nothing needs attention here; 1 filtered out" in " ".join(text_of(app).split())
+
+
+async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_person() -> None:
+    app = kasmon(fleet(working("docs"), session("far", SessionState.UNSURE), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app.desk.table.select(SessionId("docs"))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.desk.focused_inside
+        await pilot.press("x", "f6")
+        await pilot.pause()
+
+        assert app.desk.focused_inside
+        assert app.desk.preview.session is not None
+        assert "far" == app.desk.preview.session.id
+
+
+async def test_a_click_selects_and_a_double_click_goes_in() -> None:
+    app = kasmon(fleet(working("docs"), idle("readme"), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.click(SessionTable, offset=(20, 1))
+        assert "zoo" == app.desk.table.selected
+        assert app.desk.has_class("-inside") is False
+
+        await pilot.click(SessionTable, offset=(20, 2), times=2)
+        await pilot.pause()
+        assert app.desk.has_class("-inside")
+        assert app.desk.preview.session is not None
+        assert "docs" == app.desk.preview.session.id
+
+
+async def test_the_wheel_scrolls_the_list() -> None:
+    app = Kasmon(fleet(*(working(f"s{number:03}") for number in range(200))), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        app.desk.table.scroll_relative(y=5, animate=False)
+        await pilot.pause()
+
+        assert "s005" in text_of(app).splitlines()[2]
+
+
+async def test_waves_fold_and_unfold() -> None:
+    app = Kasmon(fleet(working("a", wave=1), working("b", wave=1), idle("c")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("W", "h")
+        assert ["c"] == [session.id for session in app.desk.table.shown()]
+        heading = app.desk.table.items[0]
+        assert isinstance(heading, WaveHeading)
+        assert heading.folded
+
+        await pilot.press("l")
+        assert ["a", "b", "c"] == [session.id for session in app.desk.table.shown()]
+
+
+async def test_enter_on_a_heading_folds_it() -> None:
+    app = Kasmon(fleet(working("a", wave=1), idle("c")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("W", "g", "enter")
+
+        assert ["c"] == [session.id for session in app.desk.table.shown()]
+
+
+async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
+    one: dict[str, Any] = {"wave": 2, "peers": 4, "plan": "search"}
+    sessions = (ended("a", 0, task=1, **one), working("b", task=2, **one), ended("c", 1, task=3, **one))
+    app = Kasmon(fleet(*sessions), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("W")
+        await pilot.pause()
+
+        assert "wave 2  search  ✓●✕◌  1/4 done" in text_of(app)
+
+
+async def test_s_goes_through_the_orders() -> None:
+    app = Kasmon(fleet(working("a"), idle("b")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert ["b", "a"] == [session.id for session in app.desk.table.shown()]
+        await pilot.press("S")
+        await pilot.pause()
+
+        assert ["a", "b"] == [session.id for session in app.desk.table.shown()]
+        assert "name ▾" in text_of(app)
+
+
+async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"state:asking")
+        assert 4 == len(app.desk.table.shown())
+        await pilot.press("enter", "j")
+        assert app.desk.table.has_focus
+        assert 4 == len(app.desk.table.shown())
+
+        await pilot.press("slash", "escape")
+        assert 20 == len(app.desk.table.shown())
+
+
+async def test_esc_in_the_list_shows_all_again() -> None:
+    """As the line that tells of the filter says."""
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"playg", "enter")
+        await pilot.pause()
+        assert "/ playg   1 of 20   esc clear" in text_of(app)
+
+        await pilot.press("escape")
+        assert 20 == len(app.desk.table.shown())
+
+
+async def test_esc_clears_the_filter_also_where_the_terminal_says_that_it_has_no_focus() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"playg", "enter")
+        await pilot.pause()
+        app.post_message(events.AppBlur())
+        await pilot.pause()
+        await pilot.press("escape")
+        assert 20 == len(app.desk.table.shown())
+
+        await pilot.press("slash", *"playg")
+        app.post_message(events.AppBlur())
+        await pilot.pause()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert 20 == len(app.desk.table.shown())
+        assert app.desk.table.has_focus
+
+
+async def test_esc_clears_the_filter_where_nothing_has_the_focus() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"playg", "enter")
+        await pilot.pause()
+        app.screen.set_focus(None)
+        await pilot.press("escape")
+
+        assert 20 == len(app.desk.table.shown())
+
+
+async def test_the_filters_own_line_takes_no_row_from_the_list() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("slash", *"state:asking")
+        await pilot.pause()
+
+        assert 4 == len(app.desk.table.items) == app.desk.table.size.height
+
+
+async def test_what_the_filter_found_is_counted_as_it_changes() -> None:
+    app = Kasmon(fleet(idle("readme"), working("docs")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"docs", "enter")
+        clock_of(app).forward(2.0)
+        app._take(fleet(idle("readme")))
+        await pilot.pause()
+
+        assert "0 of 1" in text_of(app)
+        assert "No session matches 'docs'." in text_of(app)
+
+
+async def test_an_empty_list_says_how_to_begin() -> None:
+    app = Kasmon(fleet(), settings=DashboardSettings(keys={"new": "N"}), clock=StillClock())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+
+        for words in ("No sessions yet.", "N  new session", "?  help", "kasmon demo"):
+            assert words in text_of(app)
+
+
+async def test_a_click_on_a_title_sorts_by_it() -> None:
+    app = Kasmon(fleet(working("a"), idle("b")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        await pilot.click(offset=(text_of(app).splitlines()[1].index("name"), 1))
+        await pilot.pause()
+        assert ["a", "b"] == [session.id for session in app.desk.table.shown()]
+
+        await pilot.click(offset=(text_of(app).splitlines()[1].index("mode"), 1))
+        assert SortOrder.NAME is app.desk.table.view.sort
+
+
+async def test_a_click_on_a_state_shows_only_those_and_another_all_again() -> None:
+    app = Kasmon(fleet(working("a"), idle("b"), working("c")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        place = (text_of(app).splitlines()[0].index("2 working"), 0)
+        await pilot.click(offset=place)
+        await pilot.pause()
+        assert ["a", "c"] == [session.id for session in app.desk.table.shown()]
+
+        await pilot.click(offset=place)
+        await pilot.pause()
+        assert 3 == len(app.desk.table.shown())
+
+
+async def test_the_preview_follows_the_filter() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("slash", *"playg", "enter")
+        await pilot.pause()
+
+        assert app.desk.preview.session is not None
+        assert "playground" == app.desk.preview.session.id
+
+
+async def test_a_pinned_session_stays_in_the_preview() -> None:
+    app = Kasmon(fleet(idle("a"), idle("b")), clock=StillClock())
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("p", "j")
+        await pilot.pause()
+        assert app.desk.preview.session is not None
+        assert "a" == app.desk.preview.session.id
+
+        await pilot.press("p")
+        await pilot.pause()
+        assert app.desk.preview.session is not None
+        assert "b" == app.desk.preview.session.id
+
+
+async def test_space_hides_the_preview_and_the_list_takes_its_room() -> None:
+    app = Kasmon(crew(), clock=StillClock())
+    async with app.run_test(size=(80, 24)) as pilot:
+        before = app.desk.table.size.height
+        await pilot.press("space")
+        await pilot.pause()
+
+        assert not app.desk.preview.display
+        assert before < app.desk.table.size.height
+        assert 20 == app.desk.table.size.height + 1 or app.desk.table.size.height > 18
+
+
+async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
+    app = Kasmon(fleet(idle("a"), idle("b"), idle("c")), clock=StillClock())
+    async with app.run_test() as pilot:
+        await pilot.press("j")
+        clock_of(app).forward(2)
+        app._take(fleet(idle("a"), idle("c")))
+        await pilot.pause()
+
+        assert "c" == app.desk.table.selected
+
+
+async def test_the_totals_count_every_state() -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(160, 40)) as pilot:
+        await pilot.pause()
+        top = text_of(pilot.app).splitlines()[0]
+
+        assert "20 sessions" in top
+        assert "◆ 4 asking" in top
+        assert "✕ 1 crashed" in top
+        assert "● 6 working" in top
+        assert "$8.36" in top
+
+
+async def test_a_size_that_a_window_had_for_a_moment_is_nobodys() -> None:
+    """Textual gathers sizes: of one that came and went between two it tells the app, and no widget."""
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(150, 40)) as pilot:
+        app = pilot.app
+        before, app._size = app._size, Size(8, 61)
+        app.query_one("#desk").post_message(events.Resize(Size(150, 40), Size(150, 40)))
+        await pilot.pause()
+        app._size = before
+        await pilot.pause()
+
+        assert "◆ asking" in text_of(app)
+
+
+async def test_too_small_a_window_gets_a_sentence() -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(39, 9)) as pilot:
+        await pilot.pause()
+
+        assert "(minimum 40x10)" in text_of(pilot.app)
+        assert "release-notes" not in text_of(pilot.app)
+
+
+async def test_a_window_that_grows_again_shows_the_list() -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=(39, 9)) as pilot:
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+
+        assert "release-notes" in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (80, 24), (120, 40), (160, 50), (300, 100)])
+async def test_every_size_shows_the_session_that_needs_a_person(size: tuple[int, int]) -> None:
+    async with Kasmon(crew(), clock=StillClock()).run_test(size=size) as pilot:
+        await pilot.pause()
+
+        assert "◆ asking" in text_of(pilot.app)
+        assert size[1] == len(text_of(pilot.app).splitlines())
+
+
+def test_the_sessions_are_known_by_their_ids() -> None:
+    table = Kasmon(crew(), clock=StillClock()).desk.table
+
+    assert table.session(SessionId("nobody")) is None
+
+
+# The first start
+
+
+async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() -> None:
+    offered = (
+        ProfileOffer(name="codex", modes=(Mode.TMUX,)),
+        ProfileOffer(name="shell", modes=(Mode.TMUX,)),
+        ProfileOffer(name="claude", modes=(), problem="'claude' is not installed."),
+    )
+    world = StillWorld(fleet())
+    world.offered = offered
+    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+        await settled(pilot)
+        shown = text_of(pilot.app)
+        assert "installed      codex" in shown
+        assert "not installed  claude" in shown
+        begins = [
+            shown.split(what)[0].rpartition("\n")[2] for what in ("start a session from", "check what", "try it with")
+        ]
+        assert 1 == len(set(map(len, begins)))
+        assert "new session (codex or another agent)" in shown
+
+        await pilot.press("enter")
+
+        assert "New session" in text_of(pilot.app)
+
+
+async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
+    world = StillWorld(fleet())
+    world.offered = (ProfileOffer(name="shell", modes=(Mode.TMUX,)),)
+    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+        await settled(pilot)
+        assert "No coding agent is installed; any program can run here." in text_of(pilot.app)
+
+
+async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() -> None:
+    world = StillWorld(fleet())
+    world.offered = (
+        ProfileOffer(name="claude", modes=()),
+        ProfileOffer(name="codex", modes=()),
+        ProfileOffer(name="shell", modes=(Mode.TMUX,)),
+    )
+    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+        await settled(pilot)
+        shown = text_of(pilot.app)
+
+        assert "not installed  claude, codex" in shown
+        assert "Install one, or set [agents.claude] program in the config." in shown
+        assert "kasmon new fix-auth --agent shell" in shown
+
+
+async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
+    name = "日本語のセッション"
+    async with kasmon(fleet(idle(name))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+
+        assert 2 == text_of(pilot.app).count(name)  # in the list, and above the preview
+
+
+async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_is_opened() -> None:
+    shown = fleet(working("docs"), idle("web", finished_at=NOW - 5), idle("seen", finished_at=NOW - 9, viewed_at=NOW))
+    async with kasmon(shown).run_test(size=(120, 40)) as pilot:
+        app, world = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).world)
+        await settled(pilot)
+        rows = text_of(app).splitlines()
+        assert "✦ 1 finished" in rows[0]
+        assert "○ 1 idle" in rows[0]
+        assert "✦ finished" in next(row for row in rows[1:] if "web" in row)
+        assert ["web", "seen", "docs"] == [session.name for session in app.desk.table.shown()]
+        assert "L mark viewed" in text_of(app)
+        await pilot.press("slash", *"state:finished", "enter")
+        await auntil(lambda: ["web"] == [session.name for session in app.desk.table.shown()])
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert [MarkViewed(session=SessionId("web"))] == world.wished
+
+
+async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
+    async with kasmon(fleet(idle("web", finished_at=NOW - 5))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("L", "L")
+        await pilot.pause()
+
+        assert [MarkViewed(session=SessionId("web"))] == cast(StillWorld, cast(Kasmon, pilot.app).world).wished
+        assert not cast(Kasmon, pilot.app).desk.focused_inside
+
+
+async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
+    async with kasmon(fleet(working("web"))).run_test(size=(120, 40)) as pilot:
+        app, world = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).world)
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert [] == world.wished
+        for _ in range(2):  # it comes back by the log a little later
+            app._take(fleet(idle("web", finished_at=NOW)))
+        await pilot.pause()
+
+        assert [MarkViewed(session=SessionId("web"))] == world.wished

@@ -1,0 +1,252 @@
+"""Reading what a terminal has printed: the keys, the mouse, the clipboard, and links that are looked at first."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import UnavailableError
+from kasmon.host.rpc.frames import SendKeys
+from kasmon.model.commands import Mode
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.protocol import CopyText, OpenLink
+from kasmon.tui.terminal.open_link import look_at
+from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
+from kasmon.tui.terminal.scrollback_view import ScrollbackView
+from kasmon.tui.terminal.view import FocusView
+from tests.fleets import StillClock, fleet, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+LINES = (
+    *(f"line {number}" for number in range(200)),
+    "a long one " + "wrapped " * 20 + "to its end   ",
+    "see https://a.example/path?x=1.",
+    "漢字 \x1b[31mred\x1b[m text",
+    "$",
+)
+
+
+def view_of(pilot: Pilot[None]) -> ScrollbackView:
+    return pilot.app.screen.query_one(ScrollbackView)
+
+
+def copied(pilot: Pilot[None]) -> list[str]:
+    world = cast(StillWorld, cast(Kasmon, pilot.app).world)
+    return [wanted.text for wanted in world.wished if isinstance(wanted, CopyText)]
+
+
+def opened(pilot: Pilot[None]) -> list[str]:
+    world = cast(StillWorld, cast(Kasmon, pilot.app).world)
+    return [wanted.address for wanted in world.wished if isinstance(wanted, OpenLink)]
+
+
+@asynccontextmanager
+async def reading(lines: Sequence[str] = LINES) -> AsyncIterator[Pilot[None]]:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": lines})
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("v")
+        await auntil(lambda: isinstance(app.screen, ScrollbackScreen))
+        await pilot.pause()
+        yield pilot
+
+
+async def test_it_begins_at_the_end_and_esc_leads_back_to_the_list() -> None:
+    async with reading() as pilot:
+        assert "漢字 red text" in text_of(pilot.app)
+        assert "line 204 of 204" in text_of(pilot.app)
+        await pilot.press("escape")
+        await pilot.pause()
+
+        assert not isinstance(pilot.app.screen, ScrollbackScreen)
+        assert cast(Kasmon, pilot.app).list_has_keys
+
+
+async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_into_it() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": LINES})
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await auntil(lambda: app.desk.focused_inside)
+        view = cast(FocusView, app.inside.widget)
+        await auntil(lambda: view.is_live)
+        view.terminal.scrolled = 50
+        await pilot.press("shift+home")
+        await auntil(lambda: isinstance(app.screen, ScrollbackScreen))
+        await pilot.pause()
+        reading = view_of(pilot)
+        assert 50 == len(reading.buffer.rows) - reading.size.height - reading.top
+        await pilot.press("/", *"line 120", "enter", "y", "escape", "escape")
+        await pilot.pause()
+
+        assert ["line 120"] == copied(pilot)
+        assert view.is_live
+        assert view.terminal.has_focus
+        await pilot.press("z")
+        link = cast(StillWorld, app.world).link
+        assert [b"z"] == [wish.data for wish in link.told if isinstance(wish, SendKeys)]
+
+
+async def test_the_program_gets_no_key_of_it() -> None:
+    async with reading() as pilot:
+        await pilot.press("j", "k", "g", "x", "a", "enter")
+        world = cast(StillWorld, cast(Kasmon, pilot.app).world)
+
+        assert not [wish for wish in world.link.told if isinstance(wish, SendKeys)]
+
+
+async def test_top_end_and_pages() -> None:
+    async with reading() as pilot:
+        await pilot.press("g")
+        await pilot.pause()
+        assert "line 1 of 204" in text_of(pilot.app)
+        assert "line 20" in text_of(pilot.app)
+        await pilot.press("pagedown")
+        await pilot.pause()
+        assert view_of(pilot).size.height == view_of(pilot).top
+        await pilot.press("G")
+        await pilot.pause()
+        assert "漢字" in text_of(pilot.app)
+
+
+async def test_words_are_found_upwards_shown_and_left_again() -> None:
+    async with reading() as pilot:
+        await pilot.press("/", *"line 11", "enter")
+        await pilot.pause()
+        assert 119 == view_of(pilot).cursor.line
+        assert "11 matches" in text_of(pilot.app)
+        styles = [segment.style for segment in view_of(pilot).render_line(119 - view_of(pilot).top)]
+        assert 2 <= len({str(style) for style in styles})
+
+        await pilot.press("n", "n")
+        assert 117 == view_of(pilot).cursor.line
+        await pilot.press("N")
+        assert 118 == view_of(pilot).cursor.line
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not view_of(pilot).found
+        assert isinstance(pilot.app.screen, ScrollbackScreen)
+
+
+async def test_words_that_are_not_there_are_said_not_to_be() -> None:
+    async with reading() as pilot:
+        await pilot.press("/", *"nowhere")
+        await pilot.pause()
+        assert "not found" in text_of(pilot.app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert view_of(pilot).has_focus
+
+
+async def test_the_line_here_is_copied_whole_though_it_is_wrapped() -> None:
+    async with reading() as pilot:
+        await pilot.press("/", *"to its end", "enter", "y")
+        await pilot.pause()
+
+        assert [("a long one " + "wrapped " * 20 + "to its end")] == copied(pilot)
+
+
+async def test_a_selection_made_by_keys_is_copied_with_both_its_ends() -> None:
+    async with reading() as pilot:
+        await pilot.press("/", *"see https", "enter", "v", "l", "l", "y")
+        await pilot.press("v", "j", "y")
+        await pilot.pause()
+
+        assert ["see", "e https://a.example/path?x=1.\n漢字"] == copied(pilot)
+
+
+async def test_a_drag_selects_and_copies() -> None:
+    async with reading() as pilot:
+        view = view_of(pilot)
+        row = view.buffer.row_of(view.cursor) - view.top - 1
+        await pilot.mouse_down(view, offset=(0, row))
+        await pilot.hover(view, offset=(8, row))
+        await pilot.mouse_up(view, offset=(8, row))
+        await pilot.pause()
+
+        assert ["漢字 red"] == copied(pilot)
+        assert not view.selects
+
+
+async def test_the_whole_screen_is_copied() -> None:
+    async with reading([f"row {number}  " for number in range(5)]) as pilot:
+        await pilot.press("Y")
+        await pilot.pause()
+
+        assert ["row 0\nrow 1\nrow 2\nrow 3\nrow 4"] == copied(pilot)
+
+
+async def test_a_link_is_opened_only_after_a_look_at_it() -> None:
+    async with reading() as pilot:
+        await pilot.press("/", *"see", "enter", "enter")
+        await pilot.pause()
+        assert "Open a link" in text_of(pilot.app)
+        assert "https://a.example/path?x=1" in text_of(pilot.app)
+        assert [] == opened(pilot)
+        await pilot.press("enter", "space", "escape")
+        assert [] == opened(pilot)
+
+        await pilot.press("enter")
+        await pilot.pause()
+        cast(StillClock, cast(Kasmon, pilot.app).clock).forward(5.0)
+        await pilot.press("y")
+        await pilot.pause()
+        assert ["https://a.example/path?x=1"] == opened(pilot)
+
+
+async def test_a_click_on_a_link_opens_nothing_but_the_look() -> None:
+    async with reading() as pilot:
+        view = view_of(pilot)
+        await pilot.click(view, offset=(6, view.buffer.row_of(view.cursor) - view.top - 2))
+        await pilot.pause()
+
+        assert "Open a link" in text_of(pilot.app)
+        assert [] == opened(pilot)
+
+
+async def test_what_an_address_hides_is_shown() -> None:
+    async with reading() as pilot:
+        look_at(cast(Kasmon, pilot.app), "https://аррӏе.example/\u202egpj")
+        await pilot.pause()
+
+        assert "⟨U+202E⟩" in text_of(pilot.app)
+        assert "xn--80ak6aa92e.example" in text_of(pilot.app)
+        look_at(cast(Kasmon, pilot.app), "javascript:alert(1)")
+        await pilot.pause()
+        assert "javascript" not in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("lines", [(), ("",)], ids=["nothing", "an empty line"])
+async def test_a_terminal_without_text_can_be_read_and_left(lines: Sequence[str]) -> None:
+    async with reading(lines) as pilot:
+        await pilot.press("j", "k", "g", "G", "v", "l", "y", "Y", "/", "x", "enter", "n", "escape", "enter")
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+
+        assert not isinstance(pilot.app.screen, ScrollbackScreen)
+
+
+async def test_why_a_terminal_cannot_be_read_is_said() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
+    async with app.run_test(size=(100, 24), notifications=True) as pilot:
+        await settled(pilot)
+        cast(StillWorld, app.world).refusing = UnavailableError("its pane is gone.")
+        await pilot.press("v")
+        await pilot.pause()
+        await pilot.pause()
+
+        assert "Its pane is gone" in text_of(app)
+
+
+async def test_a_smaller_window_keeps_the_cursor_in_sight() -> None:
+    async with reading() as pilot:
+        await pilot.press("/", *"line 50", "enter")
+        await pilot.resize_terminal(30, 12)
+        await pilot.pause()
+
+        assert 50 == view_of(pilot).cursor.line
+        assert "line 50" in text_of(pilot.app)

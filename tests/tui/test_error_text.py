@@ -1,0 +1,47 @@
+"""What failed stands on the screen as sentences; what to do next on a line of its own."""
+
+import pytest
+
+from kasmon.errors import NotFoundError, SessionEndedError
+from kasmon.tui.error_text import sentence, what_failed
+from tests.fleets import fleet, working
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("the session 'api' has ended.", "The session 'api' has ended."),
+        ("cannot reach it: no answer.", "Cannot reach it: no answer."),
+        ("nothing.", "Nothing."),
+        ("'api' is no name.", "'api' is no name."),
+        ("config.toml line 3: no such key", "config.toml line 3: no such key"),
+        ("tmux 2.9 is too old.", "tmux 2.9 is too old."),
+        ("--agent needs a name.", "--agent needs a name."),
+        ("a\x1b[31mb", "Ab"),
+        ("", ""),
+    ],
+)
+def test_it_begins_with_a_capital_unless_it_begins_with_a_name(said: str, shown: str) -> None:
+    assert shown == sentence(said)
+
+
+def test_what_to_do_next_is_a_line_of_its_own() -> None:
+    error = NotFoundError("no pane is called '%9'.", hint="List them with `tmux list-panes -a`.")
+
+    assert "No pane is called '%9'.\nList them with `tmux list-panes -a`." == what_failed(error)
+    assert "Gone." == what_failed(NotFoundError("gone."))
+
+
+async def test_a_refused_wish_is_told_so() -> None:
+    app = kasmon(fleet(working("api", abilities=("interrupts",))))
+    assert isinstance(app.world, StillWorld)
+    app.world.refusing = SessionEndedError("api")
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("c")
+        await auntil(lambda: "Session 'api' has ended." in text_of(app))
+
+        assert "ended" not in next(row for row in text_of(app).splitlines() if "kasmon restart api" in row)

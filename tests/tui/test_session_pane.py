@@ -1,0 +1,403 @@
+"""Going into a session: a transcript with a box to write in, or its terminal; and coming back."""
+
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import SessionEndedError
+from kasmon.host.rpc.frames import Blur, ClipboardCopy, Focus, SendKeys, SubscriptionEnded, Unwatch, Watch
+from kasmon.model.commands import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import MessageWritten
+from kasmon.model.permission import SessionId
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.protocol import CopyText, DashboardSettings, SendToAgent
+from kasmon.tui.preview import Preview
+from kasmon.tui.terminal.view import FocusView
+from kasmon.tui.transcript.prompt_box import PromptBox
+from kasmon.tui.transcript.view import SessionView
+from tests.fleets import NOW, ended, fleet, idle, session, working
+from tests.scenes import kasmon, settled
+from tests.talks import MAKE, long_talk, talk
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+README = SessionId("readme")
+TALK = {"readme": talk()}
+
+
+def app_of(pilot: Pilot[None]) -> Kasmon:
+    return cast(Kasmon, pilot.app)
+
+
+def world_of(pilot: Pilot[None]) -> StillWorld:
+    return cast(StillWorld, app_of(pilot).world)
+
+
+async def told(pilot: Pilot[None], session: str = "readme") -> None:
+    """Until the transcript is on the screen."""
+    await settled(pilot)
+    known = app_of(pilot).inside.transcripts.of(SessionId(session))
+    await auntil(lambda: known.cursor, what="the transcript")
+    view = app_of(pilot).inside.widget
+    assert isinstance(view, SessionView)
+    await auntil(lambda: view.screen_of_events._frame is None)
+    await pilot.pause()
+
+
+async def test_the_preview_shows_the_end_of_the_transcript() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+
+        assert "requests to use Bash: rm -rf build && make release" in text_of(pilot.app)
+
+
+async def test_text_that_is_being_written_is_shown() -> None:
+    app = kasmon(fleet(working("readme")), transcripts=TALK, written={"readme": "While I think of it"})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+
+        assert "While I think of it" in text_of(app)
+
+
+async def test_enter_opens_a_structured_session_at_its_end() -> None:
+    app = kasmon(fleet(idle("readme")), transcripts={"readme": long_talk(2000)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+
+        assert "Step 1999 is done." in text_of(app)
+        assert "state ▾" not in text_of(app)
+
+
+async def test_it_scrolls_up_and_the_box_keeps_the_keyboard() -> None:
+    app = kasmon(fleet(idle("readme")), transcripts={"readme": long_talk(2000)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", *"abc", "pageup", "pageup")
+        await pilot.pause()
+
+        assert "Step 1999 is done." not in text_of(app)
+        assert app.query_one(PromptBox).has_focus
+        assert "abc" == app.query_one(PromptBox).text
+
+
+async def test_enter_sends_and_the_box_is_empty() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", *"tidy up", "enter")
+        await pilot.pause()
+
+        assert [SendToAgent(session=README, wish=Prompt(text="tidy up"))] == world_of(pilot).wished
+        assert "" == pilot.app.query_one(PromptBox).text
+
+
+@pytest.mark.parametrize("key", ["shift+enter", "alt+enter", "ctrl+j"])
+async def test_a_prompt_has_as_many_lines_as_one_likes(key: str) -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "a", key, "b", "enter")
+        await pilot.pause()
+
+        assert [SendToAgent(session=README, wish=Prompt(text="a\nb"))] == world_of(pilot).wished
+
+
+async def test_blanks_are_no_prompt() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "space", "enter")
+        await pilot.pause()
+
+        assert [] == world_of(pilot).wished
+
+
+async def test_a_prompt_that_was_refused_is_in_the_box_again() -> None:
+    app = kasmon(fleet(idle("readme")), transcripts=TALK)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await told(pilot)
+        world_of(pilot).refusing = SessionEndedError("readme")
+        await pilot.press("enter", *"tidy up", "enter")
+        await pilot.pause()
+        await pilot.pause()
+
+        assert "tidy up" == app.query_one(PromptBox).text
+        assert "has ended" in text_of(app)
+
+
+async def test_what_was_written_and_not_sent_is_there_when_one_comes_back() -> None:
+    async with kasmon(fleet(idle("a"), idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half a", "escape", "j", "enter", *"other", "escape", "k", "enter")
+        await pilot.pause()
+
+        assert "half a" == pilot.app.query_one(PromptBox).text
+
+
+async def test_esc_leaves_and_the_list_has_the_keyboard() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "escape")
+        await pilot.pause()
+
+        assert app_of(pilot).desk.table.has_focus
+        assert not pilot.app.query(PromptBox)
+        assert "state ▾" in text_of(pilot.app)
+
+
+async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
+    async with kasmon(fleet(working("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        await pilot.press("enter", "ctrl+c")
+        await pilot.pause()
+
+        assert [SendToAgent(session=README, wish=Interrupt())] == world_of(pilot).wished
+
+
+async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        world_of(pilot).word = "readme: sent"
+        await pilot.press("enter", *"Go on", "enter")
+        await auntil(lambda: world_of(pilot).wished)
+        await pilot.pause()
+        assert "readme: sent" not in text_of(pilot.app)
+
+        await pilot.press("escape", "m", *"Go on", "enter")
+        await auntil(lambda: "readme: sent" in text_of(pilot.app))
+
+
+async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("o")
+        await pilot.pause()
+
+        text = " ".join(text_of(pilot.app).split())
+        assert "Cannot attach to 'readme': a structured session" in text
+
+
+async def test_a_prompts_way_is_told() -> None:
+    states = ReceiptState
+    ways = [(states.FINISHED, "first", ""), (states.QUEUED, "second", ""), (states.REFUSED, "third", "busy")]
+    receipts = [
+        Receipt(id=ReceiptId(f"readme-{text}"), session=README, state=state, text=text, reason=why)
+        for state, text, why in ways
+    ]
+    async with kasmon(fleet(working("readme", receipts=tuple(receipts)))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        assert "queued  second" in text_of(pilot.app)
+        assert "refused  third" not in text_of(pilot.app)
+
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "refused  third  busy" in text_of(pilot.app)
+
+
+async def test_new_facts_come_without_a_key() -> None:
+    async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
+        await told(pilot)
+        view = app_of(pilot).inside.widget
+        assert isinstance(view, SessionView)
+        view.transcript.add(MessageWritten(at=NOW, text="One more thing."))
+        view.screen_of_events.changed()
+        await auntil(lambda: "One more thing." in text_of(pilot.app))
+
+
+async def test_a_terminal_session_shows_its_rows() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        assert "sphinx-build -b html docs build/html" in text_of(app)
+
+
+async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_back() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("q", "x")
+        await pilot.press("ctrl+right_square_bracket")
+        await pilot.pause()
+
+        told_host = world_of(pilot).link.told
+        assert b"qx" == b"".join(wish.data for wish in told_host if isinstance(wish, SendKeys))
+        assert any(isinstance(wish, Focus) and wish.columns > 100 for wish in told_host)
+        assert any(isinstance(wish, Blur) for wish in told_host)
+        assert app.desk.table.has_focus
+
+
+async def test_f12_leaves_a_terminal_too_and_the_bar_says_so() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "Ctrl+] or F12 list" in text_of(app)
+        await pilot.press("f12")
+        await pilot.pause()
+
+        assert app.desk.table.has_focus
+        assert [] == [wish for wish in world_of(pilot).link.told if isinstance(wish, SendKeys)]
+
+
+async def test_another_leave_key_can_be_chosen() -> None:
+    app = kasmon(
+        fleet(working("docs", mode=Mode.TMUX)),
+        panes={"docs": MAKE},
+        settings=DashboardSettings(keys={"leave_focus": "ctrl+g"}),
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+
+        assert app.desk.table.has_focus
+
+
+async def test_moving_on_stops_watching_the_terminal() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX), working("other", ago=10)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("j")
+        await pilot.pause()
+
+        watching = [wish for wish in world_of(pilot).link.told if isinstance(wish, Watch | Unwatch)]
+        assert isinstance(watching[-1], Unwatch)
+
+
+async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        world_of(pilot).push(SubscriptionEnded(session=SessionId("docs"), why="host process died"))
+        await pilot.pause()
+
+        assert "host process died" in text_of(app)
+
+
+async def test_without_tmux_the_preview_says_what_is_missing() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
+    cast(StillWorld, app.world).has_tmux = False
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+
+        assert "Live terminals require tmux" in text_of(app)
+
+
+async def test_pushes_for_another_session_are_not_shown() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        world_of(pilot).push(SubscriptionEnded(session=SessionId("someone-else"), why="gone"))
+        await pilot.pause()
+
+        view = app.inside.widget
+        assert isinstance(view, FocusView)
+        assert "" == view.bar.lost
+
+
+async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_keyboard_back() -> None:
+    async with kasmon(fleet(idle("a"), idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half")
+        app_of(pilot)._take(fleet(idle("readme")))
+        await pilot.pause()
+
+        assert not app_of(pilot).desk.has_class("-inside")
+        assert app_of(pilot).desk.table.has_focus
+
+
+async def test_a_restart_keeps_what_is_being_written() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", *"half")
+        app_of(pilot)._take(fleet(idle("readme", generation=2)))
+        await pilot.pause()
+
+        assert "half" == pilot.app.query_one(PromptBox).text
+        assert pilot.app.query_one(PromptBox).has_focus
+
+
+async def test_the_help_is_a_key_away_also_while_writing() -> None:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", "question_mark", "f1")
+        await pilot.pause()
+        assert "In the prompt box" in text_of(pilot.app)
+
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "?" == pilot.app.query_one(PromptBox).text
+
+
+async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows_it() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX, agent="claude")), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
+        await auntil(lambda: "[agents.claude] clipboard = true allows it" in text_of(app))
+        assert [] == [wanted for wanted in world_of(pilot).wished if isinstance(wanted, CopyText)]
+        assert "" == app.clipboard
+
+        world_of(pilot).kept.put_nowait(DashboardSettings(clipboard=("claude",)))
+        await auntil(lambda: app.settings.clipboard)
+        world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
+        await auntil(lambda: "Copied for docs (2 lines)" in text_of(app))
+        assert [CopyText(text="one\ntwo")] == [
+            wanted for wanted in world_of(pilot).wished if isinstance(wanted, CopyText)
+        ]
+        assert "one\ntwo" == app.clipboard
+
+        world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text=None))
+        await auntil(lambda: "nothing was copied." in text_of(app))
+        assert "one\ntwo" == app.clipboard
+
+
+async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        world_of(pilot).fleets.put_nowait(fleet(ended("docs", mode=Mode.TMUX)))
+
+        await auntil(lambda: "program ended; keys are ignored" in text_of(app))
+
+
+async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_keyboard() -> None:
+    """As when its session is forgotten in another dashboard, or the next one that asks is gone to at once."""
+    app = kasmon(fleet(session("shell", mode=Mode.TMUX)), panes={"shell": ("$",)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await auntil(lambda: app.has_fleet)
+        app.inside.enter(SessionId("shell"))
+        view = app.inside.terminal
+        assert view is not None
+        assert not view.is_mounted
+        app.inside.leave()
+        await auntil(lambda: view.is_mounted)
+        await settled(pilot)
+
+        assert not view.is_live
+        assert app.list_has_keys
+
+
+async def test_a_preview_that_is_built_while_the_dashboard_quits_crashes_nothing() -> None:
+    """A person quits right after the cursor has moved."""
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        preview = pilot.app.screen.query_one(Preview)
+        shown, preview.session = preview.session, None
+        preview.session = shown
+        pilot.app.exit()
+        preview.build()
+
+        assert not cast(Kasmon, pilot.app).crash

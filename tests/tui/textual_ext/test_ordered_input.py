@@ -1,0 +1,188 @@
+"""Keys that come all at once, as from a fast hand or a paste, go where they would have gone one by one."""
+
+from typing import cast
+
+from textual import events
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from kasmon.host.rpc.frames import SendKeys
+from kasmon.model.commands import Mode
+from kasmon.model.transcript.rows import RowPosition
+from kasmon.tui.app import Kasmon
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
+from tests.fleets import asking, fleet, idle, working
+from tests.scenes import armed, kasmon, settled
+from tests.talks import MAKE, long_talk
+from tests.tui.worlds import StillWorld
+from tests.waiting import auntil
+
+ENTER, BACK, HOME, TAB, ESC = "\r", "\x7f", "\x01", "\t", "\x1b"
+NAMES = {"/": "slash", ENTER: "enter", " ": "space", BACK: "backspace", HOME: "ctrl+a", TAB: "tab", ESC: "escape"}
+
+
+async def at_once(pilot: Pilot[None], text: str) -> None:
+    """Type *text* without a pause between its keys."""
+    for character in text:
+        pilot.app.post_message(events.Key(NAMES.get(character, character), character))
+    await pilot.pause()
+    await pilot.pause()
+
+
+def wished(pilot: Pilot[None]) -> list[object]:
+    return list(cast(StillWorld, cast(Kasmon, pilot.app).world).wished)
+
+
+async def test_what_follows_the_filters_key_is_the_filter() -> None:
+    app = kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "/web")
+        await auntil(lambda: app.desk.table.view.filter == "web")
+
+        assert ["web"] == [session.id for session in app.desk.table.shown()]
+
+
+async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
+    app = kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"/web{ENTER}r")
+        await auntil(lambda: app.screen.query("#new-name"))
+
+        assert "web" == app.screen.query_one("#new-name", LineInput).value
+        assert "web" == app.desk.table.view.filter
+
+
+async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> None:
+    """`x` would stop the session, `q` would quit."""
+    app = kasmon(fleet(idle("readme"), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"{ENTER}xyqX")
+        await auntil(lambda: app.query(PromptBox))
+        await auntil(lambda: app.query_one(PromptBox).text)
+
+        assert "xyqX" == app.query_one(PromptBox).text
+        assert 1 == len(app.screen_stack)
+        assert [] == wished(pilot)
+
+
+async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"{ENTER}xyq")
+
+        assert 1 == len(app.screen_stack)
+        assert [] == wished(pilot)
+        told = b"".join(wish.data for wish in cast(StillWorld, app.world).link.told if isinstance(wish, SendKeys))
+        assert b"xyq".endswith(told)
+
+
+async def test_what_follows_the_key_for_a_new_session_does_nothing_in_the_list() -> None:
+    app = kasmon(fleet(working("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "nxyXyq")
+        await auntil(lambda: app.screen.query("#name"))
+        await auntil(lambda: app.screen.query_one("#name", LineInput).value)
+
+        assert "xyXyq" == app.screen.query_one("#name", LineInput).value
+        assert 2 == len(app.screen_stack)
+        assert [] == wished(pilot)
+
+
+async def test_what_follows_the_key_for_a_message_does_nothing_in_the_list() -> None:
+    app = kasmon(fleet(working("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "mxyq")
+        await auntil(lambda: app.screen.query("#message"))
+        await auntil(lambda: app.screen.query_one("#message", TextBox).text)
+
+        assert "xyq" == app.screen.query_one("#message", TextBox).text
+        assert 2 == len(app.screen_stack)
+        assert [] == wished(pilot)
+
+
+async def test_a_yes_that_came_with_the_question_is_no_yes() -> None:
+    app = kasmon(fleet(working("readme")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, "xy")
+
+        assert 2 == len(app.screen_stack)
+        assert [] == wished(pilot)
+
+
+async def test_a_mistake_that_is_mended_at_once_is_mended() -> None:
+    """In the prompt box, in the search, in the filter: Backspace is no slower than a letter."""
+    app = kasmon(fleet(idle("readme"), idle("zoo")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"/raed{BACK * 3}ead")
+        await auntil(lambda: app.desk.table.view.filter == "read")
+        await at_once(pilot, f"{ENTER}{ENTER}")
+        await auntil(lambda: app.query(PromptBox))
+        await at_once(pilot, f"teh{BACK * 2}he day{HOME}In ")
+        assert "In the day" == app.query_one(PromptBox).text
+
+        story = app.inside.story
+        assert story is not None
+        await at_once(pilot, TAB)
+        await at_once(pilot, f"/lats{BACK * 2}st")
+        assert "last" == story.find_bar.words.words
+
+
+async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
+    app = kasmon(fleet(idle("readme"), idle("zoo")), transcripts={"readme": long_talk(30)})
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("v")
+        story = app.inside.story
+        assert story is not None
+        await at_once(pilot, f"/step 2{ENTER}")
+        assert "step 2" == story.find_bar.words.words
+        assert story.find_bar.has_class("-shown")
+        await auntil(lambda: story.screen_of_events.place() == RowPosition(3 * 29 + 2, 1))
+
+        await at_once(pilot, f"/nowhere{ESC}")
+        assert story.screen_of_events.search is None
+        assert not story.find_bar.has_class("-shown")
+
+
+async def test_what_follows_tab_in_a_dialog_is_the_next_fields() -> None:
+    app = kasmon(fleet(idle("web")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"nfix{TAB}{TAB}{TAB}{HOME}x")
+        await auntil(
+            lambda: app.screen.query("#folder") and app.screen.query_one("#folder", LineInput).value.startswith("x")
+        )
+
+        assert "fix" == app.screen.query_one("#name", LineInput).value
+
+
+async def test_what_follows_backspace_in_a_dialog_stands_behind_what_it_left() -> None:
+    app = kasmon(fleet(idle("web")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await at_once(pilot, f"nfixs{BACK}ed")
+        await auntil(lambda: app.screen.query("#name") and app.screen.query_one("#name", LineInput).value)
+
+        assert "fixed" == app.screen.query_one("#name", LineInput).value
+
+
+async def test_what_follows_backspace_in_a_reason_stands_behind_what_it_left() -> None:
+    app = kasmon(fleet(asking("fix-auth")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await armed(pilot)
+        await pilot.press("d")
+        await at_once(pilot, f"not{BACK}w")
+        await auntil(lambda: app.screen.query_one("#card-reason", Input).value)
+
+        assert "now" == app.screen.query_one("#card-reason", Input).value

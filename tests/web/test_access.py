@@ -1,0 +1,272 @@
+"""The wrong ways in: each is refused, and comes in as soon as the guard against it is taken out."""
+
+import ipaddress
+from hmac import compare_digest
+
+import psutil
+import pytest
+
+from kasmon.errors import UsageError
+from kasmon.web import access as gates
+from kasmon.web.access import AccessGuard, AccessRequest, loopback
+from tests.web.served import UPGRADE, Served
+
+EVIL = "http://evil.example"
+
+
+def ways(served: Served) -> dict[str, tuple[str, dict[str, str], dict[str, object]]]:
+    """Each wrong way in: path, headers, and what the gate would have to be told in their place."""
+    page, good, here = served.path, served.cookie, f"http://{served.host}"
+    own, cookie = (served.host,), good["Cookie"].partition("=")[2]
+    link = served.link().rpartition("=")[2]
+    socket_of_a_page = {**UPGRADE, **good}
+    return {
+        "a foreign name that leads here": (page, {**good, "Host": f"evil.example:{served.view.port}"}, {"hosts": own}),
+        "a foreign page": (page, {**good, "Origin": EVIL}, {"origins": ()}),
+        "no token": (page, {}, {"cookie": cookie}),
+        "a wrong token": (f"{page}?t=wrong", {}, {"link": link}),
+        "a wrong cookie": (page, {"Cookie": "kasmon=wrong"}, {"cookie": cookie}),
+        "a foreign page's socket": (
+            f"{page}ws?width=80&height=24",
+            {**socket_of_a_page, "Origin": EVIL},
+            {"origins": (here,)},
+        ),
+        "a socket of nobody's page": (f"{page}ws", socket_of_a_page, {"origins": (here,)}),
+        "a socket without a token": (f"{page}ws", {**UPGRADE, "Origin": here}, {"cookie": cookie}),
+    }
+
+
+WAYS = [
+    *("a foreign name that leads here", "a foreign page", "no token", "a wrong token", "a wrong cookie"),
+    *("a foreign page's socket", "a socket of nobody's page", "a socket without a token"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_wrong_way_in_is_refused_and_its_guard_is_what_refuses(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Served() as served:
+        path, headers, good = ways(served)[way]
+
+        refused = served.ask(path, headers)
+
+        assert 403 == refused.status
+        assert refused.body.startswith("kasmon: ")
+        assert set() == served.view.visits
+        served.taken_in(monkeypatch, **good)
+        assert (101 if "Upgrade" in headers else 200) == served.ask(path, headers).status
+
+
+def test_the_right_way_in_is_the_link_then_the_cookie() -> None:
+    with Served() as served:
+        entered = served.ask(served.link())
+
+        assert 200 == entered.status
+        assert 'content="0; url=./"' in entered.body
+        given, *kind = entered.headers["Set-Cookie"].split("; ")
+        assert {"HttpOnly", "SameSite=Strict", f"Path={served.path}"} == set(kind)
+        assert "textual.js" in served.ask(served.path, {"Cookie": given}).body
+        here = {"Origin": f"http://{served.host}", "Cookie": given}
+        assert 101 == served.ask(f"{served.path}ws?width=80&height=24", {**UPGRADE, **here}).status
+
+
+def test_nothing_else_of_this_machine_is_listened_on() -> None:
+    """`kasmon web --address 0.0.0.0` is refused; and who comes by another address finds nobody."""
+    with Served() as served:
+        me = psutil.Process().net_connections("tcp")
+        listening = {(at.laddr.ip, at.laddr.port) for at in me if at.status == psutil.CONN_LISTEN}
+
+        assert ("127.0.0.1", served.view.port) in listening
+        assert {"127.0.0.1"} == {ip for ip, port in listening if port == served.view.port}
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0", "::", "192.168.1.7", "10.0.0.1", "example.org", "", "127.0.0.1.evil.example", "169.254.0.1"]
+)
+def test_an_address_that_others_could_reach_is_refused_with_the_way_to_do_it(address: str) -> None:
+    with pytest.raises(UsageError, match=r"on this machine only.*ssh -t -L 8000:127.0.0.1:8000"):
+        loopback(address)
+
+
+def test_nothing_but_that_check_keeps_other_addresses_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ipaddress.IPv4Address, "is_loopback", True)
+
+    assert "0.0.0.0" == gates.loopback("0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("address", "meant"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("localhost", "127.0.0.1"),
+        ("127.1.2.3", "127.1.2.3"),
+        ("::1", "::1"),
+        ("[::1]", "::1"),
+    ],
+)
+def test_an_address_of_this_machine_is_taken(address: str, meant: str) -> None:
+    assert meant == loopback(address)
+
+
+def asked(gate: AccessGuard, **more: object) -> AccessRequest:
+    known = min(gate._cookies) if gate._cookies else ""
+    fields: dict[str, object] = {"path": f"/{gate.place}/", "hosts": ["127.0.0.1:8000"], "cookie": known}
+    return AccessRequest(**(fields | more))  # type: ignore[arg-type]  # a test's own fields
+
+
+@pytest.fixture
+def gate() -> AccessGuard:
+    """One that let a browser in before."""
+    gate = AccessGuard("127.0.0.1", 8000)
+    gate.change()
+    return gate
+
+
+def token(link: str) -> str:
+    return link.rpartition("=")[2]
+
+
+def test_a_link_opens_once(gate: AccessGuard) -> None:
+    link = token(gate.link())
+    assert None is gate.refusal(asked(gate, link=link, cookie=""))
+
+    cookie = gate.change()
+
+    assert None is gate.refusal(asked(gate, cookie=cookie))
+    refused = gate.refusal(asked(gate, link=link, cookie=""))
+    assert refused
+    assert "this link is unknown or already used" in refused.why
+
+
+def test_a_new_link_ends_the_one_before(gate: AccessGuard) -> None:
+    old, new = token(gate.link()), token(gate.link())
+
+    assert gate.refusal(asked(gate, link=old))
+    assert None is gate.refusal(asked(gate, link=new))
+
+
+def test_a_link_that_the_browser_only_guessed_is_not_used_up() -> None:
+    with Served() as served:
+        link = served.link()
+
+        assert 403 == served.ask(link, {"Sec-Purpose": "prefetch;prerender"}).status
+        assert 405 == served.ask(link, method="HEAD").status
+        assert 403 == served.ask(link, {"Host": "evil.example"}).status
+        assert 200 == served.ask(link).status
+
+
+def test_before_there_is_a_link_no_token_comes_in(gate: AccessGuard) -> None:
+    assert gate.refusal(asked(gate, link="", cookie=""))
+    assert gate.refusal(asked(gate, link="None", cookie=""))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"hosts": []},
+        {"hosts": ["127.0.0.1:8000", "127.0.0.1:8000"]},
+        {"hosts": ["127.0.0.1"]},
+        {"hosts": ["127.0.0.1:8001"]},
+        {"hosts": ["127.0.0.1:8000.evil.example"]},
+        {"hosts": ["localhost:8000@evil.example"]},
+        {"origins": ["null"]},
+        {"origins": ["http://127.0.0.1:8001"]},
+        {"origins": ["https://127.0.0.1:8000"]},
+        {"origins": ["http://localhost:8000"]},
+        {"origins": ["http://127.0.0.1:8000", EVIL]},
+        {"sites": ["same-site"]},
+        {"sites": ["none", "cross-site"]},
+        {"cookie": "é\udcff"},
+        {"cookie": ""},
+        {"path": "/"},
+        {"path": "/elsewhere/"},
+        {"path": "/é\udcff/"},
+        {"path": ""},
+        {"method": "POST"},
+        {"link": "é\udcff"},
+        {"link": ""},
+    ],
+    ids=str,
+)
+def test_what_is_not_exactly_ours_is_refused(gate: AccessGuard, more: dict[str, object]) -> None:
+    gate.link()
+
+    assert None is gate.refusal(asked(gate))
+    assert gate.refusal(asked(gate, **more))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LocalHost:8000"])
+def test_both_names_of_this_machine_are_ours(gate: AccessGuard, host: str) -> None:
+    assert None is gate.refusal(asked(gate, hosts=[host], origins=[f"http://{host}"], is_socket=True))
+
+
+def test_on_the_port_that_browsers_leave_out_the_name_alone_is_ours() -> None:
+    gate = AccessGuard("::1", 80)
+    gate.change()
+
+    assert None is gate.refusal(asked(gate, hosts=["[::1]"]))
+    assert gate.link().startswith("http://[::1]:80/")
+
+
+def test_secrets_are_compared_in_a_time_that_tells_nothing(monkeypatch: pytest.MonkeyPatch, gate: AccessGuard) -> None:
+    compared: list[bytes] = []
+
+    def compare(given: bytes, wanted: bytes) -> bool:
+        compared.append(wanted)
+        return compare_digest(given, wanted)
+
+    monkeypatch.setattr(gates, "compare_digest", compare)
+    link = token(gate.link())
+
+    gate.refusal(asked(gate))
+    gate.refusal(asked(gate, link="wrong"))
+
+    assert {gate.place.encode(), *map(str.encode, gate._cookies), link.encode()} == set(compared)
+
+
+def test_a_link_fits_in_a_line_of_80_columns() -> None:
+    """A terminal that wraps it may take half of it for the link."""
+    assert len(AccessGuard("127.0.0.1", 65535).link()) < 80
+
+
+def test_two_web_views_share_no_secret() -> None:
+    one, other = AccessGuard("127.0.0.1", 8000), AccessGuard("127.0.0.1", 8001)
+
+    assert 6 == len({one.place, one.change(), one.link(), other.place, other.change(), other.link()})
+    assert min(len(one.change()), len(token(one.link()))) >= 43
+
+
+def test_each_browser_has_a_cookie_of_its_own_and_each_can_be_revoked_alone(gate: AccessGuard) -> None:
+    one, other = gate.change(), gate.change()
+    gate.revoke(one)
+
+    assert gate.refusal(asked(gate, cookie=one))
+    assert None is gate.refusal(asked(gate, cookie=other))
+    gate.revoke()
+    assert gate.refusal(asked(gate, cookie=other))
+    assert None is gate.refusal(asked(gate, cookie=gate.change()))
+
+
+LOG_OUT = {"method": "POST", "origins": ["http://127.0.0.1:8000"]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"method": "GET"},
+        {"origins": []},
+        {"origins": [EVIL]},
+        {"sites": ["cross-site"]},
+        {"cookie": ""},
+        {"hosts": ["evil.example"]},
+        {"link": "x", "cookie": ""},
+    ],
+    ids=str,
+)
+def test_only_our_own_page_logs_out(gate: AccessGuard, more: dict[str, object]) -> None:
+    path = f"/{gate.place}/logout"
+
+    assert None is gate.refusal(asked(gate, path=path, **LOG_OUT))
+    assert gate.refusal(asked(gate, path=path, **(LOG_OUT | more)))
+    assert gate.refusal(asked(gate, path=f"/{gate.place}/", **LOG_OUT))
+    link = gate.link().rpartition("=")[2]
+    assert gate.refusal(asked(gate, path=path, link=link, **(LOG_OUT | {"cookie": ""}))), "a link logs nobody out"
