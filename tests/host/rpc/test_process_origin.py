@@ -228,6 +228,13 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def end(pid: int) -> None:
+    """End *pid* and all that came of it."""
+    for each in sorted(_family_of(pid), reverse=True):
+        with suppress(ProcessLookupError):  # `script` ends with what it ran
+            os.kill(each, 9)
+
+
 AROUND = [
     pytest.param([], id="a plain shell"),
     pytest.param(["setsid", "--wait"], id="a session of its own"),
@@ -258,9 +265,7 @@ def test_an_agents_command_is_its_own_whatever_it_is_run_in_and_without_its_envi
             assert len(callers) > 0
             assert [] == [pid for pid in callers if "carries KASMON_SESSION" not in seen_by_another_host(pid)]
         finally:
-            for pid in sorted(_family_of(agent.pid), reverse=True):
-                with suppress(ProcessLookupError):  # `script` ends with what it ran
-                    os.kill(pid, 9)
+            end(agent.pid)
 
 
 @pytest.mark.parametrize("around", AROUND)
@@ -277,8 +282,7 @@ def test_a_person_is_not_taken_for_an_agent(folder: Path, around: list[str]) -> 
 
             assert [""] * len(callers) == [seen_by_another_host(pid) for pid in callers]
         finally:
-            for pid in sorted(_family_of(shell.pid), reverse=True):
-                os.kill(pid, 9)
+            end(shell.pid)
 
 
 def test_a_person_who_came_by_ssh_is_not_taken_for_an_agent(folder: Path) -> None:
