@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -40,21 +41,14 @@ async def link(inn: Inn) -> AsyncIterator[HostLink]:
         yield link
 
 
-async def run(inn: Inn, link: HostLink, *shell: str) -> None:
+async def run(inn: Inn, link: HostLink, *shell: str, **variables: str) -> None:
     """Start *shell* with a history of its own, and wait for its prompt."""
     launch = inn.wants(ME, *shell)
-    own = {"HISTFILE": str(inn.root / "history"), "HOME": str(inn.root)}
+    own = {"HISTFILE": str(inn.root / "history"), "HOME": str(inn.root), **variables}
     (inn.root / ".zshrc").touch()  # else zsh asks who it is for
     write_private(inn.places.environment(ME), encoded(own))
     await link.ask(StartSession(n=0, session=launch.session), limit_s=20)
     await inn.until_state(ME, SessionState.IDLE)
-
-
-MISSED_ENDS = pytest.mark.xfail(
-    raises=TimeoutError,
-    strict=False,
-    reason="a known fault: on a loaded machine the end of a command in fish is missed now and then (9 of 40 runs)",
-)
 
 
 async def finished(inn: Inn, receipt: Receipt) -> Receipt:
@@ -68,10 +62,7 @@ async def finished(inn: Inn, receipt: Receipt) -> Receipt:
     return found
 
 
-@pytest.mark.parametrize(
-    "shell",
-    [pytest.param(shell, marks=MISSED_ENDS if shell[0] == "fish" else (), id=" ".join(shell)) for shell in SHELLS],
-)
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 async def test_a_command_finishes_with_its_exit_code_and_nothing_is_left_of_the_question(
     inn: Inn, link: HostLink, shell: tuple[str, ...]
 ) -> None:
@@ -90,6 +81,28 @@ async def test_a_command_finishes_with_its_exit_code_and_nothing_is_left_of_the_
 
 async def code(inn: Inn, link: HostLink, text: str) -> int | None:
     return (await finished(inn, await prompted(link, ME, text))).exit_code
+
+
+async def test_a_command_given_while_the_shell_is_asked_about_the_one_before_has_its_exit_code_too(
+    inn: Inn, link: HostLink
+) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    asked, go, own = inn.root / "asked", inn.root / "go", inn.root / "own" / "sh"
+    own.parent.mkdir()
+    own.write_text(f'#!/bin/sh\n: >{asked}\nuntil test -e {go}; do sleep 0.02; done\nexec /bin/sh "$@"\n')
+    own.chmod(0o755)
+    await run(inn, link, "fish", "--no-config", PATH=f"{own.parent}:{os.environ['PATH']}")
+    one = await prompted(link, ME, "true")
+    await auntil(asked.exists, what="the question")
+
+    other = asyncio.create_task(prompted(link, ME, "false"))
+    for _ in range(20):  # it has all the time to be typed too early
+        await asyncio.to_thread(inn.server.run, "capture-pane", "-p", "-t", f"={ME}:")
+    go.touch()
+
+    assert 0 == (await finished(inn, one)).exit_code
+    assert 1 == (await finished(inn, await other)).exit_code
 
 
 async def test_while_it_runs_nothing_is_asked_and_who_types_meanwhile_makes_its_end_unknown(
@@ -191,6 +204,38 @@ async def test_a_shell_is_not_asked_before_it_has_taken_the_command(monkeypatch:
     asked.heard(nonce[1][4:] + b";42\x07$ ")
 
     assert (42, "") == await ending
+
+
+async def test_a_command_has_finished_only_once_what_asked_the_shell_has_ended_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the next command would be taken for one that is typed into a program."""
+    is_back = True
+    looks: list[bool] = []
+
+    def has_terminal(pid: int) -> bool:
+        looks.append(is_back)
+        return is_back
+
+    monkeypatch.setattr(command_completion, "has_terminal", has_terminal)
+    for name in ("FIRST_S", "LONGEST_S"):
+        monkeypatch.setattr(command_completion, name, 0)
+    shell = SlowShell()
+    asked = CommandCompletion(shell, cast("PaneWriter", shell), 1, has_begun=True)
+    ending = asyncio.create_task(asked.ended())
+    await auntil(lambda: shell.pressed)
+    is_back = False
+    looks.clear()
+    nonce = re.search(rb"_DONE_([0-9a-f]+) ", shell.pressed[0])
+    assert nonce is not None
+    asked.heard(b"\x1b]1337;KASMON_DONE_" + nonce[1] + b";42\x07")
+    await auntil(lambda: len(looks) > 3)
+    assert (False, False) == (asked.over.is_set(), ending.done())
+
+    is_back = True
+
+    assert (42, "") == await ending
+    assert asked.over.is_set()
 
 
 async def test_a_command_that_ends_while_no_host_runs_has_its_exit_code_from_the_next_one(inn: Inn) -> None:

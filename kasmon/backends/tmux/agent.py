@@ -57,7 +57,7 @@ CLOSE_GRACE_S: Final = 2.0
 TYPED_S: Final = 5.0
 """Who typed into it so lately may go on."""
 BEFORE_S: Final = 2.0
-"""How long a command waits until it is known how the one before it ended."""
+"""How long a command waits until the shell is asked how the one before it ended."""
 
 
 class TmuxAgent(PaneListener):
@@ -165,10 +165,9 @@ class TmuxAgent(PaneListener):
             raise SessionEndedError(self._launch.session)
         if not outgoing(prompt.text).strip():
             raise UsageError("a prompt must not be empty.")
-        before, self.completion = self.completion, None
-        if before is not None:
-            with contextlib.suppress(TimeoutError):  # it asks its shell in this moment, or is given up
-                await asyncio.wait_for(before.over.wait(), BEFORE_S if await self._is_at_prompt() else 0)
+        if self.completion is not None:
+            await self._let_complete(self.completion)
+        self.completion = None
         if await self._is_at_prompt():
             self.completion = CommandCompletion(self, self.typist, self.pid, program_name(self._launch.argv))
         try:
@@ -176,6 +175,13 @@ class TmuxAgent(PaneListener):
         except KasmonError:
             self.completion = None
             raise
+
+    async def _let_complete(self, before: CommandCompletion) -> None:
+        """Wait, where the shell is done with the command *before* or is asked about it, until its end is known."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(before.over.wait(), BEFORE_S if await self._is_at_prompt() else 0)
+        if before.has_asked:
+            await before.over.wait()
 
     def resume_completion(self) -> CommandCompletion | None:
         """What tells how the command ends that an earlier host gave to it; None where it is no shell of ours here."""
@@ -309,7 +315,7 @@ class TmuxAgent(PaneListener):
 
     def found(self, facts: PaneFacts) -> None:
         """Take *facts*, looked up by somebody else, for its death, if they say how it died."""
-        if facts.is_dead and (facts.status is not None or facts.signal is not None):
+        if facts.says_how_it_ended:
             self.died(facts.status, facts.signal)
 
     def say(self, event: Event) -> None:

@@ -6,6 +6,7 @@ it was. It goes only to a shell of kasmon's own that waits at an empty prompt, a
 """
 
 import asyncio
+import contextlib
 import os
 import re
 import sys
@@ -67,6 +68,8 @@ class CommandCompletion:
         self._tail = b""
         self._has_begun = has_begun
         """The Enter behind it was seen to be taken: before that, the prompt that stands there is the one before it."""
+        self.has_asked = False
+        """The shell is being asked, and `over` is set `ANSWER_S` later at most."""
         self.over = asyncio.Event()
         """It is known how it ended, or nobody asks any more."""
         self._told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -97,6 +100,7 @@ class CommandCompletion:
             try:
                 is_back = self._has_begun and await asyncio.to_thread(has_terminal, self._pid)
                 if is_back and await self._ask():
+                    self.has_asked = True
                     return await self._answer()
             except KasmonError:
                 continue  # the prompt moved in that moment, or nobody could look
@@ -118,11 +122,15 @@ class CommandCompletion:
             return True
 
     async def _answer(self) -> CommandEnd:
-        try:
+        """What the shell says, once it has its terminal back: what asked it ends after it printed the answer."""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S):
-                return CommandEnd(await self._told)
-        except TimeoutError:
-            return CommandEnd(None, NO_ANSWER)
+                await asyncio.wait([self._told])
+                is_back = False
+                while not (is_back or self._shell.has_ended):
+                    await asyncio.sleep(FIRST_S)
+                    is_back = await asyncio.to_thread(has_terminal, self._pid)
+        return CommandEnd(self._told.result()) if self._told.done() else CommandEnd(None, NO_ANSWER)
 
 
 def question(nonce: str, column: int, columns: int, program: str = "sh") -> str:
