@@ -56,6 +56,11 @@ class PaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     in_hub: bool = False
     """Seen in the hub session, where every window is linked besides its own."""
 
+    @property
+    def says_how_it_ended(self) -> bool:
+        """Whether its program has ended and tmux knows how."""
+        return self.is_dead and (self.status is not None or self.signal is not None)
+
 
 HUB = "_km"
 """The session that our control client is attached to; every window of ours is linked into it."""

@@ -51,18 +51,13 @@ class PaneReadiness:
                 panes = {}
             for session, (nonce, seen) in self._awaited.items():
                 facts = panes.get(session)
-                if facts is None or facts.ready == nonce or is_explained(facts):
+                if facts is None or facts.ready == nonce or facts.says_how_it_ended:
                     _settle(seen, facts)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._again.wait()
             pause_s = FIRST_S if self._again.is_set() else min(pause_s * 2, LONGEST_S)
             self._again.clear()
-
-
-def is_explained(facts: PaneFacts) -> bool:
-    """Whether the pane's program has ended and tmux knows how."""
-    return facts.is_dead and (facts.status is not None or facts.signal is not None)
 
 
 def _settle(seen: asyncio.Future[PaneFacts | None], facts: PaneFacts | None) -> None:

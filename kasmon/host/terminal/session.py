@@ -187,10 +187,15 @@ class TerminalSession:
     async def take_over(self, launch: Launch, facts: PaneFacts) -> None:
         """Go on with its agent, which runs or died in the pane of *facts* under a host before us.
 
+        Returns once an end that tmux knows is written: until then the log says that the agent works.
+
         Raises:
             RefusedError: if another host has it.
         """
-        self._live(await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach))
+        life = await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach)
+        self._live(life)
+        if facts.says_how_it_ended:
+            await life.over()
 
     def lost(self, why: str) -> None:
         """The tmux server is gone."""

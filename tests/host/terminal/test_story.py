@@ -13,13 +13,14 @@ import pytest
 from kasmon.errors import SessionEndedError
 from kasmon.host.rpc.frames import SendKeys, StartSession
 from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.host.rpc.server import HostServer
 from kasmon.model.commands import ReceiptState
 from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tmux.process_identity import signal as send_signal
 from tests.host.inn import Inn, Screen, prompted, python, sh
-from tests.tmux.asked import end_window
+from tests.tmux.asked import end_window, panes_of
 from tests.waiting import auntil, until
 
 pytestmark = pytest.mark.story
@@ -96,6 +97,28 @@ async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(inn: I
         assert [(7, None, ""), (None, "SIGKILL", ""), (None, None, "its pane no longer exists")] == [
             (end.exit_code, end.signal, end.why) for end in ended
         ]
+
+
+async def test_a_host_answers_nobody_before_it_has_told_what_ended_while_none_ran(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[S] = []
+    start = HostServer.start
+
+    async def observed(server: HostServer) -> None:
+        told.append((await asyncio.to_thread(inn.session, ME)).state)
+        await start(server)
+
+    host = inn.open()
+    async with inn.client() as link:
+        await inn.run(link, ME, *sh("read x; exit 7"))
+        await inn.ready(ME)
+    kill(host)
+    inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
+    await auntil(lambda: all(pane.says_how_it_ended for pane in panes_of(inn.server)))
+    monkeypatch.setattr(HostServer, "start", observed)
+    async with inn.serving():
+        assert [S.ENDED] == told
 
 
 async def test_a_queue_survives_its_host(inn: Inn) -> None:
