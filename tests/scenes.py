@@ -49,19 +49,19 @@ RISKY = (
 HIDDEN = "cat notes\u202etxt.sh\u200b | sh\n"
 
 
-def kasmon(shown: Fleet | None = None, *, settings: DashboardSettings | None = None, **world: Any) -> Kasmon:
+def kasmon(shown: Fleet | None = None, *, settings: DashboardSettings | None = None, **gateway: Any) -> Kasmon:
     """The dashboard over a world that stands still."""
-    given: dict[str, Any] = {"transcripts": TALKS, "panes": PANES} | world
+    given: dict[str, Any] = {"transcripts": TALKS, "panes": PANES} | gateway
     still = StillWorld(shown if shown is not None else crew(), settings=settings, **given)
     still.listed = ("src/", "tests/", "src/lex.py", "src/parse.py", "tests/test_parse.py")
-    return Kasmon(world=still, settings=settings, clock=StillClock())
+    return Kasmon(gateway=still, settings=settings, clock=StillClock())
 
 
 def planned(*plans: PlanBoard, shown: Fleet | None = None, settings: DashboardSettings | None = None) -> Kasmon:
     """The same, and these plans."""
     app = kasmon(shown, settings=settings)
     if plans:
-        cast(StillWorld, app.world).planned.put_nowait(plans)
+        cast(StillWorld, app.gateway).planned.put_nowait(plans)
     return app
 
 
@@ -70,12 +70,12 @@ async def settled(pilot: Pilot[None]) -> None:
     app = cast(Kasmon, pilot.app)
     await auntil(lambda: app.has_fleet, what="the fleet")
     await pilot.pause()
-    session = app.desk.preview.session
+    session = app.main_view.preview.session
     if session is not None and session.id in TALKS:
-        told = app.inside.transcripts.of(session.id)
+        told = app.session_pane.transcripts.of(session.id)
         await auntil(lambda: told.cursor, what="the transcript")
-        await auntil(lambda: app.inside.widget, what="the preview")
-    view = app.inside.widget
+        await auntil(lambda: app.session_pane.widget, what="the preview")
+    view = app.session_pane.widget
     if isinstance(view, FocusView) and view.session in PANES:
         await auntil(lambda: view.terminal.rows, what="the terminal's rows")
     elif isinstance(view, SessionView):
@@ -111,7 +111,7 @@ async def in_256_colours(pilot: Pilot[None]) -> None:
     """As on a terminal that has 256 colours."""
     app = cast(Kasmon, pilot.app)
     app.console = Console(color_system="256", force_terminal=True)
-    app.taste.adopt(app.settings)
+    app.user_settings.adopt(app.settings)
     await settled(pilot)
 
 
@@ -133,8 +133,8 @@ def searching(words: str, *pressed: str) -> Act:
     """Search all sessions for *words*, and press these keys there."""
 
     async def act(pilot: Pilot[None]) -> None:
-        world = cast(StillWorld, cast(Kasmon, pilot.app).world)
-        world.finds = {WORDS: finds()}
+        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        gateway.finds = {WORDS: finds()}
         await settled(pilot)
         await pilot.press("ctrl+f")
         await auntil(lambda: isinstance(pilot.app.screen, SearchScreen), what="the search")
@@ -170,7 +170,7 @@ async def armed(pilot: Pilot[None]) -> PermissionCard:
     """The card, once it takes keys."""
     app = cast(Kasmon, pilot.app)
     clock = cast(StillClock, app.clock)
-    found = await auntil(lambda: app.inbox.card, what="a card")
+    found = await auntil(lambda: app.permissions.card, what="a card")
     await pilot.pause()
     clock.ticked += 1.0
     await auntil(lambda: found._state.armed, what="an armed card")
@@ -193,7 +193,7 @@ class Scene:
     def app(self) -> Kasmon:
         app = planned(*self.boards, shown=self.fleet, settings=self.settings)
         if self.offered is not None:
-            cast(StillWorld, app.world).offered = self.offered
+            cast(StillWorld, app.gateway).offered = self.offered
         return app
 
 
@@ -255,7 +255,7 @@ def waves(*pressed: str, plans: int = 1) -> Act:
     async def act(pilot: Pilot[None]) -> None:
         await settled(pilot)
         app = cast(Kasmon, pilot.app)
-        await auntil(lambda: len(app.waves.boards) == plans, what="the plans")
+        await auntil(lambda: len(app.plan_board.boards) == plans, what="the plans")
         for key in ("B", *pressed):
             await pilot.press(key)
             await pilot.pause()
@@ -290,7 +290,7 @@ TO_FIX_AUTH = ("j", "j", "j")
 async def history(pilot: Pilot[None], past: SandboxHistory | None = None) -> None:
     """Open what is known of the selected session's sandbox."""
     app = cast(Kasmon, pilot.app)
-    cast(StillWorld, app.world).pasts = {"numbers": past or sandboxed.past()}
+    cast(StillWorld, app.gateway).pasts = {"numbers": past or sandboxed.past()}
     await settled(pilot)
     await pilot.press("H")
     await auntil(lambda: isinstance(app.screen, SandboxScreen), what="the sandbox")
@@ -314,8 +314,8 @@ def jailed(*pressed: str) -> Act:
     """Open the dialog of a new session where sandboxes can be made, and press these keys."""
 
     async def act(pilot: Pilot[None]) -> None:
-        world = cast(StillWorld, cast(Kasmon, pilot.app).world)
-        world.offered, world.confinement = JAILED, GETS
+        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        gateway.offered, gateway.confinement = JAILED, GETS
         await keys("n", *pressed)(pilot)
 
     return act

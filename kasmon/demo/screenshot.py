@@ -30,8 +30,8 @@ def picture(places: Paths) -> str:
 
 
 async def _picture(places: Paths) -> str:
-    world = LiveGateway(places)
-    app = Kasmon(world=world)
+    gateway = LiveGateway(places)
+    app = Kasmon(gateway=gateway)
     async with app.run_test(size=SIZE) as pilot:
         same, before = 0, ""
         for _ in range(int(LIMIT_S / LOOK_S)):
@@ -42,7 +42,7 @@ async def _picture(places: Paths) -> str:
             before = now
             if same == CALM_LOOKS:
                 break
-    world.close()
+    gateway.close()
     own = await asyncio.to_thread(_secrets, places, app.fleet)
     return Redactor((*own, *(escape(value).replace(" ", "&#160;") for value in own))).line(before)
 

@@ -85,7 +85,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     def __init__(
         self,
         fleet: Fleet | None = None,
-        world: Gateway | None = None,
+        gateway: Gateway | None = None,
         settings: DashboardSettings | None = None,
         *,
         clock: Clock | None = None,
@@ -95,7 +95,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         lighten_strips()
         self.animation_level = "none"
         self.use_command_palette = True  # by our key alone: the class variable would bind one of its own
-        self.world, self.clock = world, clock or RealClock()
+        self.gateway, self.clock = gateway, clock or RealClock()
         self.settings = settings or DashboardSettings()
         self.fleet = Fleet()
         self.agents_go_on = True
@@ -103,29 +103,29 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.keys = KeyMap()
         self.themes = ThemeLibrary()
         self.utf8 = _is_utf8(self.settings)
-        self.taste = UserSettings(self)
+        self.user_settings = UserSettings(self)
         self.set_class(not self.utf8, "-ascii")
         self.set_class(self.no_color, "-plain")
-        self.look = ThemeStyles(self.taste.theme_file(DEFAULT), utf8=self.utf8)
-        self.deeds = GeneralActions(self)
-        self.inbox = PermissionController(self)
-        self.waves = PlanBoardController(self)
-        self.inside = SessionPane(self)
-        self.searching = SearchController(self)
-        self.calls = NotificationController(self)
-        self.wishes = CommandRunner(self)
+        self.look = ThemeStyles(self.user_settings.theme_file(DEFAULT), utf8=self.utf8)
+        self.actions = GeneralActions(self)
+        self.permissions = PermissionController(self)
+        self.plan_board = PlanBoardController(self)
+        self.session_pane = SessionPane(self)
+        self.search = SearchController(self)
+        self.notifications = NotificationController(self)
+        self.commands = CommandRunner(self)
         self.crash = ""
         """What is said on the terminal once it is as before; empty while nothing crashed."""
         self.farewell = ""
         """What is printed on the terminal after a person has quit; empty while no agent keeps running."""
-        self.desk = MainView(self.look, self.clock, self.inside.make)
+        self.main_view = MainView(self.look, self.clock, self.session_pane.make)
         self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
         self._filters += [ControlCharacterFilter(), *([MonochromeFilter()] if self.no_color else [])]
         self._filters += [] if self.utf8 else [AsciiFilter()]
         self._first_fleet = fleet
         self.has_fleet = False
         self._last_key_at = self.clock.ticking()
-        self.taste.adopt(self.settings)
+        self.user_settings.adopt(self.settings)
 
     # Life.
 
@@ -133,7 +133,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         return MainScreen(id="_default")
 
     def compose(self) -> ComposeResult:
-        yield self.desk
+        yield self.main_view
 
     def refresh_css(self, animate: bool = True) -> None:
         """Draw by the theme of now. As long as there is no screen no sheet has been read: it is read once, for it."""
@@ -144,16 +144,16 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     def on_mount(self) -> None:
         keep_clean(self)
-        self.desk.begin(preview=self.settings.preview, split=self.settings.split)
+        self.main_view.begin(preview=self.settings.preview, split=self.settings.split)
         if self._first_fleet is not None:
             self._take(self._first_fleet)
-        self.desk.table.focus()
+        self.main_view.table.focus()
         self.offer_keys()
-        self.set_interval(1.0, self.desk.tick)
-        self.set_interval(1.0, self.calls.tick)
-        self.inbox.start()
-        if self.world is not None:
-            self.world.hear(self.inside.heard)
+        self.set_interval(1.0, self.main_view.tick)
+        self.set_interval(1.0, self.notifications.tick)
+        self.permissions.start()
+        if self.gateway is not None:
+            self.gateway.hear(self.session_pane.heard)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(self.set_timer, LATER_S, self._come_to_rest)
@@ -164,10 +164,10 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         gc.freeze()
         gc.enable()
         self.run_worker(self._prepare, thread=True, group="imports")
-        if self.world is not None:
-            self.run_worker(self.waves.follow(), group="plans")
+        if self.gateway is not None:
+            self.run_worker(self.plan_board.follow(), group="plans")
             self.run_worker(self._follow_collisions(), group="radar")
-            self.run_worker(self.world.keep_searchable(), group="search-index")
+            self.run_worker(self.gateway.keep_searchable(), group="search-index")
 
     def _prepare(self) -> None:
         """In a thread: what a dialog would otherwise have to wait for."""
@@ -176,26 +176,26 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.themes.all()
 
     async def _follow_fleet(self) -> None:
-        assert self.world is not None
-        async for fleet in self.world.changes():
+        assert self.gateway is not None
+        async for fleet in self.gateway.changes():
             self._take(fleet)
 
     async def _follow_collisions(self) -> None:
-        assert self.world is not None
-        async for collisions in self.world.collisions():
-            self.desk.table.mark(collisions)
-            self.waves.mark(collisions)
+        assert self.gateway is not None
+        async for collisions in self.gateway.collisions():
+            self.main_view.table.mark(collisions)
+            self.plan_board.mark(collisions)
 
     async def _follow_settings(self) -> None:
-        assert self.world is not None
+        assert self.gateway is not None
         is_first = True
-        async for settings in self.world.settings():
+        async for settings in self.gateway.settings():
             before = self.settings
             if is_first:
                 is_first = False
-                self.desk.begin(preview=settings.preview, split=settings.split)
+                self.main_view.begin(preview=settings.preview, split=settings.split)
             await asyncio.to_thread(self.themes.get, settings.theme)  # a shipped theme's file is read once
-            self.taste.adopt(settings)
+            self.user_settings.adopt(settings)
             for problem in settings.problems:
                 if problem not in before.problems:
                     self.say(problem, severity="error")
@@ -203,18 +203,18 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.hold_still()
-            self.inbox.look_soon()
+            self.permissions.look_soon()
             self._restore_focus()
             if self._is_ours(event):
                 return
-            if self.screen.focused is not None and self.screen.focused is self.desk.filter_bar.box:
+            if self.screen.focused is not None and self.screen.focused is self.main_view.filter_bar.box:
                 await self._write_filter(event)
                 return
         await super().on_event(event)
 
     async def _write_filter(self, key: events.Key) -> None:
         """Give the filter's box *key*; after the one that leaves it, the next key waits until the list has the keys."""
-        left = self.desk.filter_bar.left_by(key)
+        left = self.main_view.filter_bar.left_by(key)
         await super().on_event(key)
         if left is not None:
             with contextlib.suppress(TimeoutError):
@@ -232,15 +232,15 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
         if isinstance(above, Overlay) and above.takes(key):
             return True
-        if self.is_too_small and not self.desk.focused_inside and set(key.aliases) & set(self.keys.of("quit")):
+        if self.is_too_small and not self.main_view.focused_inside and set(key.aliases) & set(self.keys.of("quit")):
             self.action_do("quit")
             return True
         if self.list_has_keys:
             places: tuple[KeyContext, ...] = (KeyContext.LIST, KeyContext.EVERYWHERE)
-        elif (place := self.inside.place) is not None:
+        elif (place := self.session_pane.place) is not None:
             writing = place is KeyContext.FIND and key.is_printable
             places = (place,) if writing else (place, KeyContext.EVERYWHERE)
-        elif key.is_printable or self.inbox.screen is not None or self.inside.is_in_terminal:
+        elif key.is_printable or self.permissions.screen is not None or self.session_pane.is_in_terminal:
             return False
         else:
             places = (KeyContext.EVERYWHERE,)
@@ -252,7 +252,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     def _wants_help(self, key: events.Key) -> bool:
         """Whether *key* asks for the help: on every screen, except where it is text for a box or a terminal has it."""
         if not set(key.aliases) & set(self.keys.of("help")) or (
-            len(self.screen_stack) == 1 and self.inside.is_in_terminal
+            len(self.screen_stack) == 1 and self.session_pane.is_in_terminal
         ):
             return False
         if isinstance(self.screen, Overlay) and self.screen.is_opening:
@@ -265,13 +265,13 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         has taken the focus from every widget by then: the key would do nothing."""
         if not self.app_focus:
             self.app_focus = True
-        desk, is_on_top = self.desk, len(self.screen_stack) == 1
-        if is_on_top and self.screen.focused is None and not desk.focused_inside and not self.is_too_small:
-            self.screen.set_focus(desk.filter_bar.box or desk.table)
+        main_view, is_on_top = self.main_view, len(self.screen_stack) == 1
+        if is_on_top and self.screen.focused is None and not main_view.focused_inside and not self.is_too_small:
+            self.screen.set_focus(main_view.filter_bar.box or main_view.table)
 
     def hold_still(self) -> None:
         """The person just did something: nothing moves or rises for a while."""
-        self._last_key_at = self.desk.table.last_key_at = self.clock.ticking()
+        self._last_key_at = self.main_view.table.last_key_at = self.clock.ticking()
 
     def quiet_for(self) -> float:
         """How long ago the last key came, in seconds."""
@@ -280,13 +280,13 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     @property
     def list_has_keys(self) -> bool:
         """Whether the list has the keyboard, and nothing lies over it."""
-        on_top = len(self.screen_stack) == 1 and self.screen.focused is self.desk.table
+        on_top = len(self.screen_stack) == 1 and self.screen.focused is self.main_view.table
         return on_top and not self.is_too_small
 
     @property
     def is_too_small(self) -> bool:
         """Whether the window has room for one sentence only, and nothing lies over that."""
-        return len(self.screen_stack) == 1 and self.desk.has_class("-too-small")
+        return len(self.screen_stack) == 1 and self.main_view.has_class("-too-small")
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's own report would print the values of variables; ours is `crash`, and places in the log."""
@@ -303,42 +303,42 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     def _take(self, fleet: Fleet) -> None:
         """Show *fleet*, and say what changed in it."""
-        before = self.desk.table.sessions()
+        before = self.main_view.table.sessions()
         change = difference(self.fleet, fleet)
         self.fleet = fleet
-        inside = self.desk.preview.session if self.desk.focused_inside else None  # a note would lie over its question
+        inside = self.main_view.preview.session if self.main_view.focused_inside else None  # a note would lie over its question
         others = [session for session in change.changed if inside is None or session.id != inside.id]
         told = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
-            self.calls.take(before, change)
+            self.notifications.take(before, change)
         if not fleet.sessions and not self.has_fleet:
             self.run_worker(self._welcome(), group="welcome")
         self.has_fleet = True
-        self.desk.take(fleet, change)
-        if self.desk.focused_inside and self.desk.preview.session is None:
-            self.inside.leave()  # it was forgotten while somebody was in it
-        self.inside.learn()
-        self.inbox.take(change.changed, change.gone)
+        self.main_view.take(fleet, change)
+        if self.main_view.focused_inside and self.main_view.preview.session is None:
+            self.session_pane.leave()  # it was forgotten while somebody was in it
+        self.session_pane.learn()
+        self.permissions.take(change.changed, change.gone)
         for gone in change.gone:
-            self.inside.forget(gone)
+            self.session_pane.forget(gone)
         for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
             above.follow(fleet)
         self._toast(told)
-        self.inbox.tell()
+        self.permissions.tell()
         self.offer_keys()
 
     async def _welcome(self) -> None:
         """Somebody opens an empty kasmon: say what can be started here."""
-        if self.world is not None:
+        if self.gateway is not None:
             with contextlib.suppress(KasmonError):  # then it says what can be pressed; a dialog says what is wrong
-                self.desk.table.offer(await self.world.offers())
+                self.main_view.table.offer(await self.gateway.offers())
 
     def _toast(self, told: Iterable[Toast]) -> None:
         if not self.settings.toasts:
             return
         if any(isinstance(screen, Overlay) for screen in self.screen_stack):
             return  # nothing lies over a card or a dialog; the list says it, and the bell did
-        rises = self.inbox.may_rise  # what is asked is on a card in a moment
+        rises = self.permissions.may_rise  # what is asked is on a card in a moment
         for toast in shortened(toast for toast in told if toast.state != "asking" or not rises):
             self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
@@ -348,7 +348,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]:
         """Id, name and state of every session, those that need a person first."""
-        for session in self.desk.table.shown():
+        for session in self.main_view.table.shown():
             said = "".join(text for text, _ in news(session, self.clock.now()))
             yield session.id, session_label(session, session.id), f"{state_name(session)}  {said}"
 
@@ -365,19 +365,19 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     def on_key_context_changed(self, message: KeyContextChanged) -> None:
         message.stop()
         self.offer_keys()
-        self.inbox.tell()
+        self.permissions.tell()
 
     @property
     def _place(self) -> KeyContext:
         """What has the keyboard on the main screen."""
-        if self.desk.focused_inside:
-            return self.inside.place or (KeyContext.TERMINAL if self.inside.terminal is not None else KeyContext.PROMPT)
-        return KeyContext.LIST if self.desk.filter_bar.box is None else KeyContext.FILTER
+        if self.main_view.focused_inside:
+            return self.session_pane.place or (KeyContext.TERMINAL if self.session_pane.terminal is not None else KeyContext.PROMPT)
+        return KeyContext.LIST if self.main_view.filter_bar.box is None else KeyContext.FILTER
 
     @property
     def _writes_code(self) -> bool:
         """Whether the box inside the session takes code."""
-        session = self.desk.preview.session
+        session = self.main_view.preview.session
         return session is not None and session.mode is Mode.INTERPRETER
 
     @property
@@ -391,18 +391,18 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     def offer_keys(self) -> None:
         """Show the keys that matter where the keyboard is now, for what the cursor is on."""
-        desk, place = self.desk, self._place
-        session = None if desk.table.selected is None else desk.table.session(desk.table.selected)
+        main_view, place = self.main_view, self._place
+        session = None if main_view.table.selected is None else main_view.table.session(main_view.table.selected)
         wheres = {place, KeyContext.EVERYWHERE}
         if place is KeyContext.PROMPT and self._writes_code:
             wheres.add(KeyContext.CODE)
         rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row.id in NO_CODE)]
-        is_somewhere, has_sessions = bool(desk.table.items), bool(self.fleet.sessions)
+        is_somewhere, has_sessions = bool(main_view.table.items), bool(self.fleet.sessions)
         rows = [row for row in rows if is_offered(row.offered, session, is_somewhere, has_sessions)]
         reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)
         shown = self.keys.shown if reads else self.keys.shown_while_writing
-        desk.key_bar.offered = offers(rows, [shown(row.id, self.utf8) for row in rows])
-        desk.table.keys, desk.filter_bar.words.way_out = self.keys, self.keys.shown("show_all", self.utf8)
+        main_view.key_bar.offered = offers(rows, [shown(row.id, self.utf8) for row in rows])
+        main_view.table.keys, main_view.filter_bar.words.way_out = self.keys, self.keys.shown("show_all", self.utf8)
 
 
 def _is_utf8(settings: DashboardSettings) -> bool:

@@ -20,9 +20,9 @@ class CommandRunner:
 
     async def carry_out(self, wanted: Wanted, token: int) -> None:
         """Have *wanted* done; the dialog that waits under *token* hears of it, if it is still there."""
-        assert self.app.world is not None
+        assert self.app.gateway is not None
         try:
-            word = await self.app.world.wish(wanted)
+            word = await self.app.gateway.execute(wanted)
         except KasmonError as error:
             self._refused(wanted, token, error)
             return
@@ -30,21 +30,21 @@ class CommandRunner:
         if dialog is not None:
             word = dialog.done(wanted, word)
         if isinstance(wanted, CreateSession | AdoptPane | ForkSandbox):
-            self.app.desk.table.await_name(wanted.name)
-        if word and not self.app.inside.shows_what_becomes_of(wanted):
+            self.app.main_view.table.await_name(wanted.name)
+        if word and not self.app.session_pane.shows_what_becomes_of(wanted):
             self.app.say(word)
 
     def _refused(self, wanted: Wanted, token: int, error: KasmonError) -> None:
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
-            self.app.inbox.failed(wanted.session, wanted.wish.request, error)
+            self.app.permissions.failed(wanted.session, wanted.wish.request, error)
         dialog = self._dialog(token)
         if dialog is not None:
             dialog.refused(wanted, error)
         else:
             if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Prompt | Requeue) and wanted.wish.text:
-                self.app.inside.give_back(wanted.session, wanted.wish.text)
+                self.app.session_pane.give_back(wanted.session, wanted.wish.text)
             elif isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Run):
-                self.app.inside.give_back(wanted.session, wanted.wish.code)
+                self.app.session_pane.give_back(wanted.session, wanted.wish.code)
             self.app.say(what_failed(error), severity="error")
 
     def _dialog(self, token: int) -> "Dialog | None":

@@ -47,27 +47,27 @@ if TYPE_CHECKING:
 class MessageHandlers(App[None], inherit_bindings=False):
     """The ears of the app."""
 
-    world: Gateway | None
-    desk: "MainView"
-    deeds: "GeneralActions"
-    inbox: "PermissionController"
-    inside: "SessionPane"
-    searching: "SearchController"
-    waves: "PlanBoardController"
-    wishes: "CommandRunner"
+    gateway: Gateway | None
+    main_view: "MainView"
+    actions: "GeneralActions"
+    permissions: "PermissionController"
+    session_pane: "SessionPane"
+    search: "SearchController"
+    plan_board: "PlanBoardController"
+    commands: "CommandRunner"
 
     # Wishes.
 
     def action_do(self, action: str) -> None:
         """Do what the key table calls by this id; while a session has the keyboard, nothing that is the list's."""
-        if not self.desk.focused_inside or ROWS[action].where is not KeyContext.LIST:
-            getattr(self.deeds, action)()
+        if not self.main_view.focused_inside or ROWS[action].where is not KeyContext.LIST:
+            getattr(self.actions, action)()
 
     def on_action_requested(self, message: ActionRequested) -> None:
         """What is chosen by name or by a click is meant: who is inside a session comes out for what is the list's."""
         message.stop()
-        if self.desk.focused_inside and ROWS[message.action].where is KeyContext.LIST:
-            self.inside.leave()
+        if self.main_view.focused_inside and ROWS[message.action].where is KeyContext.LIST:
+            self.session_pane.leave()
         self.action_do(message.action)
 
     def want(self, wanted: Wanted) -> None:
@@ -78,9 +78,9 @@ class MessageHandlers(App[None], inherit_bindings=False):
         message.stop()
         wanted = message.wanted
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
-            self.inbox.sent(wanted.session, wanted.wish.request)
-        if self.world is not None:
-            self.run_worker(self.wishes.carry_out(wanted, message.token), group="wishes")
+            self.permissions.sent(wanted.session, wanted.wish.request)
+        if self.gateway is not None:
+            self.run_worker(self.commands.carry_out(wanted, message.token), group="wishes")
 
     # What widgets tell.
 
@@ -90,56 +90,56 @@ class MessageHandlers(App[None], inherit_bindings=False):
 
     def on_card_closed(self, message: CardClosed) -> None:
         message.stop()
-        self.inbox.close(message.put_off)
+        self.permissions.close(message.put_off)
 
     def on_inbox_closed(self, message: InboxClosed) -> None:
         message.stop()
-        self.inbox.close(message.put_off)
+        self.permissions.close(message.put_off)
 
     def on_plan_board_closed(self, message: PlanBoardClosed) -> None:
         message.stop()
-        self.waves.close()
+        self.plan_board.close()
 
     def on_diff_requested(self, message: DiffRequested) -> None:
         message.stop()
-        if (session := self.desk.table.session(message.session)) is not None:
-            self.deeds.show_diff(session)
+        if (session := self.main_view.table.session(message.session)) is not None:
+            self.actions.show_diff(session)
 
     def on_new_agent_requested(self, message: NewAgentRequested) -> None:
         message.stop()
-        self.waves.replace(message.wanted)
+        self.plan_board.replace(message.wanted)
 
     def on_focus_view_left(self, message: "FocusView.Left") -> None:
         message.stop()
-        if self.desk.focused_inside:
-            self.inside.leave()
+        if self.main_view.focused_inside:
+            self.session_pane.leave()
 
     def on_focus_view_read_wanted(self, message: "FocusView.ReadWanted") -> None:
         message.stop()
-        if (session := self.desk.table.session(message.session)) is not None:
-            self.inside.read_terminal(session, message.up)
+        if (session := self.main_view.table.session(message.session)) is not None:
+            self.session_pane.read_terminal(session, message.up)
 
     def on_focus_view_waiting_clicked(self, message: "FocusView.WaitingClicked") -> None:
         message.stop()
-        self.inbox.open()
+        self.permissions.open()
 
     def on_session_opened(self, message: SessionOpened) -> None:
         message.stop()
-        self.inbox.close(())
-        self.waves.close()
-        self.call_later(self.inside.enter, message.session)
+        self.permissions.close(())
+        self.plan_board.close()
+        self.call_later(self.session_pane.enter, message.session)
 
     def on_search_requested(self, message: SearchRequested) -> None:
         message.stop()
-        self.searching.look_for(message.words)
+        self.search.look_for(message.words)
 
     def on_hit_opened(self, message: HitOpened) -> None:
         message.stop()
-        self.searching.go_to(message.hit)
+        self.search.go_to(message.hit)
 
     def on_search_closed(self, message: SearchClosed) -> None:
         message.stop()
-        self.searching.close()
+        self.search.close()
 
     def on_prompt_entered(self, message: PromptEntered) -> None:
         message.stop()
@@ -154,20 +154,20 @@ class MessageHandlers(App[None], inherit_bindings=False):
 
     def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
         message.stop()
-        self.deeds.tell_confined(message)
+        self.actions.tell_confined(message)
 
     def on_folder_notice_requested(self, message: FolderNoticeRequested) -> None:
         message.stop()
-        self.deeds.tell_folder(message.folder)
+        self.actions.tell_folder(message.folder)
 
     def on_sandbox_action_requested(self, message: SandboxActionRequested) -> None:
         message.stop()
-        self.deeds.on_sandbox(message)
+        self.actions.on_sandbox(message)
 
     def on_sandbox_refresh_requested(self, message: SandboxRefreshRequested) -> None:
         message.stop()
-        self.deeds.look_again(message.session)
+        self.actions.look_again(message.session)
 
     def on_files_requested(self, message: FilesRequested) -> None:
         message.stop()
-        self.inside.offer_files(message.session)
+        self.session_pane.offer_files(message.session)

@@ -57,13 +57,13 @@ def run(places: Paths, *, agents_go_on: bool = True) -> int:
     keep_trouble(places.own_log)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # what a shell once exported; the terminal knows its size, also when that changes
-    world = LiveGateway(places)
-    app = Kasmon(world.first(), world, driver_class=TapDriver)
+    gateway = LiveGateway(places)
+    app = Kasmon(gateway.first(), gateway, driver_class=TapDriver)
     app.agents_go_on = agents_go_on
     try:
         app.run()
     finally:
-        world.close()
+        gateway.close()
         if app.crash:
             sys.stderr.write(f"kasmon: {app.crash}\n")
         elif app.farewell:

@@ -50,7 +50,7 @@ class SessionPane:
 
     @property
     def widget(self) -> Widget | None:
-        return self.app.desk.preview.inside
+        return self.app.main_view.preview.inside
 
     @property
     def terminal(self) -> "FocusView | None":
@@ -64,16 +64,16 @@ class SessionPane:
         return self.terminal is not None and self.terminal.is_live
 
     @property
-    def story(self) -> "SessionView | None":
+    def session_view(self) -> "SessionView | None":
         """The transcript, if that is what is shown. Told without importing what draws it: that is heavy."""
         widget = self.widget
         return None if widget is None or isinstance(widget, TerminalPane | TextLines) else cast("SessionView", widget)
 
     def make(self, session: Session) -> Widget:
         """The widget that shows what this session shows."""
-        world = self.app.world
+        gateway = self.app.gateway
         if session.mode is Mode.TMUX:
-            link = world.terminals if world is not None else None
+            link = gateway.terminals if gateway is not None else None
             if link is not None:
                 from kasmon.tui.terminal.view import FocusView  # with the tap: not before the first frame
 
@@ -85,38 +85,38 @@ class SessionPane:
 
         transcript = self.transcripts.of(session.id).shown
         view = SessionView(session, transcript, self.app.look, self.app.keys, self.app.clock)
-        if world is not None:
+        if gateway is not None:
             self.app.run_worker(self._follow(session.id, view), group="transcript", exclusive=True)
         return view
 
     @property
     def place(self) -> KeyContext | None:
         """What of a structured session has the keyboard; None where somebody writes, or is elsewhere."""
-        story = self.story
-        if story is None or story.box is None or len(self.app.screen_stack) > 1 or story.place is KeyContext.PROMPT:
+        session_view = self.session_view
+        if session_view is None or session_view.box is None or len(self.app.screen_stack) > 1 or session_view.place is KeyContext.PROMPT:
             return None
-        return story.place
+        return session_view.place
 
     def offer_files(self, session: SessionId) -> None:
         """List the files of the session's folder, for whoever writes the name of one."""
-        if self.app.world is not None:
+        if self.app.gateway is not None:
             self.app.run_worker(self._list_files(session), group="files", exclusive=True)
 
     async def _list_files(self, session: SessionId) -> None:
-        assert self.app.world is not None
+        assert self.app.gateway is not None
         with contextlib.suppress(KasmonError):
-            files = await self.app.world.files(session)
-            story = self.story
-            if story is not None and story.session.id == session and story.box is not None:
-                story.box.offer_files(files)
+            files = await self.app.gateway.files(session)
+            session_view = self.session_view
+            if session_view is not None and session_view.session.id == session and session_view.box is not None:
+                session_view.box.offer_files(files)
 
     def learn(self) -> None:
         """The session that is shown is another value now."""
-        session = self.app.desk.preview.session
-        if session is not None and self.app.desk.focused_inside:
+        session = self.app.main_view.preview.session
+        if session is not None and self.app.main_view.focused_inside:
             self.mark_viewed(session)
-        if session is not None and self.story is not None:
-            self.story.learn(session)
+        if session is not None and self.session_view is not None:
+            self.session_view.learn(session)
         elif session is not None and self.terminal is not None:
             self.terminal.bar.ended = session.generation > 0 and session.state not in ALIVE
 
@@ -128,8 +128,8 @@ class SessionPane:
 
     def scroll(self, pages: int) -> None:
         """Scroll the transcript down by so many pages, up where negative."""
-        if self.story is not None:
-            self.story.scroll_pages(pages)
+        if self.session_view is not None:
+            self.session_view.scroll_pages(pages)
 
     def forget(self, session: SessionId) -> None:
         self.transcripts.drop(session)
@@ -155,7 +155,7 @@ class SessionPane:
 
     def _clip(self, push: ClipboardCopy) -> None:
         """Put on the clipboard what the program wants there, where the config allows it; say either."""
-        app, session = self.app, self.app.desk.table.session(push.session)
+        app, session = self.app, self.app.main_view.table.session(push.session)
         if session is None or not self.is_in_terminal:
             return
         name = clean_line(session.name)
@@ -169,71 +169,71 @@ class SessionPane:
                 f"{name} tried to copy more to the clipboard than is allowed; nothing was copied.", severity="warning"
             )
         else:
-            app.deeds.put_on_clipboard(push.text, f"for {name}")
+            app.actions.put_on_clipboard(push.text, f"for {name}")
 
     def enter(self, wanted: SessionId) -> None:
         """Give the keyboard to this session."""
         app = self.app
-        session = app.desk.table.session(wanted)
+        session = app.main_view.table.session(wanted)
         if session is None:
             return
-        if app.desk.focused_inside:
+        if app.main_view.focused_inside:
             self.leave()
-        app.desk.enter(wanted)
+        app.main_view.enter(wanted)
         if (view := self.terminal) is not None:
             view.label = session_label(session, wanted)
             if view.is_mounted:
                 view.enter()
             else:
                 app.call_after_refresh(self._begin, view)
-        elif self.story is not None:
-            self.story.enter(self._drafts.pop(wanted, ""))
+        elif self.session_view is not None:
+            self.session_view.enter(self._drafts.pop(wanted, ""))
             app.add_class("-writing")
         else:
             self.leave()
             return
         self.mark_viewed(session)
         app.offer_keys()
-        app.call_after_refresh(app.inbox.tell)
+        app.call_after_refresh(app.permissions.tell)
 
     def _begin(self, view: "FocusView") -> None:
         """*view* is there now: give it the keyboard, unless somebody has left it meanwhile."""
-        if self.terminal is view and self.app.desk.focused_inside:
+        if self.terminal is view and self.app.main_view.focused_inside:
             view.enter()
 
     def leave(self) -> None:
         """The keyboard is the list's again; what was written is kept."""
-        app, view, story = self.app, self.terminal, self.story
-        if story is not None and (draft := story.leave()):
-            self._drafts[story.session.id] = draft
+        app, view, session_view = self.app, self.terminal, self.session_view
+        if session_view is not None and (draft := session_view.leave()):
+            self._drafts[session_view.session.id] = draft
         elif view is not None:
             view.leave()
         app.remove_class("-writing")
         app.hold_still()
-        app.desk.leave()
+        app.main_view.leave()
         app.offer_keys()
-        app.inbox.look_soon()
-        app.inbox.tell()
+        app.permissions.look_soon()
+        app.permissions.tell()
 
     def shows_what_becomes_of(self, wanted: Wanted) -> bool:
         """Whether *wanted* is a prompt to the session that somebody is inside of: the line above its box says it."""
         if not isinstance(wanted, SendToAgent) or not isinstance(wanted.wish, Prompt):
             return False
-        story = self.story
-        return story is not None and story.box is not None and story.session.id == wanted.session
+        session_view = self.session_view
+        return session_view is not None and session_view.box is not None and session_view.session.id == wanted.session
 
     def give_back(self, session: SessionId, text: str) -> None:
         """A prompt was not taken: its text is in the box again, unless something else is."""
-        story = self.story
-        if story is not None and story.session.id == session and story.box is not None:
-            if not story.box.text:
-                story.box.text = text
+        session_view = self.session_view
+        if session_view is not None and session_view.session.id == session and session_view.box is not None:
+            if not session_view.box.text:
+                session_view.box.text = text
         elif session not in self._drafts:
             self._drafts[session] = text
 
     def read_terminal(self, session: Session, up: int = 0) -> None:
         """Show what the session's terminal has printed, to read, search and copy; from so many lines *up*."""
-        if self.app.world is not None:
+        if self.app.gateway is not None:
             self.app.run_worker(self._read_terminal(session, up), group="scrollback", exclusive=True)
 
     async def _read_terminal(self, session: Session, up: int) -> None:
@@ -242,33 +242,33 @@ class SessionPane:
         from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 
         app = self.app
-        assert app.world is not None
+        assert app.gateway is not None
         try:
-            lines = await app.world.printed(session.id)
+            lines = await app.gateway.printed(session.id)
         except KasmonError as error:
             app.say(what_failed(error), severity="error")
             return
         if len(app.screen_stack) == 1:  # nobody opened anything else meanwhile
             self.mark_viewed(session)
             name = clean_line(session.name)
-            copied, looked = app.deeds.put_on_clipboard, partial(look_at, app)
+            copied, looked = app.actions.put_on_clipboard, partial(look_at, app)
             app.push_screen(ScrollbackScreen(app.look, app.keys, name, ScrollbackBuffer(lines), copied, looked, up=up))
 
     def attach(self, session: SessionId) -> None:
         """Leave the screen to the session's real terminal, and come back."""
-        if self.app.world is not None:
+        if self.app.gateway is not None:
             self.app.run_worker(self._sit_down(session), group="attach", exclusive=True)
 
     def dress(self, look: ThemeStyles) -> None:
-        if self.story is not None:
-            self.story.dress(look)
+        if self.session_view is not None:
+            self.session_view.dress(look)
 
     async def _follow(self, session: SessionId, view: "SessionView") -> None:
         """Read the session's log into its transcript, for as long as it is shown."""
-        assert self.app.world is not None
+        assert self.app.gateway is not None
         await asyncio.sleep(REST_S)
         told = self.transcripts.of(session)
-        async for heard in self.app.world.transcript(session, told.cursor):
+        async for heard in self.app.gateway.transcript(session, told.cursor):
             told.take(heard)
             if isinstance(heard, EventBatch) and heard.more:
                 await asyncio.sleep(0)  # keys come first
@@ -280,10 +280,10 @@ class SessionPane:
     async def _sit_down(self, session: SessionId) -> None:
         from kasmon.tui.terminal.attach import attached  # seldom needed
 
-        assert self.app.world is not None
+        assert self.app.gateway is not None
         try:
-            argv = await self.app.world.attach_argv(session)
-            seen = self.app.desk.table.session(session)
+            argv = await self.app.gateway.attach_argv(session)
+            seen = self.app.main_view.table.session(session)
             if seen is not None:
                 self.mark_viewed(seen)
             is_own = seen is not None and bool(seen.adopted)

@@ -87,7 +87,7 @@ HARMLESS = [
     (lints.no_foreign_markup, "Content.from_markup('[b]ours[/b]')"),
     (lints.no_shell, "subprocess.run([program, text], shell=False)"),
     (lints.no_careless_writing, "path.open('rb')"),
-    (lints.no_careless_writing, "app.inbox.open()"),
+    (lints.no_careless_writing, "app.permissions.open()"),
     (lints.no_open_permission, "path.mkdir(mode=0o700, exist_ok=True)"),
 ]
 

@@ -84,15 +84,15 @@ class Stage:
         self.clock = StillClock()
         sessions = [hostile(n, payload, mode, asks=asks) for n, mode in enumerate((Mode.SDK, Mode.TMUX))]
         told = facts(sessions[0].id, payload)
-        self.world = StillWorld(
+        self.gateway = StillWorld(
             fleet(*sessions, read_only=payload),
             transcripts={sessions[0].id: told},
             written={sessions[0].id: payload},
             panes={sessions[1].id: payload.split("\n")[:5]},
             settings=DashboardSettings(problems=(payload,), config_path=payload, workdir=payload),
         )
-        self.world.refusing = RefusedError(payload, hint=payload)
-        self.app = Kasmon(world=self.world, clock=self.clock)
+        self.gateway.refusing = RefusedError(payload, hint=payload)
+        self.app = Kasmon(gateway=self.gateway, clock=self.clock)
         self.sessions = sessions
 
     async def visit(self, pilot: Pilot[None], screens: dict[str, tuple[str, str]], back: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class Stage:
 
     @property
     def is_card(self) -> bool:
-        return self.app.inbox.card is not None
+        return self.app.permissions.card is not None
 
     def clickable(self) -> set[tuple[str, str]]:
         """What a click on some cell would do, and links."""
@@ -126,17 +126,17 @@ class Stage:
         app = self.app
         while len(app.screen_stack) > 1:
             app.pop_screen()
-        if app.desk.focused_inside:
-            app.inside.leave()
-        app.desk.table.focus()
+        if app.main_view.focused_inside:
+            app.session_pane.leave()
+        app.main_view.table.focus()
 
     def to_card(self) -> None:
-        self.app.inbox.close(())
-        self.app.call_later(self.app.inbox.open)
+        self.app.permissions.close(())
+        self.app.call_later(self.app.permissions.open)
 
     def to_inbox(self) -> None:
-        self.app.inbox.close(())
-        self.app.call_later(self.app.inbox.open_list)
+        self.app.permissions.close(())
+        self.app.call_later(self.app.permissions.open_list)
 
 
 async def test_nothing_hostile_is_markup_anywhere() -> None:
@@ -154,7 +154,7 @@ async def test_nothing_hostile_is_markup_on_a_card() -> None:
     stage = Stage(WORST, asks=True)
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        stage.app.inbox.open()
+        stage.app.permissions.open()
         await stage.visit(pilot, CARD, stage.to_card)
 
 
@@ -163,7 +163,7 @@ async def test_nothing_visible_is_markup_where_a_request_is_edited() -> None:
     stage = Stage(" ".join(MARKUP.values()), asks=True)
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        stage.app.inbox.open()
+        stage.app.permissions.open()
         await stage.visit(pilot, {"edit": ("end e", "review changes")}, stage.to_card)
 
 

@@ -150,15 +150,15 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press("i")
-        card = await auntil(lambda: app.inbox.card, what="the card")
+        card = await auntil(lambda: app.permissions.card, what="the card")
         await pilot.pause()
         card._look_at_clock()
         card._look_at_clock()  # of two looks the second arms, were it time; the clock stands still
         await pilot.press("a")
         await pilot.pause()
 
-        assert isinstance(app.world, StillWorld)
-        assert guarded == (not app.world.wished)
+        assert isinstance(app.gateway, StillWorld)
+        assert guarded == (not app.gateway.wished)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -171,8 +171,8 @@ async def test_a_secret_is_not_on_the_card(monkeypatch: pytest.MonkeyPatch, guar
         await settled(pilot)
         await pilot.press("i")
         await pilot.pause()
-        assert app.inbox.card is not None
-        card = "\n".join(line.text for line in app.inbox.card._state.sheet.rows(200))
+        assert app.permissions.card is not None
+        card = "\n".join(line.text for line in app.permissions.card._state.sheet.rows(200))
 
         assert guarded == (SECRET not in card)
         assert guarded == ("hunter2hunter2" not in card)

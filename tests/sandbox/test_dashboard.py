@@ -47,7 +47,7 @@ def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Paths]:
 @pytest.fixture
 def app(here: Paths) -> Kasmon:
     """Made outside of the loop, as `kasmon` does it: it reads themes."""
-    return Kasmon(world=LiveGateway(here), settings=DashboardSettings(workdir=str(Path.cwd())))
+    return Kasmon(gateway=LiveGateway(here), settings=DashboardSettings(workdir=str(Path.cwd())))
 
 
 async def until_state(app: Kasmon, name: str, *states: SessionState) -> None:

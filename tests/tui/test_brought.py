@@ -28,17 +28,17 @@ def brings(tmp_path: Path) -> FolderConfig:
 
 
 async def test_only_what_is_trusted_is_offered_and_started(own: Paths, brings: FolderConfig) -> None:
-    world, folder = LiveGateway(own), brings.root
+    gateway, folder = LiveGateway(own), brings.root
     wanted = CreateSession(name="one", agent="helper", workdir=folder)
 
-    assert f"kasmon trust {folder}" in await world.folder_notice(folder)
-    assert "helper" not in [offer.name for offer in await world.offers(folder)]
+    assert f"kasmon trust {folder}" in await gateway.folder_notice(folder)
+    assert "helper" not in [offer.name for offer in await gateway.offers(folder)]
     with pytest.raises(RefusedError, match="is defined only in a config that is ignored"):
-        await world.wish(wanted)
-    assert not (await asyncio.to_thread(world.first)).sessions
+        await gateway.execute(wanted)
+    assert not (await asyncio.to_thread(gateway.first)).sessions
 
     await asyncio.to_thread(TrustedFolders(own).add, brings, 1.0)
-    assert "" == await world.folder_notice(folder)
-    assert "helper" in [offer.name for offer in await world.offers(folder)]
-    assert "helper" not in [offer.name for offer in await world.offers()]
-    await asyncio.to_thread(world.close)
+    assert "" == await gateway.folder_notice(folder)
+    assert "helper" in [offer.name for offer in await gateway.offers(folder)]
+    assert "helper" not in [offer.name for offer in await gateway.offers()]
+    await asyncio.to_thread(gateway.close)

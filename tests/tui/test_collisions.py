@@ -22,7 +22,7 @@ async def test_both_rows_are_marked_and_say_with_whom_and_what() -> None:
     app = kasmon(fleet(working("api"), working("web"), idle("docs")))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        cast(StillWorld, app.world).collided.put_nowait({SessionId("api"): API, SessionId("web"): WEB})
+        cast(StillWorld, app.gateway).collided.put_nowait({SessionId("api"): API, SessionId("web"): WEB})
         await auntil(lambda: "⇄" in text_of(app))
 
         assert "api ⇄" in row_of(text_of(app), "api")
@@ -36,7 +36,7 @@ async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
     app = kasmon(fleet(asking("api", ask)))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        cast(StillWorld, app.world).collided.put_nowait({SessionId("api"): WEB})
+        cast(StillWorld, app.gateway).collided.put_nowait({SessionId("api"): WEB})
         await auntil(lambda: "api ⇄" in text_of(app))
 
         assert "git push" in row_of(text_of(app), "api")
@@ -46,7 +46,7 @@ async def test_the_mark_goes_with_the_collision() -> None:
     app = kasmon(fleet(working("api")))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        collided = cast(StillWorld, app.world).collided
+        collided = cast(StillWorld, app.gateway).collided
         collided.put_nowait({SessionId("api"): WEB})
         await auntil(lambda: "⇄" in text_of(app))
         collided.put_nowait({})

@@ -21,7 +21,7 @@ from tests.waiting import auntil
 @asynccontextmanager
 async def shown(diff: str = DIFF, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(working("api")))
-    cast(StillWorld, app.world).diffs = {"api": diff}
+    cast(StillWorld, app.gateway).diffs = {"api": diff}
     async with app.run_test(size=size) as pilot:
         await settled(pilot)
         await pilot.press("D")
@@ -78,7 +78,7 @@ async def test_escape_leads_back_to_the_list() -> None:
 
 async def test_a_session_in_no_repository_says_so() -> None:
     app = kasmon(fleet(working("api")))
-    cast(StillWorld, app.world).refusing = UnableError("'/x' is not in a git repository, so its changes are unknown.")
+    cast(StillWorld, app.gateway).refusing = UnableError("'/x' is not in a git repository, so its changes are unknown.")
     async with app.run_test(size=(120, 30), notifications=True) as pilot:
         await settled(pilot)
         await pilot.press("D")
@@ -98,14 +98,14 @@ async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
 async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhile() -> None:
     """The keys for that would be its keys."""
     app = kasmon(fleet(working("api")))
-    world = cast(StillWorld, app.world)
-    world.diffs = {"api": DIFF}
+    gateway = cast(StillWorld, app.gateway)
+    gateway.diffs = {"api": DIFF}
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(pilot)
-        world.knows.clear()
+        gateway.knows.clear()
         await pilot.press("D", "r")
         await auntil(lambda: isinstance(app.screen, RenameDialog), what="the dialog")
-        world.knows.set()
+        gateway.knows.set()
         await auntil(lambda: not any(each.group == "dialog" and each.is_running for each in app.workers))
         await pilot.pause()
 

@@ -37,8 +37,8 @@ def test_what_to_do_next_is_a_line_of_its_own() -> None:
 
 async def test_a_refused_wish_is_told_so() -> None:
     app = kasmon(fleet(working("api", abilities=("interrupts",))))
-    assert isinstance(app.world, StillWorld)
-    app.world.refusing = SessionEndedError("api")
+    assert isinstance(app.gateway, StillWorld)
+    app.gateway.refusing = SessionEndedError("api")
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         await pilot.press("c")

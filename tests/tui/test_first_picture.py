@@ -118,15 +118,15 @@ async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
 ) -> None:
     """Else a thread reads it while the dashboard is busy with the news, and waits for its turn."""
     own, session = one_asks
-    world = LiveGateway(own)
-    changes = cast(AsyncGenerator[Fleet, None], world.changes())
+    gateway = LiveGateway(own)
+    changes = cast(AsyncGenerator[Fleet, None], gateway.changes())
     try:
         told = await anext(changes)
         await asyncio.to_thread(own.environment(session).unlink)
 
         assert [True] == [bool(each.asks) for each in told.sessions]
-        assert ("long-enough-a-secret",) == await world.secrets(session)
-        assert str(tmp_path) == await world.project(session)
+        assert ("long-enough-a-secret",) == await gateway.secrets(session)
+        assert str(tmp_path) == await gateway.project(session)
     finally:
         await changes.aclose()
-        await asyncio.to_thread(world.close)
+        await asyncio.to_thread(gateway.close)

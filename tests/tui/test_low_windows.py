@@ -143,7 +143,7 @@ async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_bac
     keys: tuple[str, ...], mode: Mode, foot: str
 ) -> None:
     app = kasmon(fleet(working("docs", mode=mode)), panes={"docs": ("make html",)})
-    cast(StillWorld, app.world).diffs = {"docs": CHANGE}
+    cast(StillWorld, app.gateway).diffs = {"docs": CHANGE}
     async with app.run_test(size=LEAST) as pilot:
         await settled(pilot)
         await pilot.press(*keys)
@@ -162,7 +162,7 @@ async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> Non
 
 async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
     app = kasmon(fleet())
-    cast(StillWorld, app.world).offered = NO_AGENT
+    cast(StillWorld, app.gateway).offered = NO_AGENT
     async with app.run_test(size=LEAST) as pilot:
         await settled(pilot)
 

@@ -58,7 +58,7 @@ def app_of(pilot: Pilot[None]) -> Kasmon:
 
 
 def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, app_of(pilot).world)
+    return cast(StillWorld, app_of(pilot).gateway)
 
 
 def told(pilot: Pilot[None], *wishes: object) -> Sequence[Wanted]:
@@ -66,9 +66,9 @@ def told(pilot: Pilot[None], *wishes: object) -> Sequence[Wanted]:
 
 
 async def wished(pilot: Pilot[None], count: int) -> list[Wanted]:
-    world = world_of(pilot)
-    await auntil(lambda: len(world.wished) >= count, what="the wishes")
-    return world.wished
+    gateway = world_of(pilot)
+    await auntil(lambda: len(gateway.wished) >= count, what="the wishes")
+    return gateway.wished
 
 
 def footer(pilot: Pilot[None]) -> str:

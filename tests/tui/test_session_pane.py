@@ -31,15 +31,15 @@ def app_of(pilot: Pilot[None]) -> Kasmon:
 
 
 def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, app_of(pilot).world)
+    return cast(StillWorld, app_of(pilot).gateway)
 
 
 async def told(pilot: Pilot[None], session: str = "readme") -> None:
     """Until the transcript is on the screen."""
     await settled(pilot)
-    known = app_of(pilot).inside.transcripts.of(SessionId(session))
+    known = app_of(pilot).session_pane.transcripts.of(SessionId(session))
     await auntil(lambda: known.cursor, what="the transcript")
-    view = app_of(pilot).inside.widget
+    view = app_of(pilot).session_pane.widget
     assert isinstance(view, SessionView)
     await auntil(lambda: view.screen_of_events._frame is None)
     await pilot.pause()
@@ -140,7 +140,7 @@ async def test_esc_leaves_and_the_list_has_the_keyboard() -> None:
         await pilot.press("enter", "escape")
         await pilot.pause()
 
-        assert app_of(pilot).desk.table.has_focus
+        assert app_of(pilot).main_view.table.has_focus
         assert not pilot.app.query(PromptBox)
         assert "state ▾" in text_of(pilot.app)
 
@@ -197,7 +197,7 @@ async def test_a_prompts_way_is_told() -> None:
 async def test_new_facts_come_without_a_key() -> None:
     async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
         await told(pilot)
-        view = app_of(pilot).inside.widget
+        view = app_of(pilot).session_pane.widget
         assert isinstance(view, SessionView)
         view.transcript.add(MessageWritten(at=NOW, text="One more thing."))
         view.screen_of_events.changed()
@@ -226,7 +226,7 @@ async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_ba
         assert b"qx" == b"".join(wish.data for wish in told_host if isinstance(wish, SendKeys))
         assert any(isinstance(wish, Focus) and wish.columns > 100 for wish in told_host)
         assert any(isinstance(wish, Blur) for wish in told_host)
-        assert app.desk.table.has_focus
+        assert app.main_view.table.has_focus
 
 
 async def test_f12_leaves_a_terminal_too_and_the_bar_says_so() -> None:
@@ -239,7 +239,7 @@ async def test_f12_leaves_a_terminal_too_and_the_bar_says_so() -> None:
         await pilot.press("f12")
         await pilot.pause()
 
-        assert app.desk.table.has_focus
+        assert app.main_view.table.has_focus
         assert [] == [wish for wish in world_of(pilot).link.told if isinstance(wish, SendKeys)]
 
 
@@ -256,7 +256,7 @@ async def test_another_leave_key_can_be_chosen() -> None:
         await pilot.press("ctrl+g")
         await pilot.pause()
 
-        assert app.desk.table.has_focus
+        assert app.main_view.table.has_focus
 
 
 async def test_moving_on_stops_watching_the_terminal() -> None:
@@ -284,7 +284,7 @@ async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
 
 async def test_without_tmux_the_preview_says_what_is_missing() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
-    cast(StillWorld, app.world).has_tmux = False
+    cast(StillWorld, app.gateway).has_tmux = False
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
 
@@ -298,7 +298,7 @@ async def test_pushes_for_another_session_are_not_shown() -> None:
         world_of(pilot).push(SubscriptionEnded(session=SessionId("someone-else"), why="gone"))
         await pilot.pause()
 
-        view = app.inside.widget
+        view = app.session_pane.widget
         assert isinstance(view, FocusView)
         assert "" == view.bar.lost
 
@@ -310,8 +310,8 @@ async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_key
         app_of(pilot)._take(fleet(idle("readme")))
         await pilot.pause()
 
-        assert not app_of(pilot).desk.has_class("-inside")
-        assert app_of(pilot).desk.table.has_focus
+        assert not app_of(pilot).main_view.has_class("-inside")
+        assert app_of(pilot).main_view.table.has_focus
 
 
 async def test_a_restart_keeps_what_is_being_written() -> None:
@@ -378,11 +378,11 @@ async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_ke
     app = kasmon(fleet(session("shell", mode=Mode.TMUX)), panes={"shell": ("$",)})
     async with app.run_test(size=(120, 40)) as pilot:
         await auntil(lambda: app.has_fleet)
-        app.inside.enter(SessionId("shell"))
-        view = app.inside.terminal
+        app.session_pane.enter(SessionId("shell"))
+        view = app.session_pane.terminal
         assert view is not None
         assert not view.is_mounted
-        app.inside.leave()
+        app.session_pane.leave()
         await auntil(lambda: view.is_mounted)
         await settled(pilot)
 

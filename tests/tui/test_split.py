@@ -35,12 +35,12 @@ async def drag(pilot: Pilot[None], *way: tuple[int, int]) -> None:
 
 
 def divider(app: Kasmon) -> tuple[int, int]:
-    preview = app.desk.preview.region
-    return (preview.x, preview.y + 3) if app.desk.has_class("-beside") else (20, preview.y)
+    preview = app.main_view.preview.region
+    return (preview.x, preview.y + 3) if app.main_view.has_class("-beside") else (20, preview.y)
 
 
 def wished(app: Kasmon) -> list[Wanted]:
-    return [each for each in cast(StillWorld, app.world).wished if isinstance(each, KeepSplit)]
+    return [each for each in cast(StillWorld, app.gateway).wished if isinstance(each, KeepSplit)]
 
 
 async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() -> None:
@@ -51,13 +51,13 @@ async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() ->
         await drag(pilot, divider(app), (80, y), (64, y))
         await settled(pilot)
 
-        assert (64, 96) == (app.desk.side.region.width, app.desk.preview.region.width)
+        assert (64, 96) == (app.main_view.side.region.width, app.main_view.preview.region.width)
         assert [KeepSplit(split=Split(width=40))] == wished(app)
 
     again = shown(Split(width=40))
     async with again.run_test(size=WIDE) as pilot:
         await settled(pilot)
-        assert (64, 96) == (again.desk.side.region.width, again.desk.preview.region.width)
+        assert (64, 96) == (again.main_view.side.region.width, again.main_view.preview.region.width)
 
 
 async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> None:
@@ -67,13 +67,13 @@ async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> 
         await drag(pilot, divider(app), (20, 10), (20, 20))
         await settled(pilot)
 
-        assert (20, 19) == (app.desk.preview.region.y, app.desk.side.region.height)
+        assert (20, 19) == (app.main_view.preview.region.y, app.main_view.side.region.height)
         assert [KeepSplit(split=Split(height=50))] == wished(app)
 
     again = shown(Split(height=50))
     async with again.run_test(size=LOW) as pilot:
         await settled(pilot)
-        assert 20 == again.desk.preview.region.y
+        assert 20 == again.main_view.preview.region.y
 
 
 @pytest.mark.parametrize("to", [0, 159])
@@ -85,8 +85,8 @@ async def test_neither_side_is_dragged_away(to: int) -> None:
         await drag(pilot, divider(app), (to, y))
         await settled(pilot)
 
-        assert app.desk.side.region.width >= 40
-        assert app.desk.preview.region.width >= 30
+        assert app.main_view.side.region.width >= 40
+        assert app.main_view.preview.region.width >= 30
 
 
 async def test_a_drag_that_begins_elsewhere_and_a_session_in_focus_move_nothing() -> None:
@@ -94,15 +94,15 @@ async def test_a_drag_that_begins_elsewhere_and_a_session_in_focus_move_nothing(
     async with app.run_test(size=WIDE) as pilot:
         await settled(pilot)
         await drag(pilot, (30, 20), (100, 20))
-        assert 64 == app.desk.side.region.width
+        assert 64 == app.main_view.side.region.width
         await pilot.press("enter")
         await settled(pilot)
-        assert 160 == app.desk.preview.region.width
+        assert 160 == app.main_view.preview.region.width
         await drag(pilot, (0, 20), (100, 20))
         await pilot.press("escape")
         await settled(pilot)
 
-        assert (64, 96) == (app.desk.side.region.width, app.desk.preview.region.width)
+        assert (64, 96) == (app.main_view.side.region.width, app.main_view.preview.region.width)
         assert [] == wished(app)
 
 
@@ -113,28 +113,28 @@ async def test_without_a_preview_the_list_has_the_whole_width() -> None:
         await pilot.press("space")
         await settled(pilot)
 
-        assert 160 == app.desk.side.region.width
+        assert 160 == app.main_view.side.region.width
 
 
 async def test_the_settings_apply_that_come_once_the_dashboard_is_open() -> None:
     """A real kasmon reads them after the first picture."""
     app = shown()
-    cast(StillWorld, app.world).kept.get_nowait()
-    cast(StillWorld, app.world).kept.put_nowait(DashboardSettings(preview=False, split=Split(width=40)))
+    cast(StillWorld, app.gateway).kept.get_nowait()
+    cast(StillWorld, app.gateway).kept.put_nowait(DashboardSettings(preview=False, split=Split(width=40)))
     async with app.run_test(size=WIDE) as pilot:
-        await auntil(lambda: 160 == app.desk.side.region.width, what="a list without a preview")
+        await auntil(lambda: 160 == app.main_view.side.region.width, what="a list without a preview")
         await pilot.press("space")
         await settled(pilot)
 
-        assert 64 == app.desk.side.region.width
+        assert 64 == app.main_view.side.region.width
 
 
 def test_the_split_is_stored_and_a_broken_file_is_none() -> None:
     def opened() -> Split:
-        world = LiveGateway(places())
+        gateway = LiveGateway(places())
 
         async def first() -> Split:
-            read = cast(AsyncGenerator[DashboardSettings, None], world.settings())
+            read = cast(AsyncGenerator[DashboardSettings, None], gateway.settings())
             split = (await anext(read)).split
             await read.aclose()
             return split
@@ -142,11 +142,11 @@ def test_the_split_is_stored_and_a_broken_file_is_none() -> None:
         try:
             return asyncio.run(first())
         finally:
-            world.close()
+            gateway.close()
 
-    world = LiveGateway(places())
-    asyncio.run(world.wish(KeepSplit(split=Split(width=40, height=50))))
-    world.close()
+    gateway = LiveGateway(places())
+    asyncio.run(gateway.execute(KeepSplit(split=Split(width=40, height=50))))
+    gateway.close()
     assert Split(width=40, height=50) == opened()
 
     places().split.write_text('{"width": "wide"')

@@ -58,14 +58,14 @@ GETS = SandboxPreview(
 class StillLink:
     """Remembers what terminals were told; answers a `Watch` with the rows it was given."""
 
-    def __init__(self, world: "StillWorld") -> None:
-        self.world = world
+    def __init__(self, gateway: "StillWorld") -> None:
+        self.gateway = gateway
         self.told: list[TerminalWish] = []
 
     def tell(self, wish: TerminalWish, /) -> None:
         self.told.append(wish)
-        if isinstance(wish, Watch) and wish.session in self.world.panes:
-            self.world.push(rows(wish.session, self.world.panes[wish.session]))
+        if isinstance(wish, Watch) and wish.session in self.gateway.panes:
+            self.gateway.push(rows(wish.session, self.gateway.panes[wish.session]))
 
 
 class StillWorld:
@@ -153,7 +153,7 @@ class StillWorld:
             yield TextDelta(session=session, text=self.written[session])
         await asyncio.Event().wait()
 
-    async def wish(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: Wanted, /) -> str:
         self.wished.append(wanted)
         if self.refusing is not None:
             raise self.refusing

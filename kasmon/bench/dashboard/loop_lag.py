@@ -23,7 +23,7 @@ class ProbedKasmon(Kasmon):
     """The dashboard, and a probe beside it."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(world=LiveGateway(places()), driver_class=TapDriver)
+        super().__init__(gateway=LiveGateway(places()), driver_class=TapDriver)
         self._file = file
 
     def on_ready(self) -> None:

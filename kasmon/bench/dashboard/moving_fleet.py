@@ -74,7 +74,7 @@ class MovingGateway:
         await asyncio.Event().wait()
         yield ()
 
-    async def wish(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: Wanted, /) -> str:
         return ""
 
     async def folders(self, written: str, /) -> Sequence[str]:
@@ -159,7 +159,7 @@ class MovingGateway:
 
 
 def main(rows: int, alive: int, changes: int, rate_hz: float) -> None:
-    Kasmon(world=MovingGateway(rows, alive, changes, rate_hz)).run()
+    Kasmon(gateway=MovingGateway(rows, alive, changes, rate_hz)).run()
 
 
 if __name__ == "__main__":

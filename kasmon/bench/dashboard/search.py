@@ -68,9 +68,9 @@ def fill(where: Paths, session: SessionId, number: int, size: int) -> None:
     """Give *session* so many bytes that it said, or, every second one, that its terminal printed."""
     chance = Random(number)
     if number % 2:
-        story, said, written = _story(chance, number), [where.log(session).read_bytes()], 0
+        session_view, said, written = _session_view(chance, number), [where.log(session).read_bytes()], 0
         while written < size:
-            said.append(encode(next(story)) + b"\n")
+            said.append(encode(next(session_view)) + b"\n")
             written += len(said[-1])
         write_private(where.log(session), b"".join(said))
         return
@@ -84,7 +84,7 @@ def fill(where: Paths, session: SessionId, number: int, size: int) -> None:
         written += sum(map(len, some)) + 2 * len(some)
 
 
-def _story(chance: Random, number: int) -> Iterator[Event]:
+def _session_view(chance: Random, number: int) -> Iterator[Event]:
     now, lines = time.time() - 86_400, _lines(chance, number)
     for turn in itertools.count():
         yield TurnStarted(at=now + turn, prompt=f"Look at part {turn}: {next(lines)}")

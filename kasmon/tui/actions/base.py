@@ -19,7 +19,7 @@ class ActionGroup:
 
     def _selected(self) -> Session | None:
         """The session that the list's cursor is on."""
-        table = self.app.desk.table
+        table = self.app.main_view.table
         return table.session(table.selected) if table.selected is not None else None
 
     def _here(self) -> tuple[object, bool]:
@@ -28,7 +28,7 @@ class ActionGroup:
         What takes a while to be found out is shown where it was asked for and nowhere else: over anything else it would
         take keys that are meant for that.
         """
-        return self.app.screen, self.app.desk.focused_inside
+        return self.app.screen, self.app.main_view.focused_inside
 
     def _ask(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
         """Have *wanted* done once a person says so; *yes* is the word of that key."""

@@ -37,44 +37,44 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
     # Moving.
 
     def down(self) -> None:
-        self.app.desk.table.move(1)
+        self.app.main_view.table.move(1)
 
     def up(self) -> None:
-        self.app.desk.table.move(-1)
+        self.app.main_view.table.move(-1)
 
     def page_down(self) -> None:
-        self.app.desk.table.move(max(1, self.app.desk.table.size.height - 1))
+        self.app.main_view.table.move(max(1, self.app.main_view.table.size.height - 1))
 
     def page_up(self) -> None:
-        self.app.desk.table.move(-max(1, self.app.desk.table.size.height - 1))
+        self.app.main_view.table.move(-max(1, self.app.main_view.table.size.height - 1))
 
     def top(self) -> None:
-        self.app.desk.table.select_index(0)
+        self.app.main_view.table.select_index(0)
 
     def bottom(self) -> None:
-        self.app.desk.table.select_index(len(self.app.desk.table.items))
+        self.app.main_view.table.select_index(len(self.app.main_view.table.items))
 
     def next(self) -> None:
         """Also shows what the session asks, if it asks."""
         if (wanted := self._next_that_needs()) is not None:
-            self.app.desk.table.select(wanted)
+            self.app.main_view.table.select(wanted)
 
     def next_inside(self) -> None:
         """From wherever the keyboard is, as long as no dialog has it."""
         app = self.app
-        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+        if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
             return
         if (wanted := self._next_that_needs()) is not None:
-            app.inside.enter(wanted)
+            app.session_pane.enter(wanted)
 
     def _next_that_needs(self) -> SessionId | None:
         """The next session of the list that needs a person; where there is none, it says so."""
         app = self.app
-        wanted = app.desk.table.next_that_needs()
+        wanted = app.main_view.table.next_that_needs()
         if wanted is None:
-            elsewhere = {one.id for one in app.fleet.sessions if need(one)} - {one.id for one in app.desk.table.shown()}
-            here = app.desk.table.selected
-            session = None if here is None else app.desk.table.session(here)
+            elsewhere = {one.id for one in app.fleet.sessions if need(one)} - {one.id for one in app.main_view.table.shown()}
+            here = app.main_view.table.selected
+            session = None if here is None else app.main_view.table.session(here)
             nobody = (
                 "Nothing else needs attention" if session is not None and need(session) else "Nothing needs attention"
             )
@@ -95,23 +95,23 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         here = [each for each in here if each.mode is not Mode.INTERPRETER]  # whose folder kasmon made
         recent = dict.fromkeys(each.workdir for each in sorted(here, key=lambda each: -each.created_at))
         dialog = NewSessionDialog(app.look, app.keys, app.clock, app.settings.workdir, names, [*recent])
-        if app.world is not None:
-            dialog.offer_folders(app.world.folders)
+        if app.gateway is not None:
+            dialog.offer_folders(app.gateway.folders)
         app.push_screen(dialog)
         app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
 
     async def _offer(self, dialog: "NewSessionDialog") -> None:
-        world = self.app.world
-        if world is None:
+        gateway = self.app.gateway
+        if gateway is None:
             dialog.offer_agents(())
             return
         try:
-            dialog.offer_sandboxes(await world.sandboxes())
-            dialog.offer_agents(await world.offers(self.app.settings.workdir))
+            dialog.offer_sandboxes(await gateway.sandboxes())
+            dialog.offer_agents(await gateway.offers(self.app.settings.workdir))
         except KasmonError as error:
             dialog.cannot_offer(error)
         else:
-            dialog.offer_machines(await world.machines())
+            dialog.offer_machines(await gateway.machines())
 
     def tell_folder(self, folder: str) -> None:
         self.app.run_worker(self._tell_folder(folder), group="folder", exclusive=True)
@@ -120,10 +120,10 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
         dialog = self.app.screen
-        if self.app.world is None or not isinstance(dialog, NewSessionDialog):
+        if self.app.gateway is None or not isinstance(dialog, NewSessionDialog):
             return
         try:
-            notice = await self.app.world.folder_notice(folder)
+            notice = await self.app.gateway.folder_notice(folder)
         except KasmonError as error:
             notice = sentence(error.message)
         dialog.tell_folder(notice)
@@ -138,14 +138,14 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         app.run_worker(self._list_panes(dialog), group="dialog", exclusive=True)
 
     async def _list_panes(self, dialog: "AdoptDialog") -> None:
-        world = self.app.world
+        gateway = self.app.gateway
         try:
-            dialog.offer_panes(await world.foreign_panes() if world is not None else ())
+            dialog.offer_panes(await gateway.foreign_panes() if gateway is not None else ())
         except KasmonError as error:
             dialog.nothing(error)
 
     def broadcast(self) -> None:
-        alive = [session for session in self.app.desk.table.shown() if session.state in ALIVE]
+        alive = [session for session in self.app.main_view.table.shown() if session.state in ALIVE]
         agents = [session for session in alive if is_agent(session, self.app.settings.agents)]
         if agents:
             self._write_to(agents, tuple(session for session in alive if session not in agents))
@@ -155,65 +155,65 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             self.app.say("No session in the list is running.")
 
     def inbox(self) -> None:
-        self.app.inbox.open()
+        self.app.permissions.open()
 
     def all_requests(self) -> None:
-        self.app.inbox.open_list()
+        self.app.permissions.open_list()
 
     def board(self) -> None:
-        self.app.waves.open()
+        self.app.plan_board.open()
 
     def search(self) -> None:
-        self.app.searching.open()
+        self.app.search.open()
 
     # The view.
 
     def filter(self) -> None:
-        self.app.desk.begin_filter(self.app.keys)
+        self.app.main_view.begin_filter(self.app.keys)
 
     def show_all(self) -> None:
-        self.app.desk.show_all()
+        self.app.main_view.show_all()
 
     def sort(self) -> None:
-        view = self.app.desk.table.view
+        view = self.app.main_view.table.view
         orders = tuple(SortOrder)
         self._look_at(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
     def waves(self) -> None:
-        view = self.app.desk.table.view
+        view = self.app.main_view.table.view
         self._look_at(view, by_wave=not view.by_wave)
 
     def fold(self) -> None:
-        self.app.desk.table.fold(shut=True)
+        self.app.main_view.table.fold(shut=True)
 
     def unfold(self) -> None:
-        self.app.desk.table.fold(shut=False)
+        self.app.main_view.table.fold(shut=False)
 
     def preview(self) -> None:
-        self.app.desk.toggle_preview()
+        self.app.main_view.toggle_preview()
 
     def pin(self) -> None:
-        self.app.desk.pin()
+        self.app.main_view.pin()
 
     def preview_up(self) -> None:
-        self.app.inside.scroll(-1)
+        self.app.session_pane.scroll(-1)
 
     def preview_down(self) -> None:
-        self.app.inside.scroll(1)
+        self.app.session_pane.scroll(1)
 
     # Inside a session.
 
     def leave_prompt(self) -> None:
-        self.app.inside.leave()
+        self.app.session_pane.leave()
 
     def leave_focus(self) -> None:
-        self.app.inside.leave()
+        self.app.session_pane.leave()
 
     def read_up(self) -> None:
-        self.app.inside.scroll(-1)
+        self.app.session_pane.scroll(-1)
 
     def read_down(self) -> None:
-        self.app.inside.scroll(1)
+        self.app.session_pane.scroll(1)
 
     # kasmon.
 
@@ -227,7 +227,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
                 app.keys,
                 app.themes.all(),
                 app.theme,
-                app.taste.show_theme,
+                app.user_settings.show_theme,
                 app.settings.config_path,
                 (*app.settings.problems, *app.themes.problems),
             )
@@ -263,4 +263,4 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         self._sure(question, lambda dialog: app.exit())
 
     def _look_at(self, view: ListSettings, **changes: object) -> None:
-        self.app.desk.look_at(msgspec.structs.replace(view, **changes))
+        self.app.main_view.look_at(msgspec.structs.replace(view, **changes))

@@ -110,15 +110,15 @@ class SandboxActions(ActionGroup):
                 self.look_into(session, screen)
 
     async def _look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
-        world = self.app.world
+        gateway = self.app.gateway
         try:
-            screen.tell(await world.sandbox(session) if world is not None else None)
+            screen.tell(await gateway.sandbox(session) if gateway is not None else None)
         except KasmonError as error:
             screen.complain(what_failed(error))
 
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
         """Do what the screen of a sandbox wants; what cannot be taken back is asked for first."""
-        session = self.app.desk.table.session(wanted.session)
+        session = self.app.main_view.table.session(wanted.session)
         if session is None:
             return
         name, point = clean_line(session.name), wanted.checkpoint
@@ -154,7 +154,7 @@ class SandboxActions(ActionGroup):
 
         app, name, here = self.app, clean_line(session.name), self._here()
         try:
-            files = split(await app.world.turn_diff(session.id, turn) if app.world is not None else "")
+            files = split(await app.gateway.turn_diff(session.id, turn) if app.gateway is not None else "")
         except KasmonError as error:
             app.say(what_failed(error), severity="warning")
             return
@@ -174,10 +174,10 @@ class SandboxActions(ActionGroup):
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
         dialog = self.app.screen
-        if self.app.world is None or not isinstance(dialog, NewSessionDialog):
+        if self.app.gateway is None or not isinstance(dialog, NewSessionDialog):
             return
         try:
-            confined = await self.app.world.confined(wanted.agent, wanted.mode, wanted.workdir, wanted.tier)
+            confined = await self.app.gateway.confined(wanted.agent, wanted.mode, wanted.workdir, wanted.tier)
         except KasmonError as error:
             dialog.tell_confined(wanted, None, what_failed(error))
         else:
@@ -207,9 +207,9 @@ class SandboxActions(ActionGroup):
         from kasmon.tui.dialogs.common import Confirmation
         from kasmon.tui.sandbox.entries import refused  # with all that tells of a sandbox's past
 
-        world, here = self.app.world, self._here()
+        gateway, here = self.app.gateway, self._here()
         try:
-            past = await world.sandbox(session.id) if world is not None else None
+            past = await gateway.sandbox(session.id) if gateway is not None else None
         except KasmonError:
             past = None  # it is told by whoever wakes it
         why = refused(past) if past is not None else ""
@@ -244,9 +244,9 @@ class SandboxActions(ActionGroup):
         """A click on the line at the bottom means what the key in the box does."""
         from kasmon.tui.transcript.code_box import CodeBox
 
-        story = self.app.inside.story
-        if story is not None and isinstance(story.box, CodeBox):
-            story.box.means(action)
+        session_view = self.app.session_pane.session_view
+        if session_view is not None and isinstance(session_view.box, CodeBox):
+            session_view.box.means(action)
 
     def _sandboxed(self) -> Session | None:
         """The selected session where it has a sandbox; says so if not."""

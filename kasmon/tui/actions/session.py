@@ -25,11 +25,11 @@ class SessionActions(ActionGroup):
 
     def open(self) -> None:
         if (session := self._selected()) is not None:
-            self.app.inside.enter(session.id)
+            self.app.session_pane.enter(session.id)
         elif self.app.fleet.sessions:
-            self.app.desk.table.toggle_fold()
+            self.app.main_view.table.toggle_fold()
         else:
-            self.app.deeds.new()
+            self.app.actions.new()
 
     def attach(self) -> None:
         session = self._selected()
@@ -39,7 +39,7 @@ class SessionActions(ActionGroup):
             error = InteractiveOnlyError(clean_line(session.name))
             self.app.say(what_failed(error), severity="warning")
         else:
-            self.app.inside.attach(session.id)
+            self.app.session_pane.attach(session.id)
 
     def message(self) -> None:
         if (session := self._alive()) is not None:
@@ -133,7 +133,7 @@ class SessionActions(ActionGroup):
         if (session := self._selected()) is None:
             return
         if session.is_unviewed:
-            self.app.inside.mark_viewed(session)
+            self.app.session_pane.mark_viewed(session)
         else:
             self.app.say(f"{clean_line(session.name)} has no finished turn to mark as viewed.")
 
@@ -147,10 +147,10 @@ class SessionActions(ActionGroup):
         self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
 
     async def _diff(self, session: Session) -> None:
-        name, world, diff, here = clean_line(session.name), self.app.world, "", self._here()
+        name, gateway, diff, here = clean_line(session.name), self.app.gateway, "", self._here()
         why = f"No changes by {name} were recorded."
         try:
-            diff = await world.diff(session.id) if world is not None else ""
+            diff = await gateway.diff(session.id) if gateway is not None else ""
         except KasmonError as error:
             why = what_failed(error)
         from kasmon.model.transcript.file_changes import split
@@ -160,7 +160,7 @@ class SessionActions(ActionGroup):
             return
         if files := split(diff):
             self.app.push_screen(DiffScreen(self.app.look, self.app.keys, name, files))
-        elif last := self.app.inside.last_diff(session.id):
+        elif last := self.app.session_pane.last_diff(session.id):
             from kasmon.tui.permissions.request_text import diff_rows
 
             self._read(f"Last change by {name}", lambda width: diff_rows(last, width))
@@ -178,9 +178,9 @@ class SessionActions(ActionGroup):
             self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:
-        name, world, here = clean_line(session.name), self.app.world, self._here()
+        name, gateway, here = clean_line(session.name), self.app.gateway, self._here()
         try:
-            told = await world.explained(session.id) if world is not None else ()
+            told = await gateway.explained(session.id) if gateway is not None else ()
         except KasmonError as error:
             self.app.say(what_failed(error), severity="warning")
             return

@@ -25,34 +25,34 @@ class TranscriptActions(ActionGroup):
         if session is None:
             return
         if session.mode is Mode.TMUX:
-            self.app.inside.read_terminal(session)
+            self.app.session_pane.read_terminal(session)
             return
-        self.app.inside.enter(session.id)
-        if (story := self._story) is not None:
-            story.read()
-            story.only_reads = True
+        self.app.session_pane.enter(session.id)
+        if (session_view := self._session_view) is not None:
+            session_view.read()
+            session_view.only_reads = True
         self.app.offer_keys()
 
     def read(self) -> None:
-        if (story := self._story) is not None:
-            story.read()
+        if (session_view := self._session_view) is not None:
+            session_view.read()
 
     def write(self) -> None:
-        if (story := self._story) is not None:
-            story.write()
+        if (session_view := self._session_view) is not None:
+            session_view.write()
 
     def stop_reading(self) -> None:
-        story = self._story
-        if story is None or story.only_reads:
-            was_found = story is not None and story.was_found
-            self.app.inside.leave()
+        session_view = self._session_view
+        if session_view is None or session_view.only_reads:
+            was_found = session_view is not None and session_view.was_found
+            self.app.session_pane.leave()
             if was_found:
-                self.app.searching.open()
+                self.app.search.open()
         else:
-            story.write()
+            session_view.write()
 
     def break_off(self) -> None:
-        session = self.app.desk.preview.session
+        session = self.app.main_view.preview.session
         if session is None:
             return
         if can(session, "interrupts"):
@@ -89,12 +89,12 @@ class TranscriptActions(ActionGroup):
         self._turn_page(-1)
 
     def read_to_top(self) -> None:
-        if (story := self._story) is not None:
-            story.screen_of_events.to_top()
+        if (session_view := self._session_view) is not None:
+            session_view.screen_of_events.to_top()
 
     def read_to_end(self) -> None:
-        if (story := self._story) is not None:
-            story.screen_of_events.to_last()
+        if (session_view := self._session_view) is not None:
+            session_view.screen_of_events.to_last()
 
     def turn_back(self) -> None:
         self._jump(-1)
@@ -103,16 +103,16 @@ class TranscriptActions(ActionGroup):
         self._jump(1)
 
     def toggle(self) -> None:
-        if (story := self._story) is not None and not story.screen_of_events.toggle():
+        if (session_view := self._session_view) is not None and not session_view.screen_of_events.toggle():
             self.app.say("Nothing is folded here.")
 
     def copy(self) -> None:
-        if (story := self._story) is not None:
-            self._copy(story.screen_of_events.copied())
+        if (session_view := self._session_view) is not None:
+            self._copy(session_view.screen_of_events.copied())
 
     def copy_answer(self) -> None:
-        if (story := self._story) is not None:
-            self._copy(story.screen_of_events.copied(answer=True))
+        if (session_view := self._session_view) is not None:
+            self._copy(session_view.screen_of_events.copied(answer=True))
 
     # In a terminal's text, which has a screen of its own: `scrollback_screen.py`.
 
@@ -128,8 +128,8 @@ class TranscriptActions(ActionGroup):
     # Finding.
 
     def find(self) -> None:
-        if (story := self._story) is not None:
-            story.begin_find()
+        if (session_view := self._session_view) is not None:
+            session_view.begin_find()
 
     def find_on(self) -> None:
         self._find(down=False)
@@ -138,42 +138,42 @@ class TranscriptActions(ActionGroup):
         self._find(down=True)
 
     def find_keep(self) -> None:
-        if (story := self._story) is not None:
-            story.end_find(kept=True)
+        if (session_view := self._session_view) is not None:
+            session_view.end_find(kept=True)
 
     def find_drop(self) -> None:
-        if (story := self._story) is not None:
-            story.end_find(kept=False)
+        if (session_view := self._session_view) is not None:
+            session_view.end_find(kept=False)
 
     # What waits.
 
     def queue(self) -> None:
-        if (story := self._story) is not None and not story.choose_queued():
+        if (session_view := self._session_view) is not None and not session_view.choose_queued():
             self.app.say("No queued prompts.")
 
     def queue_down(self) -> None:
-        if (story := self._story) is not None:
-            story.receipts.move(1)
+        if (session_view := self._session_view) is not None:
+            session_view.receipts.move(1)
 
     def queue_up(self) -> None:
-        if (story := self._story) is not None:
-            story.receipts.move(-1)
+        if (session_view := self._session_view) is not None:
+            session_view.receipts.move(-1)
 
     def queue_later(self) -> None:
-        if (story := self._story) is not None:
-            story.receipts.shift(1)
+        if (session_view := self._session_view) is not None:
+            session_view.receipts.shift(1)
 
     def queue_sooner(self) -> None:
-        if (story := self._story) is not None:
-            story.receipts.shift(-1)
+        if (session_view := self._session_view) is not None:
+            session_view.receipts.shift(-1)
 
     def queue_change(self) -> None:
-        if (story := self._story) is not None:
-            story.receipts.change()
+        if (session_view := self._session_view) is not None:
+            session_view.receipts.change()
 
     def queue_drop(self) -> None:
-        if (story := self._story) is not None:
-            story.receipts.take_back()
+        if (session_view := self._session_view) is not None:
+            session_view.receipts.take_back()
 
     def leave_queue(self) -> None:
         self.write()
@@ -189,35 +189,35 @@ class TranscriptActions(ActionGroup):
     @property
     def _meant(self) -> "Session | None":
         """The session that somebody is inside of, or that the list's cursor is on."""
-        desk = self.app.desk
-        return desk.preview.session if desk.focused_inside else self._selected()
+        main_view = self.app.main_view
+        return main_view.preview.session if main_view.focused_inside else self._selected()
 
     @property
-    def _story(self) -> "SessionView | None":
+    def _session_view(self) -> "SessionView | None":
         """The inside that somebody is in."""
-        story = self.app.inside.story
-        return story if story is not None and story.box is not None else None
+        session_view = self.app.session_pane.session_view
+        return session_view if session_view is not None and session_view.box is not None else None
 
     def _move(self, rows: int) -> None:
-        if (story := self._story) is not None:
-            story.screen_of_events.move(rows)
+        if (session_view := self._session_view) is not None:
+            session_view.screen_of_events.move(rows)
 
     def _turn_page(self, pages: int) -> None:
-        if (story := self._story) is not None:
-            story.screen_of_events.turn_page(pages)
+        if (session_view := self._session_view) is not None:
+            session_view.screen_of_events.turn_page(pages)
 
     def _jump(self, turns: int) -> None:
-        if (story := self._story) is not None and not story.screen_of_events.jump(turns):
+        if (session_view := self._session_view) is not None and not session_view.screen_of_events.jump(turns):
             self.app.say("No previous turn." if turns < 0 else "No next turn.")
 
     def _find(self, *, down: bool) -> None:
-        story = self._story
-        if story is None:
+        session_view = self._session_view
+        if session_view is None:
             return
-        if story.screen_of_events.search is None:
+        if session_view.screen_of_events.search is None:
             self.app.say(f"Search first: {self.app.keys.shown('find')}.")
         else:
-            story.screen_of_events.find_next(down=down)
+            session_view.screen_of_events.find_next(down=down)
 
     def _copy(self, piece: "Piece | None") -> None:
         if piece is None or not piece.text:

@@ -138,7 +138,7 @@ class LiveGateway:
         return follow(self.places, self._fleet.get(session), session, since)
 
     @_in_our_words
-    async def wish(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: Wanted, /) -> str:
         if self._wishes is None:
             await _loaded("kasmon.tui.gateway.live_commands")  # with every verb: 15 ms
         return await self._wisher().carry_out(wanted)

@@ -308,7 +308,7 @@ class Gateway(Protocol):
         """Yield what the session's log holds after *since*, then what is added, with the text being written now."""
         ...
 
-    async def wish(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: Wanted, /) -> str:
         """Carry out *wanted*; return a sentence for the person, or nothing where the list will show it.
 
         Raises:

@@ -32,9 +32,9 @@ class NotificationController:
         app = self.app
         if not self.is_there or len(app.screen_stack) > 1 or app.is_too_small:
             return None
-        desk = app.desk
-        shown = desk.preview.session if desk.focused_inside or not desk.has_class("-no-preview") else None
-        return shown.id if shown is not None else desk.table.selected
+        main_view = app.main_view
+        shown = main_view.preview.session if main_view.focused_inside or not main_view.has_class("-no-preview") else None
+        return shown.id if shown is not None else main_view.table.selected
 
     def take(self, before: Mapping[SessionId, Session], change: ListChange) -> None:
         """Learn what *change* brought to the sessions that were as *before* says."""

@@ -74,7 +74,7 @@ class PermissionController:
         """Show the card over whatever is on the screen, with the request that `first_for` chooses."""
         if self.screen is not None:
             return
-        here, listed = self._here(), [session.id for session in self.app.desk.table.shown()]
+        here, listed = self._here(), [session.id for session in self.app.main_view.table.shown()]
         first = first_for(self.queue.waiting, here, listed)
         if first is None:
             self.app.say("No pending requests.")
@@ -148,19 +148,19 @@ class PermissionController:
             shown = app.keys.shown if app.list_has_keys else app.keys.shown_while_writing
             key = shown("inbox", app.utf8)
             label = "review"
-            if plans := len(app.waves.asking):
-                many, label = f"{many} · {plans_ask(plans)}", f"{label} · {app.waves.key} board"
+            if plans := len(app.plan_board.asking):
+                many, label = f"{many} · {plans_ask(plans)}", f"{label} · {app.plan_board.key} board"
             notice = BannerContent(many, "state-asking", key, label, "inbox")
         elif app.fleet.read_only:
             notice = BannerContent(f"kasmon cannot save anything: {clean_line(app.fleet.read_only)}", "bad")
         else:
-            notice = app.waves.notice()
-        if (inside := app.inside.terminal) is not None:
+            notice = app.plan_board.notice()
+        if (inside := app.session_pane.terminal) is not None:
             inside.waiting = waiting if inside.is_live else 0
             notice = None if inside.is_live else notice
         above = [each for each in app.screen_stack[1:] if isinstance(each, Overlay) and each.carries_notice]
         if above or not app.is_palette_open:  # under the palette nothing moves
-            app.desk.banner.notice = None if above else notice
+            app.main_view.banner.notice = None if above else notice
         for screen in above:
             screen.notice(notice if screen is above[-1] else None)
 
@@ -169,22 +169,22 @@ class PermissionController:
 
         app = self.app
         here = self._here()
-        session = None if here is None else app.desk.table.session(here)
+        session = None if here is None else app.main_view.table.session(here)
         self._shown = CardScreen(app.look, app.clock, app.keys, self._asked({first.session}), first, session)
         app.push_screen(self._shown)
         self.tell()
 
     def _here(self) -> SessionId | None:
         """The session that the person has entered, else the one that the list's cursor is on."""
-        desk = self.app.desk
-        entered = desk.preview.session if desk.focused_inside else None
-        return desk.table.selected if entered is None else entered.id
+        main_view = self.app.main_view
+        entered = main_view.preview.session if main_view.focused_inside else None
+        return main_view.table.selected if entered is None else entered.id
 
     def _asked(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
         """What waits now, and of whom; *also* tells of these sessions."""
         waiting = self.queue.waiting
         ids = {ask.session for ask in waiting} | set(also)
-        sessions = {id_: session for id_ in ids if (session := self.app.desk.table.session(id_)) is not None}
+        sessions = {id_: session for id_ in ids if (session := self.app.main_view.table.session(id_)) is not None}
         known = {id_: self._known_secrets[id_] for id_ in ids if id_ in self._known_secrets}
         sent = self.queue.on_the_way
         return PermissionSnapshot(
@@ -203,17 +203,17 @@ class PermissionController:
     def _learn_secrets(self, changed: Iterable[Session]) -> None:
         """A card may be shown once it is known what must not stand on it, and how far its rules would reach."""
         new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
-        if self.app.world is None:
+        if self.app.gateway is None:
             self._known_secrets |= dict.fromkeys(new, ())
         elif new:
             self.app.run_worker(self._ask_secrets(new), group="secrets")
 
     async def _ask_secrets(self, sessions: Collection[SessionId]) -> None:
-        assert self.app.world is not None
+        assert self.app.gateway is not None
         for session in sessions:
-            self._projects[session] = await self.app.world.project(session)
-            self._known_secrets[session] = tuple(await self.app.world.secrets(session))
-        self._gone |= {session for session in sessions if self.app.desk.table.session(session) is None}
+            self._projects[session] = await self.app.gateway.project(session)
+            self._known_secrets[session] = tuple(await self.app.gateway.secrets(session))
+        self._gone |= {session for session in sessions if self.app.main_view.table.session(session) is None}
         self._tell_screen()
         self._forget()
         self.look_soon()

@@ -30,8 +30,8 @@ class PlanBoardController:
 
     async def follow(self) -> None:
         """Take the plans as the world tells of them."""
-        assert self.app.world is not None
-        async for boards in self.app.world.boards():
+        assert self.app.gateway is not None
+        async for boards in self.app.gateway.boards():
             self.take(boards)
 
     def take(self, boards: "tuple[PlanBoard, ...]") -> None:
@@ -41,7 +41,7 @@ class PlanBoardController:
         self.boards, self.has_boards = boards, True
         if (screen := self.screen) is not None:
             screen.learn(boards)
-        self.app.inbox.tell()
+        self.app.permissions.tell()
 
     def _call(self, boards: "tuple[PlanBoard, ...]") -> None:
         """Call a person for each plan that begins to ask something, or has ended, unless they look at it."""
@@ -54,12 +54,12 @@ class PlanBoardController:
             if is_new and not self._is_seen(board):
                 text = f"The plan has ended: {board.run.outcome}." if is_over else f"Needs a decision: {asks}"
                 title = f"Plan {redact(clean_line(board.plan.name))[0]}"
-                self.app.calls.tell(Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=()))
+                self.app.notifications.tell(Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=()))
 
     def _is_seen(self, board: "PlanBoard") -> bool:
         """Whether a person looks at *board* now."""
         screen = self.screen
-        return screen is not None and screen.plan == board.id and self.app.calls.is_there
+        return screen is not None and screen.plan == board.id and self.app.notifications.is_there
 
     def mark(self, hits: "Mapping[SessionId, CollisionSummary]") -> None:
         """These sessions change what others change; all others do not."""
@@ -77,7 +77,7 @@ class PlanBoardController:
         from kasmon.tui.plan_board.screen import PlanBoardScreen  # not before the first frame
 
         app = self.app
-        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+        if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
             return
         plan, task = self._place()
         before = self._shown
@@ -87,14 +87,14 @@ class PlanBoardController:
             self._shown.plan = plan or before.plan
         self._shown.view.hits = self.hits
         app.push_screen(self._shown)
-        app.inbox.tell()
+        app.permissions.tell()
 
     def close(self) -> None:
         """Take the board away."""
         if (screen := self.screen) is not None:
             screen.dismiss()
             self.app.hold_still()
-            self.app.call_later(self.app.inbox.tell)
+            self.app.call_later(self.app.permissions.tell)
 
     def replace(self, wanted: "DecideOnPlan") -> None:
         """Ask who does a task once more. The dialog is there at once; its agents come when they are known."""
@@ -105,9 +105,9 @@ class PlanBoardController:
         self.app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
 
     async def _offer(self, dialog: "OtherAgentDialog") -> None:
-        world = self.app.world
+        gateway = self.app.gateway
         try:
-            dialog.offer_agents(await world.offers() if world is not None else ())
+            dialog.offer_agents(await gateway.offers() if gateway is not None else ())
         except KasmonError as error:
             dialog.cannot_offer(error)
 
@@ -135,8 +135,8 @@ class PlanBoardController:
 
     def _place(self) -> tuple[str, str]:
         """Plan and task of the session that the list's cursor is on; empty where that is none of a plan's."""
-        selected = self.app.desk.table.selected
-        session = None if selected is None else self.app.desk.table.session(SessionId(selected))
+        selected = self.app.main_view.table.selected
+        session = None if selected is None else self.app.main_view.table.session(SessionId(selected))
         for board in self.boards if session is not None and session.plan else ():
             if session is not None and board.id == session.plan:
                 for task, at in board.run.tasks.items():

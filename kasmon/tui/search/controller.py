@@ -38,12 +38,12 @@ class SearchController:
         from kasmon.tui.search.screen import SearchScreen  # not before the first frame
 
         app = self.app
-        if len(app.screen_stack) > 1 or app.desk.filter_bar.box is not None:
+        if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
             return
         self._shown = SearchScreen(app.look, app.clock, app.keys, self._words, self._found)
         app.push_screen(self._shown)
         self._shown.call_after_refresh(self._shown.list.move, self._at)
-        app.inbox.tell()
+        app.permissions.tell()
 
     def close(self) -> None:
         """Take the screen away, and remember what it found."""
@@ -56,21 +56,21 @@ class SearchController:
         self._at = hits.index(row) if row in hits else 0
         screen.dismiss()
         self.app.hold_still()
-        self.app.call_later(self.app.inbox.tell)
+        self.app.call_later(self.app.permissions.tell)
 
     def look_for(self, words: str) -> None:
         """Look for *words* now, and no longer for others."""
-        if words and self.app.world is not None:
+        if words and self.app.gateway is not None:
             self.app.run_worker(self._look_for(words), group="search", exclusive=True)
         else:
             self.app.workers.cancel_group(self.app, "search")
 
     async def _look_for(self, words: str) -> None:
-        screen, world = self.screen, self.app.world
-        if screen is None or world is None:
+        screen, gateway = self.screen, self.app.gateway
+        if screen is None or gateway is None:
             return
         try:
-            async with contextlib.aclosing(world.search(words)) as found:
+            async with contextlib.aclosing(gateway.search(words)) as found:
                 async for each in found:
                     screen.add(each)
         except KasmonError as error:
@@ -80,9 +80,9 @@ class SearchController:
 
     def go_to(self, hit: "SearchHit") -> None:
         """Show *hit* in its session: what a terminal printed over the search, a transcript in its place."""
-        if self.app.world is None:
+        if self.app.gateway is None:
             return
-        session = self.app.desk.table.session(hit.session)
+        session = self.app.main_view.table.session(hit.session)
         if hit.where == "terminal" or (session is not None and session.mode is Mode.TMUX):
             self.app.run_worker(self._read(hit), group="scrollback", exclusive=True)
         else:
@@ -94,22 +94,22 @@ class SearchController:
         from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 
         app = self.app
-        assert app.world is not None
+        assert app.gateway is not None
         is_line = hit.where == "terminal"
         try:
-            recorded = await app.world.recorded(hit.session, hit.place if is_line else None, hit.at)
+            recorded = await app.gateway.recorded(hit.session, hit.place if is_line else None, hit.at)
         except KasmonError as error:
             if self.screen is not None:
                 self.screen.end(sentence(error.message))
             return
-        session = app.desk.table.session(hit.session)
+        session = app.main_view.table.session(hit.session)
         if self.screen is None or self.screen is not app.screen:
             return
         if session is None or recorded.here is None:
             self.screen.end(GONE)
             return
         begins = BufferPosition(recorded.here, hit.start if is_line else 0)
-        copied, looked = app.deeds.put_on_clipboard, partial(look_at, app)
+        copied, looked = app.actions.put_on_clipboard, partial(look_at, app)
         words = hit.line[hit.start : hit.end]
         reading = ScrollbackScreen(
             app.look,
@@ -125,19 +125,19 @@ class SearchController:
 
     async def _enter(self, hit: "SearchHit") -> None:
         app = self.app
-        assert app.world is not None
-        event = await app.world.fact(hit.session, hit.place)
-        session = app.desk.table.session(hit.session)
+        assert app.gateway is not None
+        event = await app.gateway.fact(hit.session, hit.place)
+        session = app.main_view.table.session(hit.session)
         if self.screen is None or self.screen is not app.screen:
             return
         if session is None or event is None:
             self.screen.end(GONE)
             return
         self.close()
-        app.inside.enter(session.id)
-        story = app.inside.story
-        if story is not None:
-            story.read()
-            story.only_reads = story.was_found = True
-            app.call_after_refresh(story.seek, event, hit.line, hit.line[hit.start : hit.end])
+        app.session_pane.enter(session.id)
+        session_view = app.session_pane.session_view
+        if session_view is not None:
+            session_view.read()
+            session_view.only_reads = session_view.was_found = True
+            app.call_after_refresh(session_view.seek, event, hit.line, hit.line[hit.start : hit.end])
         app.offer_keys()

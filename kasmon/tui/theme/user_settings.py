@@ -26,10 +26,10 @@ class UserSettings:
         """Take *settings* as far as they can be used; what cannot stays as it was."""
         app = self.app
         app.settings = settings
-        app.calls.alerts.finished_after_s = settings.finished_after_s
+        app.notifications.alerts.finished_after_s = settings.finished_after_s
         try:
             app.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
-            app.inside.leave_keys = leave_keys(app.keys.chosen.get("leave_focus", ROWS["leave_focus"].keys))
+            app.session_pane.leave_keys = leave_keys(app.keys.chosen.get("leave_focus", ROWS["leave_focus"].keys))
         except ConfigError as error:
             self._problem(str(error))
         except ValueError as error:
@@ -44,7 +44,7 @@ class UserSettings:
         self.show_theme(wanted)
         if app.is_running:
             app.offer_keys()
-            app.inbox.tell()  # a card may open by itself from now on, or no more
+            app.permissions.tell()  # a card may open by itself from now on, or no more
 
     def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
         """Say what is wrong with a setting that only the screen can judge."""
@@ -70,8 +70,8 @@ class UserSettings:
             app.refresh_css(animate=False)
         else:
             app.theme = name
-        app.desk.dress(app.look)
-        app.inside.dress(app.look)
+        app.main_view.dress(app.look)
+        app.session_pane.dress(app.look)
         for screen in app.screen_stack[1:] if app.is_running else ():
             if isinstance(screen, Overlay):
                 screen.dress(app.look)

@@ -149,11 +149,11 @@ class SessionView(UniformVertical):
 
     def read(self) -> None:
         """Give the keyboard to the transcript."""
-        story = self.screen_of_events
-        if story.cursor is None:
-            story.read(on=True)
-        story.can_focus = True
-        self.screen.set_focus(story)
+        session_view = self.screen_of_events
+        if session_view.cursor is None:
+            session_view.read(on=True)
+        session_view.can_focus = True
+        self.screen.set_focus(session_view)
 
     def seek(self, event: Event, line: str, words: str) -> None:
         """Show *line* of *event*, with *words* told apart in it, now or as soon as that is read."""

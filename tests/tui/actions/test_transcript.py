@@ -58,11 +58,11 @@ class Desk:
     def __init__(self, pilot: Pilot[None]) -> None:
         self.pilot = pilot
         self.app = cast(Kasmon, pilot.app)
-        self.world = cast(StillWorld, self.app.world)
+        self.gateway = cast(StillWorld, self.app.gateway)
 
     @property
     def view(self) -> SessionView:
-        view = self.app.inside.widget
+        view = self.app.session_pane.widget
         assert isinstance(view, SessionView)
         return view
 
@@ -76,9 +76,9 @@ class Desk:
 
     @property
     def under_cursor(self) -> str:
-        story = self.view.screen_of_events
-        assert story.cursor is not None
-        return story._screen.strip(story.cursor).text.strip()
+        session_view = self.view.screen_of_events
+        assert session_view.cursor is not None
+        return session_view._screen.strip(session_view.cursor).text.strip()
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -86,12 +86,12 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(*events: Event, session: Session | None = None, height: int = 40, **more: Any) -> AsyncIterator[Desk]:
+async def main_view(*events: Event, session: Session | None = None, height: int = 40, **more: Any) -> AsyncIterator[Desk]:
     shown = session or idle("readme")
     app = kasmon(fleet(shown), transcripts={"readme": events or STORY}, **more)
     async with app.run_test(size=(120, height), notifications=True) as pilot:
         await settled(pilot)
-        known = app.inside.transcripts.of(README)
+        known = app.session_pane.transcripts.of(README)
         await auntil(lambda: known.cursor, what="the transcript")
         await settled(pilot)
         yield Desk(pilot)
@@ -101,7 +101,7 @@ async def desk(*events: Event, session: Session | None = None, height: int = 40,
 
 
 async def test_a_key_in_the_list_goes_in_to_read_and_back_to_the_list() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v")
         assert KeyContext.READING is it.view.place
         assert "and no more." == it.under_cursor
@@ -112,7 +112,7 @@ async def test_a_key_in_the_list_goes_in_to_read_and_back_to_the_list() -> None:
 
 
 async def test_tab_goes_from_the_box_to_the_transcript_and_back() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("enter", *"half", "tab")
         assert KeyContext.READING is it.view.place
 
@@ -121,7 +121,7 @@ async def test_tab_goes_from_the_box_to_the_transcript_and_back() -> None:
 
 
 async def test_the_cursor_moves_and_the_screen_with_it() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v", "k")
         assert "│     return 1" == it.under_cursor
 
@@ -137,11 +137,11 @@ async def test_the_cursor_moves_and_the_screen_with_it() -> None:
 
 @pytest.mark.parametrize("theme", shipped_names())
 async def test_what_is_under_the_cursor_can_be_read_in_every_theme(theme: str) -> None:
-    async with desk(*STORY, settings=DashboardSettings(theme=theme)) as it:
+    async with main_view(*STORY, settings=DashboardSettings(theme=theme)) as it:
         await it.press("v", "k", "k")
-        story = it.view.screen_of_events
-        assert story.cursor is not None
-        styles = [style for text, style, _ in [*story.render_line(story.cursor)][:-1] if text.strip() and style]
+        session_view = it.view.screen_of_events
+        assert session_view.cursor is not None
+        styles = [style for text, style, _ in [*session_view.render_line(session_view.cursor)][:-1] if text.strip() and style]
 
         assert styles
         for style in styles:
@@ -152,7 +152,7 @@ async def test_what_is_under_the_cursor_can_be_read_in_every_theme(theme: str) -
 
 
 async def test_one_jumps_from_turn_to_turn() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v", "left_square_bracket")
         assert "❯ last one" == it.under_cursor
         await it.press("left_square_bracket")
@@ -165,7 +165,7 @@ async def test_one_jumps_from_turn_to_turn() -> None:
 
 async def test_who_went_to_the_top_before_all_was_read_is_at_the_top_of_all() -> None:
     """Of a long story its end is shown first; another place in it stays where it is."""
-    async with desk(*long_talk(30)) as it:
+    async with main_view(*long_talk(30)) as it:
         for keys, found in (("g", "▶ session started"), ("gj", "")):
             end, whole = Transcript(), Transcript()
             for number, event in enumerate(long_talk(200)):
@@ -183,7 +183,7 @@ async def test_who_went_to_the_top_before_all_was_read_is_at_the_top_of_all() ->
 
 
 async def test_what_comes_while_somebody_reads_moves_nothing() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v")
         before = it.view.screen_of_events._screen.strip(5).text
         for number in range(20):
@@ -196,7 +196,7 @@ async def test_what_comes_while_somebody_reads_moves_nothing() -> None:
 
 
 async def test_enter_opens_a_fold_and_folds_it_again() -> None:
-    async with desk(height=60) as it:
+    async with main_view(height=60) as it:
         await it.press("v", "left_square_bracket", *["j"] * 6)
         assert "printed" in it.under_cursor
         before = it.under_cursor
@@ -211,28 +211,28 @@ async def test_enter_opens_a_fold_and_folds_it_again() -> None:
 
 
 async def test_a_click_on_a_fold_opens_it_without_any_key() -> None:
-    async with desk(height=60) as it:
-        story = it.view.screen_of_events
-        row = next(y for y in range(story.size.height) if "more lines" in story._screen.strip(y).text)
-        await it.pilot.click(story, offset=(6, row))
+    async with main_view(height=60) as it:
+        session_view = it.view.screen_of_events
+        row = next(y for y in range(session_view.size.height) if "more lines" in session_view._screen.strip(y).text)
+        await it.pilot.click(session_view, offset=(6, row))
         await it.pilot.pause()
 
         assert "printed 13" in it.text
 
 
 async def test_keys_that_mean_something_in_the_list_do_not_while_reading() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v", "x", "R", "p")
 
         assert KeyContext.READING is it.view.place
-        assert [] == it.world.wished
+        assert [] == it.gateway.wished
 
 
 # Searching.
 
 
 async def test_words_are_found_while_they_are_written() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v", "slash", *"step 2")
         assert "Step 29 is done." == it.under_cursor
         assert "22 matches" in it.text
@@ -248,7 +248,7 @@ async def test_words_are_found_while_they_are_written() -> None:
 
 
 async def test_a_search_that_is_left_goes_back_to_where_it_began() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v", "k", "slash", *"step 3", "escape")
 
         assert "return 1" in it.under_cursor
@@ -258,7 +258,7 @@ async def test_a_search_that_is_left_goes_back_to_where_it_began() -> None:
 
 
 async def test_what_is_nowhere_is_said() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v", "slash", *"no such thing")
 
         assert "not found" in it.text
@@ -266,7 +266,7 @@ async def test_what_is_nowhere_is_said() -> None:
 
 
 async def test_a_search_in_a_long_story_freezes_nothing_and_gets_there() -> None:
-    async with desk(*long_talk(20_000)) as it:
+    async with main_view(*long_talk(20_000)) as it:
         await it.press("v", "slash", *"step 17 ")
         assert KeyContext.FIND is it.view.place
         await auntil(lambda: "Step 17 is done." == it.under_cursor, what="the place", limit_s=30)
@@ -276,7 +276,7 @@ async def test_a_search_in_a_long_story_freezes_nothing_and_gets_there() -> None
 
 
 async def test_the_code_block_under_the_cursor_is_copied_and_else_the_answer() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("v", "k", "k", "y")
         assert "def f():\n    return 1" == it.app.clipboard
         assert "Copied code block (2 lines)." in it.text
@@ -287,14 +287,14 @@ async def test_the_code_block_under_the_cursor_is_copied_and_else_the_answer() -
         assert OUTPUT == it.app.clipboard
         await it.press("Y")
         assert CODE == it.app.clipboard
-        assert CopyText(text=CODE) == it.world.wished[-1]
+        assert CopyText(text=CODE) == it.gateway.wished[-1]
 
 
 # The prompt box.
 
 
 async def test_the_prompts_of_before_come_back_with_up_and_what_was_written_with_down() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("enter", *"new", "up")
         assert "last one" == it.box.text
         await it.press("up")
@@ -304,7 +304,7 @@ async def test_the_prompts_of_before_come_back_with_up_and_what_was_written_with
 
 
 async def test_up_and_down_move_within_many_lines_first() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("enter", *"one", "ctrl+j", *"two", "up")
         assert "one\ntwo" == it.box.text
         await it.press("X", "down", "down")
@@ -315,26 +315,26 @@ async def test_up_and_down_move_within_many_lines_first() -> None:
 
 async def test_a_paste_is_shown_as_it_is_and_sent_whole() -> None:
     pasted = "\n".join(f"line {number}" for number in range(500))
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("enter")
         it.app.post_message(Paste(pasted))
         await auntil(lambda: it.box.text)
         assert pasted == it.box.text
         assert "line 499" in it.text
         await it.press("enter")
-        assert SendToAgent(session=README, wish=Prompt(text=pasted)) == it.world.wished[-1]
+        assert SendToAgent(session=README, wish=Prompt(text=pasted)) == it.gateway.wished[-1]
 
 
 async def test_a_prompt_can_wait_for_the_end_of_the_turn() -> None:
-    async with desk() as it:
+    async with main_view() as it:
         await it.press("enter", *"later", "alt+q")
 
-        assert [SendToAgent(session=README, wish=Prompt(text="later", when="idle"))] == it.world.wished
+        assert [SendToAgent(session=README, wish=Prompt(text="later", when="idle"))] == it.gateway.wished
 
 
 async def test_a_files_name_is_completed() -> None:
-    async with desk() as it:
-        it.world.listed = ("src/", "README.md", "src/app.py", "src/a b.py")
+    async with main_view() as it:
+        it.gateway.listed = ("src/", "README.md", "src/app.py", "src/a b.py")
         await it.press("enter", *"see @ap")
         await auntil(lambda: "src/app.py" in it.text)
         await it.press("tab", *"ok @")
@@ -342,7 +342,7 @@ async def test_a_files_name_is_completed() -> None:
         await it.press("down", "down", "down", "enter")
         assert 'see @src/app.py ok @"src/a b.py" ' == it.box.text
         await it.press("at", "escape", "enter")
-        assert it.world.wished
+        assert it.gateway.wished
 
 
 @pytest.mark.parametrize(
@@ -374,11 +374,11 @@ async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> 
     app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app.desk.table.select(README)
+        app.main_view.table.select(README)
         app.action_do("open")
         await settled(pilot)
 
-        view = app.inside.widget
+        view = app.session_pane.widget
         assert isinstance(view, SessionView)
         assert view.children[-1] is view.box
 
@@ -387,14 +387,14 @@ async def test_who_reads_before_all_is_there_reads_on() -> None:
     app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app.desk.table.select(README)
+        app.main_view.table.select(README)
         app.action_do("read_story")
         await settled(pilot)
-        await auntil(lambda: app.inside.transcripts.of(README).cursor)
+        await auntil(lambda: app.session_pane.transcripts.of(README).cursor)
         await settled(pilot)
         await pilot.press("k", "k")
 
-        assert KeyContext.READING is app.inside.place
+        assert KeyContext.READING is app.session_pane.place
         assert "def f():" in Desk(pilot).under_cursor
 
 
@@ -416,7 +416,7 @@ def queued(*texts: str) -> tuple[Session, Sequence[Event]]:
 
 async def test_prompts_that_wait_are_moved_and_taken_back() -> None:
     session, events = queued("first", "second", "third")
-    async with desk(*events, session=session) as it:
+    async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab")
         assert KeyContext.QUEUE is it.view.place
         assert "2. second" in it.text
@@ -427,38 +427,38 @@ async def test_prompts_that_wait_are_moved_and_taken_back() -> None:
             SendToAgent(session=README, wish=Requeue(receipt=second, place=2)),
             SendToAgent(session=README, wish=Requeue(receipt=second, place=0)),
             SendToAgent(session=README, wish=Requeue(receipt=second, drop=True)),
-        ] == it.world.wished
+        ] == it.gateway.wished
         await it.press("escape", "x")
         assert "x" == it.box.text
 
 
 async def test_a_prompt_that_waits_is_changed_in_the_box() -> None:
     session, events = queued("first", "second\nin two lines")
-    async with desk(*events, session=session) as it:
+    async with main_view(*events, session=session) as it:
         await it.press("enter", *"draft", "shift+tab", "j", "enter")
         assert "second\nin two lines" == it.box.text
         assert "Editing a queued prompt" in it.text
 
         await it.press(*"!", "enter")
         changed = Requeue(receipt=ReceiptId("readme-r2"), text="second\nin two lines!")
-        assert [SendToAgent(session=README, wish=changed)] == it.world.wished
+        assert [SendToAgent(session=README, wish=changed)] == it.gateway.wished
         assert "draft" == it.box.text
 
 
 async def test_a_change_that_is_left_changes_nothing() -> None:
     session, events = queued("first")
-    async with desk(*events, session=session) as it:
+    async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab", "e", *"xyz", "escape")
 
         assert "" == it.box.text
-        assert it.app.desk.focused_inside
-        assert [] == it.world.wished
+        assert it.app.main_view.focused_inside
+        assert [] == it.gateway.wished
 
 
 async def test_words_that_came_too_late_are_in_the_box_again() -> None:
     session, events = queued("first")
-    async with desk(*events, session=session) as it:
-        it.world.refusing = RefusedError("the prompt is started: it is no longer queued.")
+    async with main_view(*events, session=session) as it:
+        it.gateway.refusing = RefusedError("the prompt is started: it is no longer queued.")
         await it.press("enter", "shift+tab", "e", "!", "enter")
         await auntil(lambda: "is no longer queued" in it.text)
 
@@ -467,7 +467,7 @@ async def test_words_that_came_too_late_are_in_the_box_again() -> None:
 
 async def test_of_a_script_that_is_sent_the_words_of_its_prompt_are_shown() -> None:
     session, events = queued("prompt Mend it.")
-    async with desk(*events, session=msgspec.structs.replace(session, agent="scripted")) as it:
+    async with main_view(*events, session=msgspec.structs.replace(session, agent="scripted")) as it:
         await it.press("enter")
 
         assert "queued  Mend it." in it.text
@@ -475,7 +475,7 @@ async def test_of_a_script_that_is_sent_the_words_of_its_prompt_are_shown() -> N
 
 async def test_of_many_that_wait_the_last_are_shown_and_the_others_counted() -> None:
     session, events = queued(*(f"prompt {number}" for number in range(1, 9)))
-    async with desk(*events, session=session) as it:
+    async with main_view(*events, session=session) as it:
         await it.press("enter")
 
         assert "queued  6 more above" in it.text
@@ -484,7 +484,7 @@ async def test_of_many_that_wait_the_last_are_shown_and_the_others_counted() -> 
 
 async def test_when_nothing_waits_any_more_the_box_has_the_keyboard() -> None:
     session, events = queued("first")
-    async with desk(*events, session=session) as it:
+    async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab")
         it.app._take(fleet(idle("readme")))
         await it.pilot.pause()
@@ -508,7 +508,7 @@ ABLE: dict[str, Any] = {
 
 async def test_the_meter_tells_context_cost_model_and_mode() -> None:
     used = Tokens(input=800_000, output=50_000, context=150_000, limit=200_000)
-    async with desk(session=working("readme", tokens=used, cost_usd=1.5, **ABLE)) as it:
+    async with main_view(session=working("readme", tokens=used, cost_usd=1.5, **ABLE)) as it:
         await it.press("enter")
 
         line = next(line for line in it.text.splitlines() if "% of" in line)
@@ -537,7 +537,7 @@ def test_however_narrow_the_meter_tells_how_full_the_context_is(width: int) -> N
 
 
 async def test_a_long_prompt_in_a_low_window_shows_its_end_and_some_of_the_transcript() -> None:
-    async with desk(height=16) as it:
+    async with main_view(height=16) as it:
         await it.press("enter", *("x", "ctrl+j") * 12, "z")
         await settled(it.pilot)
 
@@ -547,30 +547,30 @@ async def test_a_long_prompt_in_a_low_window_shows_its_end_and_some_of_the_trans
 
 
 async def test_model_and_permission_mode_are_changed_while_it_runs() -> None:
-    async with desk(session=working("readme", **ABLE)) as it:
+    async with main_view(session=working("readme", **ABLE)) as it:
         await it.press("enter", "f3")
         assert "Model and permissions: readme" in it.text
         await it.press("right", "tab", "right", "enter")
 
         wish = Configure(model="large", permission_mode="plan")
-        assert [SendToAgent(session=README, wish=wish)] == it.world.wished
+        assert [SendToAgent(session=README, wish=wish)] == it.gateway.wished
 
 
 async def test_what_an_agent_cannot_do_is_not_offered_and_said() -> None:
-    async with desk(session=working("readme", generation=1, abilities=("streams",))) as it:
+    async with main_view(session=working("readme", generation=1, abilities=("streams",))) as it:
         await it.press("enter")
         assert "interrupt" not in it.text.splitlines()[-1]
         await it.press("ctrl+c", "f3")
 
-        assert [] == it.world.wished
+        assert [] == it.gateway.wished
         assert "cannot be interrupted" in it.text
         assert "offers no other model or mode" in it.text
 
 
 async def test_what_it_can_do_is_offered() -> None:
-    async with desk(session=working("readme", **ABLE)) as it:
+    async with main_view(session=working("readme", **ABLE)) as it:
         await it.press("enter")
         assert "interrupt" in it.text.splitlines()[-1]
         await it.press("ctrl+c")
 
-        assert [SendToAgent(session=README, wish=Interrupt())] == it.world.wished
+        assert [SendToAgent(session=README, wish=Interrupt())] == it.gateway.wished

@@ -28,7 +28,7 @@ def pane(number: int, session: str, **fields: Any) -> AdoptablePane:
 
 
 def world_of(app: Kasmon) -> StillWorld:
-    return cast(StillWorld, app.world)
+    return cast(StillWorld, app.gateway)
 
 
 async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:

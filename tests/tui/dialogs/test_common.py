@@ -51,7 +51,7 @@ def app_of(pilot: Pilot[None]) -> Kasmon:
 
 
 def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, app_of(pilot).world)
+    return cast(StillWorld, app_of(pilot).gateway)
 
 
 def wished(pilot: Pilot[None]) -> list[Wanted]:
@@ -74,8 +74,8 @@ async def closed(pilot: Pilot[None]) -> None:
 
 async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it() -> None:
     app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
-    world = cast(StillWorld, app.world)
-    world.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
+    gateway = cast(StillWorld, app.gateway)
+    gateway.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         shown = cast(NewSessionDialog, pilot.app.screen)
@@ -338,11 +338,11 @@ async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
 
 async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_and_in_an_empty_list_nothing() -> None:
     app = kasmon(fleet())
-    world = cast(StillWorld, app.world)
-    world.offering = UnavailableError("a system call failed '/etc/kasmon': Input/output error.", hint="Look there.")
+    gateway = cast(StillWorld, app.gateway)
+    gateway.offering = UnavailableError("a system call failed '/etc/kasmon': Input/output error.", hint="Look there.")
     async with app.run_test(size=(120, 40)) as pilot:
         await hurried(pilot)
-        world.knows.set()
+        gateway.knows.set()
         await auntil(lambda: "A system call failed '/etc/kasmon'" in text_of(app))
         await pilot.press("enter")
 
@@ -358,7 +358,7 @@ async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
         app_of(pilot)._take(fleet(asking("fix-auth"), idle("readme"), working("docs")))
         await pilot.pause()
 
-        assert "docs" == app_of(pilot).desk.table.selected
+        assert "docs" == app_of(pilot).main_view.table.selected
 
 
 async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost() -> None:
@@ -694,7 +694,7 @@ async def test_quitting_a_demo_says_that_its_agents_end() -> None:
 async def test_the_last_change_of_a_session_is_a_key_away() -> None:
     async with kasmon(fleet(idle("readme")), transcripts={"readme": talk()}).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        told = app_of(pilot).inside.transcripts.of(README)
+        told = app_of(pilot).session_pane.transcripts.of(README)
         await auntil(lambda: told.cursor)
         await dialog(pilot, "D")
 
@@ -791,13 +791,13 @@ async def test_the_palette_finds_every_action_and_every_session() -> None:
 async def test_nothing_moves_under_the_palette() -> None:
     async with kasmon(fleet(idle("readme"), asking("fix-auth"))).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        desk = app_of(pilot).desk
-        before = desk.preview.region
+        main_view = app_of(pilot).main_view
+        before = main_view.preview.region
         await pilot.press("ctrl+p")
         await auntil(lambda: app_of(pilot).is_palette_open)
         await settled(pilot)
 
-        assert before == desk.preview.region
+        assert before == main_view.preview.region
         assert "waits" not in text_of(pilot.app)
 
 
@@ -845,7 +845,7 @@ async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> 
         await offered(pilot, "Rename")
         await pilot.press("enter")
         await auntil(lambda: "New name" in text_of(pilot.app))
-        assert not app_of(pilot).desk.has_class("-inside")
+        assert not app_of(pilot).main_view.has_class("-inside")
 
         await pilot.press("escape")
         await closed(pilot)
@@ -858,11 +858,11 @@ async def test_from_one_session_to_another_nothing_written_is_lost() -> None:
     async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press("enter", *"half")
-        app_of(pilot).inside.enter(SessionId("zoo"))
+        app_of(pilot).session_pane.enter(SessionId("zoo"))
         await pilot.pause()
         assert "" == pilot.app.query_one(PromptBox).text
 
-        app_of(pilot).inside.enter(README)
+        app_of(pilot).session_pane.enter(README)
         await pilot.pause()
         assert "half" == pilot.app.query_one(PromptBox).text
 
@@ -873,9 +873,9 @@ async def test_the_palette_does_what_was_chosen() -> None:
         await pilot.press("ctrl+p", *"zoo")
         await offered(pilot, "zoo")
         await pilot.press("enter")
-        await auntil(lambda: app_of(pilot).desk.has_class("-inside"))
+        await auntil(lambda: app_of(pilot).main_view.has_class("-inside"))
 
-        entered = app_of(pilot).desk.preview.session
+        entered = app_of(pilot).main_view.preview.session
         assert entered is not None
         assert "zoo" == entered.id
 
@@ -971,23 +971,23 @@ class SlowWorld(StillWorld):
         super().__init__(*args, **kwargs)
         self.goes = asyncio.Event()
 
-    async def wish(self, wanted: Wanted, /) -> str:
-        word = await super().wish(wanted)
+    async def execute(self, wanted: Wanted, /) -> str:
+        word = await super().execute(wanted)
         await self.goes.wait()
         return word
 
 
 async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_over_it() -> None:
     """A person looks at a request meanwhile, and keys that are meant for its card must not go into the dialog."""
-    world = SlowWorld(fleet(idle("readme"), asking("web")))
-    app = Kasmon(world=world, clock=StillClock())
+    gateway = SlowWorld(fleet(idle("readme"), asking("web")))
+    app = Kasmon(gateway=gateway, clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "r")
         await pilot.press("x", "enter")
         await auntil(lambda: wished(pilot), what="the wish")
         await pilot.press("f2")
         await auntil(lambda: isinstance(app.screen, CardScreen), what="the card")
-        world.goes.set()
+        gateway.goes.set()
         await auntil(lambda: len(app.screen_stack) == 2, what="the dialog's end")
         await pilot.pause()
 

@@ -14,10 +14,10 @@ from kasmon.tui.gateway.protocol import DashboardSettings, KeepTheme
 
 
 @pytest.fixture
-def world() -> Iterator[LiveGateway]:
-    world = LiveGateway(places())
-    yield world
-    world.close()
+def gateway() -> Iterator[LiveGateway]:
+    gateway = LiveGateway(places())
+    yield gateway
+    gateway.close()
 
 
 @pytest.fixture
@@ -38,16 +38,16 @@ def folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("read_only_config")
-async def test_a_theme_that_cannot_be_written_down_is_refused_in_words(world: LiveGateway) -> None:
+async def test_a_theme_that_cannot_be_written_down_is_refused_in_words(gateway: LiveGateway) -> None:
     with pytest.raises(KasmonError, match=r"cannot write '.*config\.toml': No such file"):
-        await world.wish(KeepTheme(name="nord"))
+        await gateway.execute(KeepTheme(name="nord"))
 
 
 async def test_settings_are_read_also_where_the_dashboards_own_folder_is_gone(
-    world: LiveGateway, folder_that_goes: Path
+    gateway: LiveGateway, folder_that_goes: Path
 ) -> None:
     await asyncio.to_thread(folder_that_goes.rmdir)
-    read = cast(AsyncGenerator[DashboardSettings, None], world.settings())
+    read = cast(AsyncGenerator[DashboardSettings, None], gateway.settings())
 
     assert "" == (await anext(read)).workdir
     await read.aclose()

@@ -178,7 +178,7 @@ def test_the_text_is_one_clean_line_without_a_token_of_known_shape() -> None:
 
 
 def called(app: Kasmon) -> list[Alert]:
-    return [wish.alert for wish in cast(StillWorld, app.world).wished if isinstance(wish, NotifyPerson)]
+    return [wish.alert for wish in cast(StillWorld, app.gateway).wished if isinstance(wish, NotifyPerson)]
 
 
 async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app.desk.table.select(SessionId("x"))
+        app.main_view.table.select(SessionId("x"))
         await pilot.pause()
         later(app, 1)
         app._take(fleet(idle("y"), session("x", SessionState.LOST), working("z")))
@@ -223,7 +223,7 @@ async def test_how_long_work_has_to_take_is_a_setting() -> None:
     app = kasmon(fleet(working("x", ago=6), idle("y")), settings=DashboardSettings(finished_after_s=5))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app.desk.table.select(SessionId("y"))
+        app.main_view.table.select(SessionId("y"))
         await pilot.pause()
         app._take(fleet(idle("x", ago=0), idle("y")))
         later(app, 5)
@@ -234,4 +234,4 @@ async def test_how_long_work_has_to_take_is_a_setting() -> None:
 
 def later(app: Any, seconds: float) -> None:
     cast(StillClock, app.clock).forward(seconds)
-    app.calls.tick()
+    app.notifications.tick()

@@ -62,11 +62,11 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        world = cast(StillWorld, app.world)
-        world.fleets.put_nowait(fleet(ended("x", 3), idle("y")))
+        gateway = cast(StillWorld, app.gateway)
+        gateway.fleets.put_nowait(fleet(ended("x", 3), idle("y")))
         await auntil(lambda: "x crashed" in text_of(app))
-        world.fleets.put_nowait(fleet(ended("x", 3, last_line="again"), idle("y")))
-        await auntil(lambda: world.fleets.empty())
+        gateway.fleets.put_nowait(fleet(ended("x", 3, last_line="again"), idle("y")))
+        await auntil(lambda: gateway.fleets.empty())
         await pilot.pause()
 
         assert "exit 3" in text_of(app)
@@ -97,8 +97,8 @@ async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_co
     app = kasmon(fleet(*(working(name) for name in names), working("x")), settings=DashboardSettings(popup=True))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        world = cast(StillWorld, app.world)
-        world.fleets.put_nowait(fleet(*(asking(name) for name in names), ended("x", 3)))
+        gateway = cast(StillWorld, app.gateway)
+        gateway.fleets.put_nowait(fleet(*(asking(name) for name in names), ended("x", 3)))
         await auntil(lambda: "x crashed" in text_of(app))
 
         assert "more sessions need attention" not in text_of(app)
@@ -109,8 +109,8 @@ async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() ->
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         await pilot.press("enter")
-        assert app.desk.focused_inside
-        inside = app.desk.preview.session
+        assert app.main_view.focused_inside
+        inside = app.main_view.preview.session
         assert inside is not None
         other = next(name for name in ("x", "y") if name != inside.name)
         app._take(fleet(asking(str(inside.name)), asking(other)))

@@ -30,7 +30,7 @@ KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 
 def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, cast(Kasmon, pilot.app).world)
+    return cast(StillWorld, cast(Kasmon, pilot.app).gateway)
 
 
 def clock_of(pilot: Pilot[None]) -> StillClock:
@@ -227,7 +227,7 @@ async def test_esc_closes_and_the_request_waits_on() -> None:
 
         assert 1 == len(app.screen_stack)
         assert [] == answers(pilot)
-        assert 1 == len(app.inbox.queue.waiting)
+        assert 1 == len(app.permissions.queue.waiting)
         assert "1 pending request" in text_of(app)
 
 
@@ -527,7 +527,7 @@ async def test_what_kasmon_cannot_answer_gets_an_offer_to_go_there() -> None:
         await pilot.pause()
 
         assert 1 == len(pilot.app.screen_stack)
-        assert cast(Kasmon, pilot.app).desk.has_class("-inside")
+        assert cast(Kasmon, pilot.app).main_view.has_class("-inside")
 
 
 @pytest.mark.parametrize(
@@ -615,7 +615,7 @@ async def test_an_answer_that_is_refused_brings_the_request_back_and_says_why() 
         await pilot.pause()
 
         app = cast(Kasmon, pilot.app)
-        assert [RequestId("fix-auth-1")] == [ask.id for ask in app.inbox.queue.waiting]
+        assert [RequestId("fix-auth-1")] == [ask.id for ask in app.permissions.queue.waiting]
         assert "Request 'fix-auth-1' has changed since it was" in text_of(app)
 
 
@@ -666,7 +666,7 @@ async def test_typing_while_a_request_comes_answers_nothing() -> None:
             for number, character in enumerate(typed):
                 if number == at:
                     await show(pilot, fleet(working("docs"), asking("fix-auth")))
-                    app.inbox.open()
+                    app.permissions.open()
                     await pilot.pause()
                 clock.ticked += 0.04
                 await pilot.press("space" if character == " " else character)
@@ -762,7 +762,7 @@ async def test_a_card_that_goes_on_below_says_which_key_reads_on() -> None:
         await pilot.press("i")
         await armed(pilot)
         assert "tab scrolls; approve at the end" in text_of(pilot.app)
-        card = cast(Kasmon, pilot.app).inbox.card
+        card = cast(Kasmon, pilot.app).permissions.card
         assert card is not None
         while not card.body.seen_end:
             await pilot.press("tab")
@@ -813,7 +813,7 @@ async def test_in_a_window_too_small_for_a_request_no_key_answers_it() -> None:
         app = cast(Kasmon, pilot.app)
         await auntil(lambda: app.has_fleet)
         await pilot.press("i")
-        card = await auntil(lambda: app.inbox.card)
+        card = await auntil(lambda: app.permissions.card)
         await pilot.pause()
         clock_of(pilot).ticked += 5.0
         for _ in range(3):

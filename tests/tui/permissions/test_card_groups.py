@@ -164,11 +164,11 @@ async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_ther
     app = kasmon(crowd(ONE))
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
-        cast(StillWorld, app.world).holding_secrets = True
+        cast(StillWorld, app.gateway).holding_secrets = True
         await show(pilot, crowd(ONE, TWO))
         assert "similar" not in text_of(pilot.app)
 
-        cast(StillWorld, app.world).let_secrets_go()
+        cast(StillWorld, app.gateway).let_secrets_go()
         await auntil(lambda: "2 similar" in text_of(pilot.app), what="two")
 
 

@@ -39,7 +39,7 @@ def asks(*requests: Request) -> Fleet:
 async def opened(pilot: Pilot[None]) -> PermissionCard:
     """The card, open and armed; the session beside it shows its terminal, and has no transcript to wait for."""
     await pilot.pause()
-    await auntil(lambda: cast(Kasmon, pilot.app).inbox.queue.waiting, what="a request")
+    await auntil(lambda: cast(Kasmon, pilot.app).permissions.queue.waiting, what="a request")
     await pilot.press("i")
     return await armed(pilot)
 
@@ -106,7 +106,7 @@ async def test_enter_goes_to_its_terminal_and_approves_nothing() -> None:
         await opened(pilot)
         assert "Answer in terminal" in text_of(pilot.app)
         await pilot.press("enter")
-        await auntil(lambda: cast(Kasmon, pilot.app).inbox.screen is None, what="the card is closed")
+        await auntil(lambda: cast(Kasmon, pilot.app).permissions.screen is None, what="the card is closed")
 
         assert [] == answers(pilot)
 
@@ -133,4 +133,4 @@ async def test_a_prompt_that_changed_is_said_on_the_card_of_what_stands_there_no
 
         assert card.request.id == third.id
         assert said not in text_of(pilot.app)
-        assert cast(Kasmon, pilot.app).inbox.card is card
+        assert cast(Kasmon, pilot.app).permissions.card is card

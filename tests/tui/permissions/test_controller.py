@@ -30,7 +30,7 @@ async def pass_time(pilot: Pilot[None], seconds: float) -> None:
     """Let the clock and the looks for rising requests go on."""
     app = app_of(pilot)
     cast(StillClock, app.clock).forward(seconds)
-    app.inbox.consider()
+    app.permissions.consider()
     await pilot.pause()
 
 
@@ -46,7 +46,7 @@ async def test_where_the_config_says_so_a_card_opens_by_itself_while_the_list_ha
         cast(StillClock, app_of(pilot).clock).forward(5)
         await show(pilot, ASKS)
 
-        await auntil(lambda: app_of(pilot).inbox.card, what="a card")
+        await auntil(lambda: app_of(pilot).permissions.card, what="a card")
 
 
 async def test_a_card_opens_for_what_was_asked_before_the_config_said_that_it_does() -> None:
@@ -54,9 +54,9 @@ async def test_a_card_opens_for_what_was_asked_before_the_config_said_that_it_do
         await settled(pilot)
         cast(StillClock, app_of(pilot).clock).forward(5)
         assert "1 pending request" in text_of(pilot.app)
-        app_of(pilot).taste.adopt(POPUP)
+        app_of(pilot).user_settings.adopt(POPUP)
 
-        await auntil(lambda: app_of(pilot).inbox.card, what="a card")
+        await auntil(lambda: app_of(pilot).permissions.card, what="a card")
 
 
 async def test_by_default_no_card_opens_by_itself_and_a_banner_counts() -> None:
@@ -65,7 +65,7 @@ async def test_by_default_no_card_opens_by_itself_and_a_banner_counts() -> None:
         await show(pilot, ASKS)
         await pass_time(pilot, 30)
 
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
         assert "1 pending request  i review" in text_of(pilot.app)
 
 
@@ -76,7 +76,7 @@ async def test_the_key_opens_the_selected_sessions_own_request() -> None:
     )
     async with kasmon(asks).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app_of(pilot).desk.table.select(SessionId("young"))
+        app_of(pilot).main_view.table.select(SessionId("young"))
         await pilot.press("i")
         card = await armed(pilot)
 
@@ -90,7 +90,7 @@ async def test_inside_a_session_the_key_opens_that_sessions_own_request() -> Non
     )
     async with kasmon(asks).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app_of(pilot).inside.enter(SessionId("young"))
+        app_of(pilot).session_pane.enter(SessionId("young"))
         await pilot.pause()
         await pilot.press("f2")
         card = await armed(pilot)
@@ -103,7 +103,7 @@ async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_w
     async with kasmon(asks).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app = app_of(pilot)
-        app.desk.table.select(SessionId("docs"))
+        app.main_view.table.select(SessionId("docs"))
         await pilot.press("i")
         card = await armed(pilot)
 
@@ -119,7 +119,7 @@ async def test_of_a_filtered_list_the_key_opens_the_oldest_that_is_in_it() -> No
         await settled(pilot)
         await pilot.press("slash", *"web", "enter")
         await auntil(lambda: app_of(pilot).list_has_keys)
-        app_of(pilot).desk.table.select(SessionId("web-2"))
+        app_of(pilot).main_view.table.select(SessionId("web-2"))
         await pilot.press("i")
         card = await armed(pilot)
 
@@ -132,7 +132,7 @@ async def test_the_list_of_all_requests_opens_at_the_selected_sessions_own() -> 
     )
     async with kasmon(asks).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app_of(pilot).desk.table.select(SessionId("young"))
+        app_of(pilot).main_view.table.select(SessionId("young"))
         await pilot.press("I")
         card = await armed(pilot)
 
@@ -146,10 +146,10 @@ async def test_not_within_a_second_of_a_key() -> None:
         await pilot.press("j")
         await show(pilot, ASKS)
         await pass_time(pilot, 0.9)
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
 
         await pass_time(pilot, 0.2)
-        assert app_of(pilot).inbox.card is not None
+        assert app_of(pilot).permissions.card is not None
 
 
 async def test_not_within_a_second_of_the_start() -> None:
@@ -157,7 +157,7 @@ async def test_not_within_a_second_of_the_start() -> None:
         await settled(pilot)
         await pass_time(pilot, 0.9)
 
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
 
 
 async def test_in_a_prompt_box_a_line_says_it_and_nothing_typed_is_lost() -> None:
@@ -167,7 +167,7 @@ async def test_in_a_prompt_box_a_line_says_it_and_nothing_typed_is_lost() -> Non
         await show(pilot, ASKS)
         await pass_time(pilot, 30)
         await pilot.press(*"up")
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
         assert "1 pending request" in text_of(pilot.app)
 
         await pilot.press("f2")
@@ -186,7 +186,7 @@ async def test_in_a_dialog_a_line_says_it_and_nothing_typed_is_lost() -> None:
         await pilot.press(*"fix")
         await show(pilot, ASKS)
         await pass_time(pilot, 30)
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
         assert "1 pending request" in text_of(pilot.app)
 
         await pilot.press("f2")
@@ -203,7 +203,7 @@ async def test_while_the_filter_is_written_nothing_rises() -> None:
         await show(pilot, ASKS)
         await pass_time(pilot, 30)
 
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
         assert "1 pending request" in text_of(pilot.app)
 
 
@@ -211,12 +211,12 @@ async def test_in_a_focused_terminal_its_bar_counts_the_requests() -> None:
     app = kasmon(crew())
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app.desk.table.select(app.desk.table.shown()[0].id)
+        app.main_view.table.select(app.main_view.table.shown()[0].id)
         await pilot.press("enter")
         await pilot.pause()
         await pass_time(pilot, 30)
 
-        assert app.inbox.card is None
+        assert app.permissions.card is None
         assert "5 pending requests" in text_of(app)
 
 
@@ -230,7 +230,7 @@ async def test_a_request_put_off_does_not_rise_again_and_stays_counted() -> None
         await show(pilot, fleet(working("docs", "more"), asking("readme")))
         await pass_time(pilot, 30)
 
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
         assert "1 pending request" in text_of(pilot.app)
 
 
@@ -241,7 +241,7 @@ async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed()
         request = (await armed(pilot)).request
         await pilot.press("escape")
         await pilot.pause()
-        inbox = app_of(pilot).inbox
+        inbox = app_of(pilot).permissions
         inbox.sent(request.session, request.id)
         await pilot.pause()
         assert "pending request" not in text_of(pilot.app)
@@ -263,7 +263,7 @@ async def test_what_is_asked_while_the_palette_is_open_is_counted_or_rises_once_
             await auntil(lambda: not app_of(pilot).is_palette_open, what="the list")
             await pass_time(pilot, 2)
 
-            card = app_of(pilot).inbox.card
+            card = app_of(pilot).permissions.card
             assert settings.popup == (card is not None)
             assert card is not None or "1 pending request" in text_of(pilot.app)
 
@@ -278,7 +278,7 @@ async def test_a_window_that_was_too_small_for_a_moment_shows_what_was_asked_mea
             await pilot.resize_terminal(120, 40)
             await pilot.pause()
 
-            card = app_of(pilot).inbox.card
+            card = app_of(pilot).permissions.card
             assert card is not None or "1 pending request" in text_of(pilot.app)
 
 
@@ -290,7 +290,7 @@ async def test_a_new_request_rises_after_another_was_put_off() -> None:
         await show(pilot, fleet(asking("docs", command("docs", "make", ago=1)), asking("readme")))
         await pass_time(pilot, 2)
 
-        card = app_of(pilot).inbox.card
+        card = app_of(pilot).permissions.card
         assert card is not None
         assert "docs" == card.request.session
 
@@ -300,7 +300,7 @@ async def test_what_kasmon_cannot_answer_does_not_rise() -> None:
         await settled(pilot)
         await pass_time(pilot, 30)
 
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
         assert "1 pending request" in text_of(pilot.app)
 
 
@@ -321,27 +321,27 @@ async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
         await pilot.press("escape")
         await pilot.pause()
         await pass_time(pilot, 0.5)
-        assert app_of(pilot).inbox.card is None
+        assert app_of(pilot).permissions.card is None
 
         await pass_time(pilot, 0.6)
-        assert app_of(pilot).inbox.card is not None
+        assert app_of(pilot).permissions.card is not None
 
 
 async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
     app = kasmon(ASKS, settings=POPUP)
-    world = cast(StillWorld, app.world)
-    world.holding_secrets = True
+    gateway = cast(StillWorld, app.gateway)
+    gateway.holding_secrets = True
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pass_time(pilot, 5)
         await pilot.press("i")
         await pilot.pause()
-        assert app.inbox.card is None
+        assert app.permissions.card is None
 
-        world.let_secrets_go()
-        await auntil(lambda: app.inbox._known_secrets)
+        gateway.let_secrets_go()
+        await auntil(lambda: app.permissions._known_secrets)
         await pass_time(pilot, 5)
-        assert app.inbox.card is not None
+        assert app.permissions.card is not None
 
 
 async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_the_screen() -> None:
@@ -350,27 +350,27 @@ async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_t
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press("i")
-        await auntil(lambda: app.inbox.card, what="the card")
+        await auntil(lambda: app.permissions.card, what="the card")
         await show(pilot, QUIET_ALONE)
         assert "hunter2" not in text_of(app)
-        assert app.inbox._known_secrets
+        assert app.permissions._known_secrets
 
-        app.inbox.close(())
-        await auntil(lambda: not app.inbox._known_secrets, what="no secrets any more")
+        app.permissions.close(())
+        await auntil(lambda: not app.permissions._known_secrets, what="no secrets any more")
 
 
 async def test_secrets_that_come_when_their_session_is_gone_are_not_kept() -> None:
     app = kasmon(ASKS, secrets=["hunter2hunter2"])
-    world = cast(StillWorld, app.world)
-    world.holding_secrets = True
+    gateway = cast(StillWorld, app.gateway)
+    gateway.holding_secrets = True
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await show(pilot, QUIET_ALONE)
-        world.let_secrets_go()
+        gateway.let_secrets_go()
         await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "secrets"])
 
-        assert not app.inbox._known_secrets
-        assert not app.inbox._projects
+        assert not app.permissions._known_secrets
+        assert not app.permissions._projects
 
 
 async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
@@ -399,4 +399,4 @@ async def test_a_click_on_the_line_opens_the_card() -> None:
         await pilot.click("#banner")
         await pilot.pause()
 
-        assert app_of(pilot).inbox.card is not None
+        assert app_of(pilot).permissions.card is not None

@@ -392,7 +392,7 @@ async def test_esc_leaves_and_what_waits_does_not_rise_over_the_list() -> None:
         await pilot.press("escape")
         await pilot.pause()
         cast(StillClock, app.clock).forward(30)
-        app.inbox.consider()
+        app.permissions.consider()
         await pilot.pause()
 
         assert (1, []) == (len(app.screen_stack), answers(pilot))
@@ -460,13 +460,13 @@ async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> Non
 
 async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_known() -> None:
     app = kasmon(crowd(command("a", f"curl -H 'Bearer {KEY}' --user hunter2hunter2")), secrets=["hunter2hunter2"])
-    cast(StillWorld, app.world).holding_secrets = True
+    cast(StillWorld, app.gateway).holding_secrets = True
     async with app.run_test(size=(160, 50)) as pilot:
         await settled(pilot)
         await pilot.press("I")
         await pilot.pause()
         assert "curl" not in text_of(app)
-        cast(StillWorld, app.world).let_secrets_go()
+        cast(StillWorld, app.gateway).let_secrets_go()
         await armed(pilot)
         text = text_of(app)
 
@@ -485,7 +485,7 @@ async def test_what_only_its_own_terminal_answers_is_gone_to_by_enter() -> None:
         await pilot.pause()
 
         assert 1 == len(pilot.app.screen_stack)
-        assert cast(Kasmon, pilot.app).desk.has_class("-inside")
+        assert cast(Kasmon, pilot.app).main_view.has_class("-inside")
 
 
 async def test_help_opens_over_the_inbox_and_closes_to_it() -> None:
@@ -541,5 +541,5 @@ async def test_nothing_hostile_is_markup_in_the_inbox() -> None:
     stage = Stage(WORST, asks=True)
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        stage.app.inbox.open_list()
+        stage.app.permissions.open_list()
         await stage.visit(pilot, HOSTILE, stage.to_inbox)

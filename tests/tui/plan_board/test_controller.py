@@ -57,7 +57,7 @@ def screen_of(pilot: Pilot[None]) -> PlanBoardScreen:
 
 
 def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, cast(Kasmon, pilot.app).world)
+    return cast(StillWorld, cast(Kasmon, pilot.app).gateway)
 
 
 def wished(pilot: Pilot[None]) -> list[Wanted]:
@@ -363,9 +363,9 @@ async def test_enter_goes_into_the_tasks_session_and_f5_comes_back_to_where_the_
     async with planned(board(), boards.other(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await waves("g", "right", "enter", plans=2)(pilot)
-        assert app.desk.focused_inside
-        assert app.desk.preview.session is not None
-        assert "parser-W2-T3" == app.desk.preview.session.id
+        assert app.main_view.focused_inside
+        assert app.main_view.preview.session is not None
+        assert "parser-W2-T3" == app.main_view.preview.session.id
 
         await press(pilot, "f5")
         assert "3" == cursor(pilot)
@@ -384,7 +384,7 @@ async def test_the_board_opens_at_the_task_of_the_session_under_the_cursor() -> 
     async with planned(boards.other(), board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app = cast(Kasmon, pilot.app)
-        app.desk.table.select(boards.SESSIONS[2].id)
+        app.main_view.table.select(boards.SESSIONS[2].id)
         await waves(plans=2)(pilot)
 
         assert ("parser", "3") == (screen_of(pilot).plan, cursor(pilot))
@@ -412,7 +412,7 @@ async def test_a_key_decides() -> None:
         app = cast(Kasmon, pilot.app)
         await waves()(pilot)
         for shown, keys, _ in DECIDED:
-            app.waves.take((shown,))
+            app.plan_board.take((shown,))
             await press(pilot, *keys)
 
         assert [wanted for _, _, wanted in DECIDED] == wished(pilot)
@@ -542,7 +542,7 @@ async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_curs
 async def test_a_collision_that_is_seen_while_the_board_is_open_is_marked() -> None:
     async with planned(board(), shown=boards.crew()).run_test(size=(160, 40)) as pilot:
         await waves("g", "right")(pilot)
-        cast(Kasmon, pilot.app).waves.mark(HITS)
+        cast(Kasmon, pilot.app).plan_board.mark(HITS)
         await pilot.pause()
 
         assert "web changes a.py too" in text_of(pilot.app)
@@ -552,7 +552,7 @@ async def test_a_plan_that_asks_is_told_of_in_the_list_and_its_key_shows_it() ->
     async with planned(boards.asked(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
-        await auntil(lambda: app.desk.banner.notice, what="the line")
+        await auntil(lambda: app.main_view.banner.notice, what="the line")
         await pilot.pause()
         assert "Plan parser: wave 1 is done: start wave 2  B decide" in text_of(app)
 
@@ -564,10 +564,10 @@ async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_whil
     async with planned(boards.asked(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
-        app.inbox.close(ask.id for ask in app.inbox.queue.waiting)
+        app.permissions.close(ask.id for ask in app.permissions.queue.waiting)
         await press(pilot, "m")
-        await auntil(lambda: app.waves.boards, what="the plan")
-        app.inbox.tell()
+        await auntil(lambda: app.plan_board.boards, what="the plan")
+        app.permissions.tell()
         await pilot.pause()
         assert "1 pending request · 1 plan needs a decision" in text_of(app)
 
@@ -577,7 +577,7 @@ async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_
     async with planned(boards.asked(), other, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
-        await auntil(lambda: app.desk.banner.notice, what="the line")
+        await auntil(lambda: app.main_view.banner.notice, what="the line")
         await pilot.pause()
         assert "Plan parser (and 1 more plan needs a decision): wave 1 is done: start wave 2  B decide" in text_of(app)
 
@@ -591,9 +591,9 @@ async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what
     async with planned(boards.claimed(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
-        await auntil(lambda: app.waves.boards, what="the plan")
+        await auntil(lambda: app.plan_board.boards, what="the plan")
         for shown in (board(DONE, gate=2), boards.asked(), boards.asked(), board(DONE, gate=2), boards.over()):
-            app.waves.take((shown,))
+            app.plan_board.take((shown,))
         await pilot.pause()
 
         assert ["Needs a decision: wave 1 is done: start wave 2", "The plan has ended: done."] == calls(pilot)
@@ -602,7 +602,7 @@ async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what
 async def test_who_looks_at_the_plan_is_not_called() -> None:
     async with planned(board(DONE, gate=2), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
-        cast(Kasmon, pilot.app).waves.take((boards.asked(),))
+        cast(Kasmon, pilot.app).plan_board.take((boards.asked(),))
         await pilot.pause()
 
         assert [] == calls(pilot)
@@ -614,7 +614,7 @@ async def test_a_request_that_waits_is_told_of_on_the_board_and_i_answers_it_the
         assert "1 pending request" in text_of(pilot.app)
 
         await press(pilot, "i")
-        assert cast(Kasmon, pilot.app).inbox.card is not None
+        assert cast(Kasmon, pilot.app).permissions.card is not None
 
 
 async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
@@ -630,7 +630,7 @@ async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
 
         await pilot.click("#waves", offset=there, times=2)
         await pilot.pause()
-        assert cast(Kasmon, pilot.app).desk.focused_inside
+        assert cast(Kasmon, pilot.app).main_view.focused_inside
 
 
 async def test_in_a_narrow_window_the_waves_stand_below_each_other_and_scroll() -> None:
@@ -662,12 +662,12 @@ async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
     edit = msgspec.structs.replace(boards.edited(WORST), run=evil.run, plan=plan)
     sessions = {"a": session("a", agent=WORST, mode=Mode.SDK, last_line=WORST)}
     stage = Stage(WORST, asks=False)
-    stage.world.planned.put_nowait((msgspec.structs.replace(evil, edit=edit.edit, sessions=sessions),))
+    stage.gateway.planned.put_nowait((msgspec.structs.replace(evil, edit=edit.edit, sessions=sessions),))
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        await auntil(lambda: stage.app.waves.boards, what="the plan")
+        await auntil(lambda: stage.app.plan_board.boards, what="the plan")
         await stage.visit(pilot, BOARD, stage.to_list)
-    async with stage.app.__class__(world=stage.world, clock=stage.clock).run_test(size=(60, 20)) as pilot:
+    async with stage.app.__class__(gateway=stage.gateway, clock=stage.clock).run_test(size=(60, 20)) as pilot:
         assert pilot.app.is_running
 
 
@@ -680,18 +680,18 @@ def house() -> Iterator[House]:
 
 async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(house: House) -> None:
     """Its runner's lock is held by this process, so that none is started."""
-    desk = Desk(house)
-    book = await asyncio.to_thread(desk.begin)
-    world = LiveGateway(house.places)
-    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", world.boards())
+    main_view = Desk(house)
+    book = await asyncio.to_thread(main_view.begin)
+    gateway = LiveGateway(house.places)
+    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", gateway.boards())
     async with asyncio.timeout(10):
         (first,) = await anext(feed)
-        await world.wish(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
+        await gateway.execute(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
         (second,) = await anext(feed)
         with pytest.raises(RefusedError, match="is already skipped"):
-            await world.wish(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
+            await gateway.execute(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
     await feed.aclose()
-    desk.locks.pop().let_go()
+    main_view.locks.pop().let_go()
 
     assert [T.WAITING, T.SKIPPED] == [each.run.of("1").state for each in (first, second)]
 
@@ -700,15 +700,15 @@ async def test_a_plan_that_is_begun_later_is_told_too(house: House, monkeypatch:
     """Until there is one, what reads plans is not even loaded."""
     monkeypatch.setattr(live, "RECONCILE_S", 0.01)
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(house.places).boards())
-    desk = Desk(house)
+    main_view = Desk(house)
     async with asyncio.timeout(10):
         assert () == await anext(feed)
         waits = asyncio.ensure_future(anext(feed))
-        book = await asyncio.to_thread(desk.begin)
+        book = await asyncio.to_thread(main_view.begin)
         told = await waits
         while not told:  # a plan's folder is there before its facts are
             told = await anext(feed)
     await feed.aclose()
-    desk.locks.pop().let_go()
+    main_view.locks.pop().let_go()
 
     assert [book.plan] == [each.id for each in told]

@@ -61,7 +61,7 @@ NEEDLES = (
 
 
 def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, cast(Kasmon, pilot.app).world)
+    return cast(StillWorld, cast(Kasmon, pilot.app).gateway)
 
 
 @asynccontextmanager
@@ -69,9 +69,9 @@ async def searching(
     words: str = "needle", found: tuple[SessionHits, ...] = NEEDLES, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(PARSER, DOCS), transcripts={"parser": TALK}, panes={"docs": ()})
-    world = cast(StillWorld, app.world)
-    world.finds = {words: found}
-    world.records = {"docs": RecordedText(lines=PRINTED, here=120)}
+    gateway = cast(StillWorld, app.gateway)
+    gateway.finds = {words: found}
+    gateway.records = {"docs": RecordedText(lines=PRINTED, here=120)}
     async with app.run_test(size=size) as pilot:
         await settled(pilot)
         await pilot.press("ctrl+f")
@@ -79,7 +79,7 @@ async def searching(
         await pilot.pause()
         if words:
             await pilot.press(*words)
-            await auntil(lambda: world.searched[-1:] == [words] and screen_of(pilot).is_done)
+            await auntil(lambda: gateway.searched[-1:] == [words] and screen_of(pilot).is_done)
             await pilot.pause()
         yield pilot
 
@@ -126,18 +126,18 @@ async def test_enter_shows_the_line_of_a_transcript_and_esc_leads_back_to_the_sa
     async with searching() as pilot:
         app, asked = cast(Kasmon, pilot.app), len(world_of(pilot).searched)
         await pilot.press("enter")
-        story = await auntil(lambda: app.inside.story, what="the session")
+        session_view = await auntil(lambda: app.session_pane.session_view, what="the session")
 
         def found() -> RowPosition | None:
             """The place under the cursor, once the words stand there."""
-            place = story.screen_of_events.place()
-            lines = story.transcript.lines(story.screen_of_events.size.width - 1)
+            place = session_view.screen_of_events.place()
+            lines = session_view.transcript.lines(session_view.screen_of_events.size.width - 1)
             return place if place is not None and "needle" in lines.block(place.block)[place.row].text else None
 
         place = await auntil(found, what="the line that was found")
-        lines = story.transcript.lines(story.screen_of_events.size.width - 1)
+        lines = session_view.transcript.lines(session_view.screen_of_events.size.width - 1)
         assert "row 77 needle" in lines.block(place.block)[place.row].text
-        assert "needle" == story.find_bar.words.words
+        assert "needle" == session_view.find_bar.words.words
         await pilot.press("n")
         await auntil(lambda: (again := found()) is not None and again < place, what="the place above")
         await pilot.press("escape")

@@ -51,38 +51,38 @@ async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_mo
         await settled(pilot)
 
         def cells() -> int:
-            return next(column.width for column in app.desk.table.columns if column.key == "name")
+            return next(column.width for column in app.main_view.table.columns if column.key == "name")
 
         assert len("rows-to-strips") == cells()
 
-        app.desk.table.pin(SessionId("docs"))
+        app.main_view.table.pin(SessionId("docs"))
         assert len("rows-to-strips") == cells()
-        app.desk.table.pin(SessionId("rows-to-strips"))
+        app.main_view.table.pin(SessionId("rows-to-strips"))
         assert len("rows-to-strips") + 2 == cells()
 
 
 async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> None:
     app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
     async with app.run_test() as pilot:
-        assert "readme" == app.desk.table.selected
+        assert "readme" == app.main_view.table.selected
         clock_of(app).forward(2)
         app._take(fleet(asking("docs", ago=1), idle("readme")))
         await pilot.pause()
 
-        assert "docs" == app.desk.table.selected
+        assert "docs" == app.main_view.table.selected
 
 
 async def test_the_chosen_session_stays_selected_when_the_order_changes() -> None:
     app = Kasmon(fleet(working("docs"), idle("readme"), idle("zoo")), clock=StillClock())
     async with app.run_test() as pilot:
         await pilot.press("j")
-        assert "zoo" == app.desk.table.selected
+        assert "zoo" == app.main_view.table.selected
         clock_of(app).forward(2)
         app._take(fleet(asking("docs", ago=1), idle("readme"), idle("zoo")))
         await pilot.pause()
 
-        assert ["docs", "readme", "zoo"] == [session.id for session in app.desk.table.shown()]
-        assert "zoo" == app.desk.table.selected
+        assert ["docs", "readme", "zoo"] == [session.id for session in app.main_view.table.shown()]
+        assert "zoo" == app.main_view.table.selected
 
 
 async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
@@ -92,13 +92,13 @@ async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
         await pilot.press("j")
         app._take(fleet(asking("docs", ago=1), idle("readme")))
         await pilot.pause()
-        held = [session.id for session in app.desk.table.shown()]
+        held = [session.id for session in app.main_view.table.shown()]
         clock_of(app).forward(1)
-        app.desk.tick()
+        app.main_view.tick()
 
         assert ["readme", "docs"] == held
-        assert ["docs", "readme"] == [session.id for session in app.desk.table.shown()]
-        assert "docs" == app.desk.table.selected
+        assert ["docs", "readme"] == [session.id for session in app.main_view.table.shown()]
+        assert "docs" == app.main_view.table.selected
 
 
 async def test_the_order_changes_at_most_twice_a_second() -> None:
@@ -107,11 +107,11 @@ async def test_the_order_changes_at_most_twice_a_second() -> None:
         clock_of(app).forward(0.2)
         app._take(fleet(asking("docs", ago=1), idle("readme")))
         await pilot.pause()
-        assert ["readme", "docs"] == [session.id for session in app.desk.table.shown()]
+        assert ["readme", "docs"] == [session.id for session in app.main_view.table.shown()]
 
         clock_of(app).forward(0.4)
         app._take(fleet(asking("docs", ago=2), idle("readme")))
-        assert ["docs", "readme"] == [session.id for session in app.desk.table.shown()]
+        assert ["docs", "readme"] == [session.id for session in app.main_view.table.shown()]
 
 
 class Painted(SessionTable):
@@ -132,18 +132,18 @@ async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again
     app = kasmon(fleet(working("docs"), idle("readme")))
     async with app.run_test(size=(160, 45)) as pilot:
         await settled(pilot)
-        columns = app.desk.table.columns
+        columns = app.main_view.table.columns
         await pilot.press("enter")
         await settled(pilot)
         clock_of(app).forward(3)
         app._take(fleet(working("docs"), idle("readme"), asking("fix-auth")))
         await settled(pilot)
-        assert [column.key for column in columns] == [column.key for column in app.desk.table.columns]
+        assert [column.key for column in columns] == [column.key for column in app.main_view.table.columns]
 
         await pilot.press("escape")
         await settled(pilot)
 
-        assert "line" in [column.key for column in app.desk.table.columns]
+        assert "line" in [column.key for column in app.main_view.table.columns]
         assert all("claude" in Painted.lines[y] and "sdk" in Painted.lines[y] for y in range(3))
 
 
@@ -152,7 +152,7 @@ async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monk
     app = kasmon(fleet(working("docs"), idle("rows-to-strips")))
     async with app.run_test(size=(160, 45)) as pilot:
         await settled(pilot)
-        app.desk.table.mark({SessionId("rows-to-strips"): CollisionSummary("docs changes the same lines", lines=True)})
+        app.main_view.table.mark({SessionId("rows-to-strips"): CollisionSummary("docs changes the same lines", lines=True)})
         await settled(pilot)
 
         assert 1 == len({Painted.lines[y].index("claude") for y in range(2)})
@@ -164,7 +164,7 @@ async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyP
     app = Kasmon(shown, clock=StillClock())
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.pause()
-        table = cast(Watched, app.desk.table)
+        table = cast(Watched, app.main_view.table)
         place = next(y for y, each in enumerate(table.shown()) if each.id == "docs")
         table.drawn.clear()
         said = tuple(msgspec.structs.replace(s, last_line="new") if s.id == "docs" else s for s in shown.sessions)
@@ -179,10 +179,10 @@ async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.
     app = Kasmon(fleet(idle("old", ago=7200), idle("new", ago=5)), clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        table = cast(Watched, app.desk.table)
+        table = cast(Watched, app.main_view.table)
         table.drawn.clear()
         clock_of(app).forward(1)
-        app.desk.tick()
+        app.main_view.tick()
         await pilot.pause()
 
         assert [1] == table.drawn
@@ -197,11 +197,11 @@ async def test_while_no_age_reads_otherwise_nothing_is_drawn(monkeypatch: pytest
         await pilot.pause()
         monkeypatch.setattr(Widget, "refresh", lambda self, *regions, **how: drawn.append(self))
         clock_of(app).forward(1)
-        app.desk.tick()
+        app.main_view.tick()
         assert [] == drawn
         clock_of(app).forward(3600)
-        app.desk.tick()
-        assert app.desk.preview.head in drawn
+        app.main_view.tick()
+        assert app.main_view.preview.head in drawn
 
 
 class Displayed(Kasmon):
@@ -221,17 +221,17 @@ async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None
     app = Displayed(fleet(*shown), clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        assert app.desk.table.show_vertical_scrollbar
+        assert app.main_view.table.show_vertical_scrollbar
         app.rows.clear()
         app._take(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:]))
         frame = app.screen._compositor.render_strips()
 
-        head = app.desk.preview.head.region.y
+        head = app.main_view.preview.head.region.y
         assert [2, 3, head] == [y for _, y, _ in app.rows]
         for x, y, strip in app.rows:
             assert ("second" in strip.text) is (y != head)
             assert [*strip.simplify()] == [*frame[y].crop(x, x + strip.cell_length).simplify()]
-            assert (120 if y == head else app.desk.table.size.width - 1) == strip.cell_length
+            assert (120 if y == head else app.main_view.table.size.width - 1) == strip.cell_length
 
 
 async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
@@ -239,11 +239,11 @@ async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
     app = Kasmon(fleet(*sessions, asking("fix-auth")), clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("G")
-        assert "s4998" == app.desk.table.selected
+        assert "s4998" == app.main_view.table.selected
         await pilot.press("g")
 
-        assert "fix-auth" == app.desk.table.selected
-        assert len(app.desk.table._strips) < 100
+        assert "fix-auth" == app.main_view.table.selected
+        assert len(app.main_view.table._strips) < 100
 
 
 async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
@@ -252,7 +252,7 @@ async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
         visited = []
         for _ in range(3):
             await pilot.press("w")
-            visited.append(app.desk.table.selected)
+            visited.append(app.main_view.table.selected)
 
         assert ["three", "one", "three"] == visited
 
@@ -260,11 +260,11 @@ async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
 async def test_w_says_how_many_need_a_person_that_the_list_does_not_show() -> None:
     app = Kasmon(fleet(asking("one"), working("two")), clock=StillClock())
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        app.desk.look_at(ListSettings(filter="state:working"))
+        app.main_view.look_at(ListSettings(filter="state:working"))
         await pilot.press("w")
         await pilot.pause()
 
-        assert "two" == app.desk.table.selected
+        assert "two" == app.main_view.table.selected
         assert "Nothing needs attention here; 1 filtered out" in " ".join(text_of(app).split())
 
 
@@ -272,16 +272,16 @@ async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_p
     app = kasmon(fleet(working("docs"), session("far", SessionState.UNSURE), idle("zoo")))
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        app.desk.table.select(SessionId("docs"))
+        app.main_view.table.select(SessionId("docs"))
         await pilot.press("enter")
         await pilot.pause()
-        assert app.desk.focused_inside
+        assert app.main_view.focused_inside
         await pilot.press("x", "f6")
         await pilot.pause()
 
-        assert app.desk.focused_inside
-        assert app.desk.preview.session is not None
-        assert "far" == app.desk.preview.session.id
+        assert app.main_view.focused_inside
+        assert app.main_view.preview.session is not None
+        assert "far" == app.main_view.preview.session.id
 
 
 async def test_a_click_selects_and_a_double_click_goes_in() -> None:
@@ -289,21 +289,21 @@ async def test_a_click_selects_and_a_double_click_goes_in() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.click(SessionTable, offset=(20, 1))
-        assert "zoo" == app.desk.table.selected
-        assert app.desk.has_class("-inside") is False
+        assert "zoo" == app.main_view.table.selected
+        assert app.main_view.has_class("-inside") is False
 
         await pilot.click(SessionTable, offset=(20, 2), times=2)
         await pilot.pause()
-        assert app.desk.has_class("-inside")
-        assert app.desk.preview.session is not None
-        assert "docs" == app.desk.preview.session.id
+        assert app.main_view.has_class("-inside")
+        assert app.main_view.preview.session is not None
+        assert "docs" == app.main_view.preview.session.id
 
 
 async def test_the_wheel_scrolls_the_list() -> None:
     app = Kasmon(fleet(*(working(f"s{number:03}") for number in range(200))), clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        app.desk.table.scroll_relative(y=5, animate=False)
+        app.main_view.table.scroll_relative(y=5, animate=False)
         await pilot.pause()
 
         assert "s005" in text_of(app).splitlines()[2]
@@ -313,13 +313,13 @@ async def test_waves_fold_and_unfold() -> None:
     app = Kasmon(fleet(working("a", wave=1), working("b", wave=1), idle("c")), clock=StillClock())
     async with app.run_test() as pilot:
         await pilot.press("W", "h")
-        assert ["c"] == [session.id for session in app.desk.table.shown()]
-        heading = app.desk.table.items[0]
+        assert ["c"] == [session.id for session in app.main_view.table.shown()]
+        heading = app.main_view.table.items[0]
         assert isinstance(heading, WaveHeading)
         assert heading.folded
 
         await pilot.press("l")
-        assert ["a", "b", "c"] == [session.id for session in app.desk.table.shown()]
+        assert ["a", "b", "c"] == [session.id for session in app.main_view.table.shown()]
 
 
 async def test_enter_on_a_heading_folds_it() -> None:
@@ -327,7 +327,7 @@ async def test_enter_on_a_heading_folds_it() -> None:
     async with app.run_test() as pilot:
         await pilot.press("W", "g", "enter")
 
-        assert ["c"] == [session.id for session in app.desk.table.shown()]
+        assert ["c"] == [session.id for session in app.main_view.table.shown()]
 
 
 async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
@@ -344,11 +344,11 @@ async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
 async def test_s_goes_through_the_orders() -> None:
     app = Kasmon(fleet(working("a"), idle("b")), clock=StillClock())
     async with app.run_test(size=(120, 30)) as pilot:
-        assert ["b", "a"] == [session.id for session in app.desk.table.shown()]
+        assert ["b", "a"] == [session.id for session in app.main_view.table.shown()]
         await pilot.press("S")
         await pilot.pause()
 
-        assert ["a", "b"] == [session.id for session in app.desk.table.shown()]
+        assert ["a", "b"] == [session.id for session in app.main_view.table.shown()]
         assert "name ▾" in text_of(app)
 
 
@@ -356,13 +356,13 @@ async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> Non
     app = Kasmon(crew(), clock=StillClock())
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"state:asking")
-        assert 4 == len(app.desk.table.shown())
+        assert 4 == len(app.main_view.table.shown())
         await pilot.press("enter", "j")
-        assert app.desk.table.has_focus
-        assert 4 == len(app.desk.table.shown())
+        assert app.main_view.table.has_focus
+        assert 4 == len(app.main_view.table.shown())
 
         await pilot.press("slash", "escape")
-        assert 20 == len(app.desk.table.shown())
+        assert 20 == len(app.main_view.table.shown())
 
 
 async def test_esc_in_the_list_shows_all_again() -> None:
@@ -374,7 +374,7 @@ async def test_esc_in_the_list_shows_all_again() -> None:
         assert "/ playg   1 of 20   esc clear" in text_of(app)
 
         await pilot.press("escape")
-        assert 20 == len(app.desk.table.shown())
+        assert 20 == len(app.main_view.table.shown())
 
 
 async def test_esc_clears_the_filter_also_where_the_terminal_says_that_it_has_no_focus() -> None:
@@ -385,15 +385,15 @@ async def test_esc_clears_the_filter_also_where_the_terminal_says_that_it_has_no
         app.post_message(events.AppBlur())
         await pilot.pause()
         await pilot.press("escape")
-        assert 20 == len(app.desk.table.shown())
+        assert 20 == len(app.main_view.table.shown())
 
         await pilot.press("slash", *"playg")
         app.post_message(events.AppBlur())
         await pilot.pause()
         await pilot.press("escape")
         await pilot.pause()
-        assert 20 == len(app.desk.table.shown())
-        assert app.desk.table.has_focus
+        assert 20 == len(app.main_view.table.shown())
+        assert app.main_view.table.has_focus
 
 
 async def test_esc_clears_the_filter_where_nothing_has_the_focus() -> None:
@@ -404,7 +404,7 @@ async def test_esc_clears_the_filter_where_nothing_has_the_focus() -> None:
         app.screen.set_focus(None)
         await pilot.press("escape")
 
-        assert 20 == len(app.desk.table.shown())
+        assert 20 == len(app.main_view.table.shown())
 
 
 async def test_the_filters_own_line_takes_no_row_from_the_list() -> None:
@@ -413,7 +413,7 @@ async def test_the_filters_own_line_takes_no_row_from_the_list() -> None:
         await pilot.press("slash", *"state:asking")
         await pilot.pause()
 
-        assert 4 == len(app.desk.table.items) == app.desk.table.size.height
+        assert 4 == len(app.main_view.table.items) == app.main_view.table.size.height
 
 
 async def test_what_the_filter_found_is_counted_as_it_changes() -> None:
@@ -443,10 +443,10 @@ async def test_a_click_on_a_title_sorts_by_it() -> None:
         await pilot.pause()
         await pilot.click(offset=(text_of(app).splitlines()[1].index("name"), 1))
         await pilot.pause()
-        assert ["a", "b"] == [session.id for session in app.desk.table.shown()]
+        assert ["a", "b"] == [session.id for session in app.main_view.table.shown()]
 
         await pilot.click(offset=(text_of(app).splitlines()[1].index("mode"), 1))
-        assert SortOrder.NAME is app.desk.table.view.sort
+        assert SortOrder.NAME is app.main_view.table.view.sort
 
 
 async def test_a_click_on_a_state_shows_only_those_and_another_all_again() -> None:
@@ -456,11 +456,11 @@ async def test_a_click_on_a_state_shows_only_those_and_another_all_again() -> No
         place = (text_of(app).splitlines()[0].index("2 working"), 0)
         await pilot.click(offset=place)
         await pilot.pause()
-        assert ["a", "c"] == [session.id for session in app.desk.table.shown()]
+        assert ["a", "c"] == [session.id for session in app.main_view.table.shown()]
 
         await pilot.click(offset=place)
         await pilot.pause()
-        assert 3 == len(app.desk.table.shown())
+        assert 3 == len(app.main_view.table.shown())
 
 
 async def test_the_preview_follows_the_filter() -> None:
@@ -469,8 +469,8 @@ async def test_the_preview_follows_the_filter() -> None:
         await pilot.press("slash", *"playg", "enter")
         await pilot.pause()
 
-        assert app.desk.preview.session is not None
-        assert "playground" == app.desk.preview.session.id
+        assert app.main_view.preview.session is not None
+        assert "playground" == app.main_view.preview.session.id
 
 
 async def test_a_pinned_session_stays_in_the_preview() -> None:
@@ -478,25 +478,25 @@ async def test_a_pinned_session_stays_in_the_preview() -> None:
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("p", "j")
         await pilot.pause()
-        assert app.desk.preview.session is not None
-        assert "a" == app.desk.preview.session.id
+        assert app.main_view.preview.session is not None
+        assert "a" == app.main_view.preview.session.id
 
         await pilot.press("p")
         await pilot.pause()
-        assert app.desk.preview.session is not None
-        assert "b" == app.desk.preview.session.id
+        assert app.main_view.preview.session is not None
+        assert "b" == app.main_view.preview.session.id
 
 
 async def test_space_hides_the_preview_and_the_list_takes_its_room() -> None:
     app = Kasmon(crew(), clock=StillClock())
     async with app.run_test(size=(80, 24)) as pilot:
-        before = app.desk.table.size.height
+        before = app.main_view.table.size.height
         await pilot.press("space")
         await pilot.pause()
 
-        assert not app.desk.preview.display
-        assert before < app.desk.table.size.height
-        assert 20 == app.desk.table.size.height + 1 or app.desk.table.size.height > 18
+        assert not app.main_view.preview.display
+        assert before < app.main_view.table.size.height
+        assert 20 == app.main_view.table.size.height + 1 or app.main_view.table.size.height > 18
 
 
 async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
@@ -507,7 +507,7 @@ async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
         app._take(fleet(idle("a"), idle("c")))
         await pilot.pause()
 
-        assert "c" == app.desk.table.selected
+        assert "c" == app.main_view.table.selected
 
 
 async def test_the_totals_count_every_state() -> None:
@@ -561,7 +561,7 @@ async def test_every_size_shows_the_session_that_needs_a_person(size: tuple[int,
 
 
 def test_the_sessions_are_known_by_their_ids() -> None:
-    table = Kasmon(crew(), clock=StillClock()).desk.table
+    table = Kasmon(crew(), clock=StillClock()).main_view.table
 
     assert table.session(SessionId("nobody")) is None
 
@@ -575,9 +575,9 @@ async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() ->
         ProfileOffer(name="shell", modes=(Mode.TMUX,)),
         ProfileOffer(name="claude", modes=(), problem="'claude' is not installed."),
     )
-    world = StillWorld(fleet())
-    world.offered = offered
-    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+    gateway = StillWorld(fleet())
+    gateway.offered = offered
+    async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
         await settled(pilot)
         shown = text_of(pilot.app)
         assert "installed      codex" in shown
@@ -594,21 +594,21 @@ async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() ->
 
 
 async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
-    world = StillWorld(fleet())
-    world.offered = (ProfileOffer(name="shell", modes=(Mode.TMUX,)),)
-    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+    gateway = StillWorld(fleet())
+    gateway.offered = (ProfileOffer(name="shell", modes=(Mode.TMUX,)),)
+    async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
         await settled(pilot)
         assert "No coding agent is installed; any program can run here." in text_of(pilot.app)
 
 
 async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() -> None:
-    world = StillWorld(fleet())
-    world.offered = (
+    gateway = StillWorld(fleet())
+    gateway.offered = (
         ProfileOffer(name="claude", modes=()),
         ProfileOffer(name="codex", modes=()),
         ProfileOffer(name="shell", modes=(Mode.TMUX,)),
     )
-    async with Kasmon(world=world, clock=StillClock()).run_test() as pilot:
+    async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
         await settled(pilot)
         shown = text_of(pilot.app)
 
@@ -628,20 +628,20 @@ async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
 async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_is_opened() -> None:
     shown = fleet(working("docs"), idle("web", finished_at=NOW - 5), idle("seen", finished_at=NOW - 9, viewed_at=NOW))
     async with kasmon(shown).run_test(size=(120, 40)) as pilot:
-        app, world = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).world)
+        app, gateway = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).gateway)
         await settled(pilot)
         rows = text_of(app).splitlines()
         assert "✦ 1 finished" in rows[0]
         assert "○ 1 idle" in rows[0]
         assert "✦ finished" in next(row for row in rows[1:] if "web" in row)
-        assert ["web", "seen", "docs"] == [session.name for session in app.desk.table.shown()]
+        assert ["web", "seen", "docs"] == [session.name for session in app.main_view.table.shown()]
         assert "L mark viewed" in text_of(app)
         await pilot.press("slash", *"state:finished", "enter")
-        await auntil(lambda: ["web"] == [session.name for session in app.desk.table.shown()])
+        await auntil(lambda: ["web"] == [session.name for session in app.main_view.table.shown()])
         await pilot.press("enter")
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] == world.wished
+        assert [MarkViewed(session=SessionId("web"))] == gateway.wished
 
 
 async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
@@ -650,19 +650,19 @@ async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
         await pilot.press("L", "L")
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] == cast(StillWorld, cast(Kasmon, pilot.app).world).wished
-        assert not cast(Kasmon, pilot.app).desk.focused_inside
+        assert [MarkViewed(session=SessionId("web"))] == cast(StillWorld, cast(Kasmon, pilot.app).gateway).wished
+        assert not cast(Kasmon, pilot.app).main_view.focused_inside
 
 
 async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
     async with kasmon(fleet(working("web"))).run_test(size=(120, 40)) as pilot:
-        app, world = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).world)
+        app, gateway = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).gateway)
         await settled(pilot)
         await pilot.press("enter")
         await pilot.pause()
-        assert [] == world.wished
+        assert [] == gateway.wished
         for _ in range(2):  # it comes back by the log a little later
             app._take(fleet(idle("web", finished_at=NOW)))
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] == world.wished
+        assert [MarkViewed(session=SessionId("web"))] == gateway.wished

@@ -35,13 +35,13 @@ def view_of(pilot: Pilot[None]) -> ScrollbackView:
 
 
 def copied(pilot: Pilot[None]) -> list[str]:
-    world = cast(StillWorld, cast(Kasmon, pilot.app).world)
-    return [wanted.text for wanted in world.wished if isinstance(wanted, CopyText)]
+    gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+    return [wanted.text for wanted in gateway.wished if isinstance(wanted, CopyText)]
 
 
 def opened(pilot: Pilot[None]) -> list[str]:
-    world = cast(StillWorld, cast(Kasmon, pilot.app).world)
-    return [wanted.address for wanted in world.wished if isinstance(wanted, OpenLink)]
+    gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+    return [wanted.address for wanted in gateway.wished if isinstance(wanted, OpenLink)]
 
 
 @asynccontextmanager
@@ -71,8 +71,8 @@ async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_in
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await pilot.press("enter")
-        await auntil(lambda: app.desk.focused_inside)
-        view = cast(FocusView, app.inside.widget)
+        await auntil(lambda: app.main_view.focused_inside)
+        view = cast(FocusView, app.session_pane.widget)
         await auntil(lambda: view.is_live)
         view.terminal.scrolled = 50
         await pilot.press("shift+home")
@@ -87,16 +87,16 @@ async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_in
         assert view.is_live
         assert view.terminal.has_focus
         await pilot.press("z")
-        link = cast(StillWorld, app.world).link
+        link = cast(StillWorld, app.gateway).link
         assert [b"z"] == [wish.data for wish in link.told if isinstance(wish, SendKeys)]
 
 
 async def test_the_program_gets_no_key_of_it() -> None:
     async with reading() as pilot:
         await pilot.press("j", "k", "g", "x", "a", "enter")
-        world = cast(StillWorld, cast(Kasmon, pilot.app).world)
+        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
 
-        assert not [wish for wish in world.link.told if isinstance(wish, SendKeys)]
+        assert not [wish for wish in gateway.link.told if isinstance(wish, SendKeys)]
 
 
 async def test_top_end_and_pages() -> None:
@@ -234,7 +234,7 @@ async def test_why_a_terminal_cannot_be_read_is_said() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
     async with app.run_test(size=(100, 24), notifications=True) as pilot:
         await settled(pilot)
-        cast(StillWorld, app.world).refusing = UnavailableError("its pane is gone.")
+        cast(StillWorld, app.gateway).refusing = UnavailableError("its pane is gone.")
         await pilot.press("v")
         await pilot.pause()
         await pilot.pause()

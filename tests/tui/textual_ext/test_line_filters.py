@@ -126,7 +126,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
         app._take(
             fleet(*hostile(text)[:2], msgspec.structs.replace(ended("c", None, signal=text, last_line=text), name=text))
         )
-        app.desk.table.select(SessionId("c"))
+        app.main_view.table.select(SessionId("c"))
         await pilot.press("enter")
         await pilot.pause()
         screens = [text_of(app)]
@@ -138,7 +138,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
 
         assert not [screen for screen in screens if FORBIDDEN.search(screen.replace("\n", ""))]
         assert not clickable(app)
-        assert not [wish for wish in cast(StillWorld, app.world).wished if not isinstance(wish, NotifyPerson)]
+        assert not [wish for wish in cast(StillWorld, app.gateway).wished if not isinstance(wish, NotifyPerson)]
 
 
 async def test_markup_stands_literally_in_the_list() -> None:
@@ -429,7 +429,7 @@ async def test_a_push_about_nobody_is_no_error() -> None:
     app = dashboard(fleet(working("docs", mode=Mode.TMUX)))
     async with app.run_test() as pilot:
         await settled(pilot)
-        cast(StillWorld, app.world).push(SubscriptionEnded(session=SessionId("nobody"), why=ACTS))
+        cast(StillWorld, app.gateway).push(SubscriptionEnded(session=SessionId("nobody"), why=ACTS))
         await pilot.pause()
 
         assert app.is_running

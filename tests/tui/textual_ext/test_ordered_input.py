@@ -31,7 +31,7 @@ async def at_once(pilot: Pilot[None], text: str) -> None:
 
 
 def wished(pilot: Pilot[None]) -> list[object]:
-    return list(cast(StillWorld, cast(Kasmon, pilot.app).world).wished)
+    return list(cast(StillWorld, cast(Kasmon, pilot.app).gateway).wished)
 
 
 async def test_what_follows_the_filters_key_is_the_filter() -> None:
@@ -39,9 +39,9 @@ async def test_what_follows_the_filters_key_is_the_filter() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await at_once(pilot, "/web")
-        await auntil(lambda: app.desk.table.view.filter == "web")
+        await auntil(lambda: app.main_view.table.view.filter == "web")
 
-        assert ["web"] == [session.id for session in app.desk.table.shown()]
+        assert ["web"] == [session.id for session in app.main_view.table.shown()]
 
 
 async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
@@ -52,7 +52,7 @@ async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
         await auntil(lambda: app.screen.query("#new-name"))
 
         assert "web" == app.screen.query_one("#new-name", LineInput).value
-        assert "web" == app.desk.table.view.filter
+        assert "web" == app.main_view.table.view.filter
 
 
 async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> None:
@@ -77,7 +77,7 @@ async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> No
 
         assert 1 == len(app.screen_stack)
         assert [] == wished(pilot)
-        told = b"".join(wish.data for wish in cast(StillWorld, app.world).link.told if isinstance(wish, SendKeys))
+        told = b"".join(wish.data for wish in cast(StillWorld, app.gateway).link.told if isinstance(wish, SendKeys))
         assert b"xyq".endswith(told)
 
 
@@ -123,17 +123,17 @@ async def test_a_mistake_that_is_mended_at_once_is_mended() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await at_once(pilot, f"/raed{BACK * 3}ead")
-        await auntil(lambda: app.desk.table.view.filter == "read")
+        await auntil(lambda: app.main_view.table.view.filter == "read")
         await at_once(pilot, f"{ENTER}{ENTER}")
         await auntil(lambda: app.query(PromptBox))
         await at_once(pilot, f"teh{BACK * 2}he day{HOME}In ")
         assert "In the day" == app.query_one(PromptBox).text
 
-        story = app.inside.story
-        assert story is not None
+        session_view = app.session_pane.session_view
+        assert session_view is not None
         await at_once(pilot, TAB)
         await at_once(pilot, f"/lats{BACK * 2}st")
-        assert "last" == story.find_bar.words.words
+        assert "last" == session_view.find_bar.words.words
 
 
 async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
@@ -141,16 +141,16 @@ async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press("v")
-        story = app.inside.story
-        assert story is not None
+        session_view = app.session_pane.session_view
+        assert session_view is not None
         await at_once(pilot, f"/step 2{ENTER}")
-        assert "step 2" == story.find_bar.words.words
-        assert story.find_bar.has_class("-shown")
-        await auntil(lambda: story.screen_of_events.place() == RowPosition(3 * 29 + 2, 1))
+        assert "step 2" == session_view.find_bar.words.words
+        assert session_view.find_bar.has_class("-shown")
+        await auntil(lambda: session_view.screen_of_events.place() == RowPosition(3 * 29 + 2, 1))
 
         await at_once(pilot, f"/nowhere{ESC}")
-        assert story.screen_of_events.search is None
-        assert not story.find_bar.has_class("-shown")
+        assert session_view.screen_of_events.search is None
+        assert not session_view.find_bar.has_class("-shown")
 
 
 async def test_what_follows_tab_in_a_dialog_is_the_next_fields() -> None:

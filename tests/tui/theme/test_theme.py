@@ -260,12 +260,12 @@ async def test_a_theme_that_is_edited_shows_at_once() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         edited = MOON.replace('background = "#232136"', 'background = "#101010"')
-        world = cast(StillWorld, app.world)
-        world.kept.put_nowait(DashboardSettings(theme="own", theme_files=(("/c/own.toml", edited),)))
+        gateway = cast(StillWorld, app.gateway)
+        gateway.kept.put_nowait(DashboardSettings(theme="own", theme_files=(("/c/own.toml", edited),)))
         await auntil(lambda: app.look.colour("background") == "#101010")
         await pilot.pause()
 
-        ground = app.desk.table.render_line(3)._segments[0].style
+        ground = app.main_view.table.render_line(3)._segments[0].style
         assert ground is not None
         assert ground.bgcolor is not None
         assert "#101010" == ground.bgcolor.name
@@ -275,7 +275,7 @@ async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
     app = dashboard(crew())
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        cast(StillWorld, app.world).kept.put_nowait(DashboardSettings(theme="nord"))
+        cast(StillWorld, app.gateway).kept.put_nowait(DashboardSettings(theme="nord"))
         await auntil(lambda: app.theme == "nord")
 
         assert shipped("nord").colors.text == app.look.colour("text")
@@ -296,15 +296,15 @@ async def test_the_sheet_is_read_once_for_the_first_picture_and_the_settings_tha
     app = dashboard(crew())
     async with app.run_test() as pilot:
         await settled(pilot)
-        world = cast(StillWorld, app.world)
-        await auntil(world.kept.empty)
+        gateway = cast(StillWorld, app.gateway)
+        await auntil(gateway.kept.empty)
         await settled(pilot)
         assert DEFAULT == app.theme
         assert shipped(DEFAULT).colors.background == app.get_css_variables()["k-background"]
         assert app.screen.styles.background.hex.lower() == shipped(DEFAULT).colors.background
         assert [] == read_anew
 
-        world.kept.put_nowait(DashboardSettings(theme="nord"))
+        gateway.kept.put_nowait(DashboardSettings(theme="nord"))
         await auntil(lambda: app.theme == "nord")
         await settled(pilot)
         assert app.screen.styles.background.hex.lower() == shipped("nord").colors.background
@@ -316,7 +316,7 @@ async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         before = app.look.colour("background")
-        cast(StillWorld, app.world).kept.put_nowait(
+        cast(StillWorld, app.gateway).kept.put_nowait(
             DashboardSettings(theme="own", theme_files=(("/c/own.toml", "x = 1"),))
         )
         await auntil(lambda: "no such key" in " ".join(text_of(app).split()))
@@ -340,10 +340,10 @@ async def test_a_broken_config_is_told_once() -> None:
     app = dashboard(crew())
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        world = cast(StillWorld, app.world)
+        gateway = cast(StillWorld, app.gateway)
         for _ in range(3):
-            world.kept.put_nowait(DashboardSettings(problems=("config.toml:3 at 'ui.bel': no such key.",)))
-        await auntil(lambda: world.kept.empty())
+            gateway.kept.put_nowait(DashboardSettings(problems=("config.toml:3 at 'ui.bel': no such key.",)))
+        await auntil(lambda: gateway.kept.empty())
         await pilot.pause()
 
         assert 1 == text_of(app).count("config.toml:3")

@@ -45,38 +45,38 @@ async def heard(places: Paths, until: int, since: Cursor = START) -> list[Heard]
 
 
 @pytest.fixture
-def story() -> list[Event]:
+def session_view() -> list[Event]:
     said = [MessageWritten(at=1.0, text=f"message {number} " + "x" * 500) for number in range(6000)]
     return [SessionStarted(at=0.0), *said]
 
 
-async def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path: Path, story: list[Event]) -> None:
-    told = await heard(written(tmp_path / "log", story), len(story))
+async def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path: Path, session_view: list[Event]) -> None:
+    told = await heard(written(tmp_path / "log", session_view), len(session_view))
 
     end, *pieces = told
     assert isinstance(end, EventBatch)
     assert end.is_end
-    assert story[-1] == end.events[-1]
+    assert session_view[-1] == end.events[-1]
     assert 0 < len(end.events) <= log_tail.END_BYTES // 500
     facts = [each for each in pieces if isinstance(each, EventBatch)]
-    assert story == [event for each in facts for event in each.events]
+    assert session_view == [event for each in facts for event in each.events]
     assert [True] * (len(facts) - 1) + [False] == [each.more for each in facts]
     assert all(len(each.events) <= log_tail.AT_ONCE for each in facts)
 
 
-async def test_a_short_log_comes_at_once(tmp_path: Path, story: list[Event]) -> None:
-    told = await heard(written(tmp_path / "log", story[:100]), 100)
+async def test_a_short_log_comes_at_once(tmp_path: Path, session_view: list[Event]) -> None:
+    told = await heard(written(tmp_path / "log", session_view[:100]), 100)
 
     assert [(100, False, False)] == [
         (len(each.events), each.more, each.is_end) for each in told if isinstance(each, EventBatch)
     ]
 
 
-async def test_who_knows_the_log_hears_only_what_is_new(tmp_path: Path, story: list[Event]) -> None:
+async def test_who_knows_the_log_hears_only_what_is_new(tmp_path: Path, session_view: list[Event]) -> None:
     new = NoticeRaised(at=2.0, text="new")
-    known = Cursor(sum(len(encode(event)) + 1 for event in story))
+    known = Cursor(sum(len(encode(event)) + 1 for event in session_view))
 
-    told = await heard(written(tmp_path / "log", [*story, new]), 1, known)
+    told = await heard(written(tmp_path / "log", [*session_view, new]), 1, known)
     assert [(new,)] == [each.events for each in told if isinstance(each, EventBatch)]
 
 
