@@ -306,7 +306,9 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         before = self.main_view.table.sessions()
         change = difference(self.fleet, fleet)
         self.fleet = fleet
-        inside = self.main_view.preview.session if self.main_view.focused_inside else None  # a note would lie over its question
+        inside = (
+            self.main_view.preview.session if self.main_view.focused_inside else None
+        )  # a note would lie over its question
         others = [session for session in change.changed if inside is None or session.id != inside.id]
         told = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
@@ -371,7 +373,9 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     def _place(self) -> KeyContext:
         """What has the keyboard on the main screen."""
         if self.main_view.focused_inside:
-            return self.session_pane.place or (KeyContext.TERMINAL if self.session_pane.terminal is not None else KeyContext.PROMPT)
+            return self.session_pane.place or (
+                KeyContext.TERMINAL if self.session_pane.terminal is not None else KeyContext.PROMPT
+            )
         return KeyContext.LIST if self.main_view.filter_bar.box is None else KeyContext.FILTER
 
     @property

@@ -93,7 +93,12 @@ class SessionPane:
     def place(self) -> KeyContext | None:
         """What of a structured session has the keyboard; None where somebody writes, or is elsewhere."""
         session_view = self.session_view
-        if session_view is None or session_view.box is None or len(self.app.screen_stack) > 1 or session_view.place is KeyContext.PROMPT:
+        if (
+            session_view is None
+            or session_view.box is None
+            or len(self.app.screen_stack) > 1
+            or session_view.place is KeyContext.PROMPT
+        ):
             return None
         return session_view.place
 

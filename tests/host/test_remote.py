@@ -96,11 +96,11 @@ def test_it_is_tried_soon_then_ever_more_seldom_and_not_for_ever() -> None:
 
 
 def test_a_line_that_does_not_hold_is_tried_less_and_less_and_a_good_one_at_once() -> None:
-    patience = Backoff()
+    backoff = Backoff()
     waits = []
     for at in (0.0, 10.0, 20.0, 500.0):
-        waits.append(patience.lost(at))
-        patience.found(at + 5)
+        waits.append(backoff.lost(at))
+        backoff.found(at + 5)
 
     assert [0.5, 1.0, 2.0, 0.5] == waits
 

@@ -109,7 +109,7 @@ def test_an_answer_to_another_text_reaches_nobody(house: House, monkeypatch: pyt
         checked = RequestRegistry.checked
 
         def credulous(asks: RequestRegistry, answer: Answer) -> Any:
-            request = asks._pen.session.open_request(answer.request)
+            request = asks._log_writer.session.open_request(answer.request)
             return checked(asks, msgspec.structs.replace(answer, digest=request.digest if request else answer.digest))
 
         monkeypatch.setattr(RequestRegistry, "checked", credulous)

@@ -90,8 +90,8 @@ class AdoptedBackend(TmuxBackend):
         if facts is None or facts.is_dead:
             raise LaunchError(f"the pane of {launch.name!r} no longer exists, or its program has ended.")
         process = await asyncio.to_thread(identify, facts.pid)
-        hearing = OutputMonitor(asyncio.get_running_loop().time())
-        agent = await self._agent(launch, facts, process, hearing, "")
+        output_monitor = OutputMonitor(asyncio.get_running_loop().time())
+        agent = await self._agent(launch, facts, process, output_monitor, "")
         agent.say(agent.started(launch.generation))
         agent.ready()
         return agent

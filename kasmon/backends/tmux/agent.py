@@ -69,19 +69,19 @@ class TmuxAgent(PaneListener):
         line: ServerConnection,
         pane: CreatedPane | PaneFacts,
         process: ProcessIdentity | None,
-        hearing: OutputMonitor,
-        witness: Callable[[Callable[[Event], None]], StateMonitor],
+        output_monitor: OutputMonitor,
+        make_state_monitor: Callable[[Callable[[Event], None]], StateMonitor],
     ) -> None:
-        """*witness* makes what weighs all that is known of it, told what to call with a fact."""
+        """*make_state_monitor* takes the function that the monitor calls with each new event."""
         self.pane = pane.pane_id
         self.window = pane.window_id
         self.pid = pane.pid
-        self.typist = PaneWriter(line, pane.pane_id, launch.session)
+        self.pane_writer = PaneWriter(line, pane.pane_id, launch.session)
         self._launch = launch
         self._line = line
         self._process = process
         """The agent's own, which leads a process group; None if it was gone when somebody looked."""
-        self._inmate: ProcessIdentity | None = None
+        self._sandboxed_agent: ProcessIdentity | None = None
         """Its own where that is in a sandbox, which ends with it; until it is known, and where there is none, None."""
         self._loop = asyncio.get_running_loop()
         self._is_old_at = -math.inf
@@ -91,14 +91,14 @@ class TmuxAgent(PaneListener):
         self._is_ending = False
         self._why = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.witness = witness(self.say)
+        self.state_monitor = make_state_monitor(self.say)
         """What weighs all that is known of it."""
         self.brackets = BracketedPasteTracker()
         """Whether it takes a paste as one, as far as it was heard."""
         self.box_rule_now: Callable[[], ComposerRule | None] = lambda: None
         """How the box that takes its prompts is read; None where nobody knows it."""
         is_ours, called = launch.adopted is None, launch.name or launch.session
-        typed_into = PromptTarget(called, pane.pane_id, line, self.typist, self.brackets, is_ours)
+        typed_into = PromptTarget(called, pane.pane_id, line, self.pane_writer, self.brackets, is_ours)
         self.completion: CommandCompletion | None = None
         """Of the last command that was given to it, if it is a shell."""
         self.has_hooks = False
@@ -107,11 +107,11 @@ class TmuxAgent(PaneListener):
         self.is_watched: Callable[[], bool] = lambda: False
         """Whether a person sits at it now."""
         if is_ours:
-            self.witness.view = FullView(self.witness, self.typist, self._is_focused)
-        self._answering = AnswerDelivery(self.witness, self.typist)
+            self.state_monitor.view = FullView(self.state_monitor, self.pane_writer, self._is_focused)
+        self._answering = AnswerDelivery(self.state_monitor, self.pane_writer)
         line.listen(self.pane, self)
-        self._ear = PaneOutput(hearing, line, self.pane, self.say, self._last_line)
-        self.typist.on_typed = self._ear.typed
+        self._pane_output = PaneOutput(output_monitor, line, self.pane, self.say, self._last_line)
+        self.pane_writer.on_typed = self._pane_output.typed
 
     # -- the agent's face
 
@@ -138,7 +138,7 @@ class TmuxAgent(PaneListener):
             case Prompt():
                 await self.deliver(wish, _Plainly(wish.text))
             case Interrupt():
-                await interrupt(self._launch, self.typist)
+                await interrupt(self._launch, self.pane_writer)
             case Continue():
                 await self._continue()
             case Stop() if self._launch.adopted is not None:
@@ -169,7 +169,7 @@ class TmuxAgent(PaneListener):
             await self._let_complete(self.completion)
         self.completion = None
         if await self._is_at_prompt():
-            self.completion = CommandCompletion(self, self.typist, self.pid, program_name(self._launch.argv))
+            self.completion = CommandCompletion(self, self.pane_writer, self.pid, program_name(self._launch.argv))
         try:
             return await self._delivery.carry(prompt, typing)
         except KasmonError:
@@ -187,7 +187,7 @@ class TmuxAgent(PaneListener):
         """What tells how the command ends that an earlier host gave to it; None where it is no shell of ours here."""
         if self._launch.adopted is None and not self._launch.machine and can_be_asked(self._launch.argv):
             program = program_name(self._launch.argv)
-            self.completion = CommandCompletion(self, self.typist, self.pid, program, has_begun=True)
+            self.completion = CommandCompletion(self, self.pane_writer, self.pid, program, has_begun=True)
         return self.completion
 
     async def _is_at_prompt(self) -> bool:
@@ -197,7 +197,7 @@ class TmuxAgent(PaneListener):
 
     async def _is_focused(self) -> bool:
         """Whether somebody is focused on it, looks at it in tmux, or typed into it a moment ago."""
-        if self.is_watched() or self._loop.time() - self.typist.keyed_at < TYPED_S:
+        if self.is_watched() or self._loop.time() - self.pane_writer.keyed_at < TYPED_S:
             return True
         facts = (await self._line.panes()).get(self._launch.session)
         return facts is None or facts.attached > 0
@@ -222,26 +222,26 @@ class TmuxAgent(PaneListener):
     @property
     def has_word(self) -> bool:
         """Whether anybody can tell what it does: the program itself, or what watches it."""
-        return self._ear.hearing.has_word or self.witness.can_tell
+        return self._pane_output.output_monitor.has_word or self.state_monitor.can_tell
 
     @property
     def printed_at(self) -> float:
         """When it printed last, by the loop's clock; minus infinity before that."""
-        return self._ear.hearing.printed_at
+        return self._pane_output.output_monitor.printed_at
 
     @property
     def keyed_at(self) -> float:
         """When a person typed last, by the loop's clock; minus infinity before that."""
-        return self.typist.keyed_at
+        return self.pane_writer.keyed_at
 
     @property
     def is_asking(self) -> bool:
         """Whether it waits for an answer, which an Enter would give."""
-        return self._ear.hearing.is_asking or self.witness.verdict.state is SessionState.ASKING
+        return self._pane_output.output_monitor.is_asking or self.state_monitor.verdict.state is SessionState.ASKING
 
     def _last_line(self, rows: Lines) -> str:
         """What the list shows: the agent's last message or tool call, else the last of *rows* that says something."""
-        activity = self.witness.last_activity()
+        activity = self.state_monitor.last_activity()
         return last_line(rows) if activity is None else activity
 
     @property
@@ -256,7 +256,7 @@ class TmuxAgent(PaneListener):
             SessionEndedError: if it ends before that is taken.
             TmuxError: if it cannot be looked at.
         """
-        return await self.witness.see_now()
+        return await self.state_monitor.see_now()
 
     async def is_attached(self) -> bool:
         """Whether somebody's terminal is attached to its pane; not known counts as yes."""
@@ -268,8 +268,8 @@ class TmuxAgent(PaneListener):
 
     def settled_in(self, pid: int) -> None:
         """*pid* is its own process, in a sandbox behind its pane's."""
-        self.pid = self.witness.clues.agent = pid
-        self._inmate = identify(pid)
+        self.pid = self.state_monitor.evidence.agent = pid
+        self._sandboxed_agent = identify(pid)
 
     def end(self, why: str, grace_s: float) -> None:
         """Begin to end it, for the reason *why*; it is ended after *grace_s* seconds. Nothing where it has ended."""
@@ -279,8 +279,8 @@ class TmuxAgent(PaneListener):
     def let_go(self) -> None:
         """Hear it no more, and leave it as it is. Idempotent."""
         self._line.unlisten(self.pane, self)
-        self.witness.close()
-        self._ear.close()
+        self.state_monitor.close()
+        self._pane_output.close()
         for task in self._tasks:
             task.cancel()
         self._events.put_nowait(None)
@@ -311,7 +311,7 @@ class TmuxAgent(PaneListener):
         """It announced that it becomes its program now."""
         self._is_old_at = self._loop.time() + YOUNG_S
         self.say(SignalSeen(at=time.time(), source="launch", value="command" if self._launch.is_command else "ready"))
-        self.witness.begin()
+        self.state_monitor.begin()
 
     def found(self, facts: PaneFacts) -> None:
         """Take *facts*, looked up by somebody else, for its death, if they say how it died."""
@@ -323,7 +323,7 @@ class TmuxAgent(PaneListener):
         if not self.has_ended:
             self._events.put_nowait(event)
             if isinstance(event, SignalSeen):
-                self.witness.noted(event)
+                self.state_monitor.noted(event)
 
     # -- what the pane does
 
@@ -332,15 +332,15 @@ class TmuxAgent(PaneListener):
             self.brackets.heard(data)
         else:
             self.brackets.skipped()
-        self.witness.printed(data)
+        self.state_monitor.printed(data)
         if self.completion is not None:
             self.completion.heard(data)
-        self._ear.printed(data)
+        self._pane_output.printed(data)
 
     def flooded(self, is_off: bool) -> None:
         self.brackets.skipped()
-        self.witness.flooded(is_off)
-        self._ear.flooded(is_off)
+        self.state_monitor.flooded(is_off)
+        self._pane_output.flooded(is_off)
 
     def died(self, status: int | None, number: int | None) -> None:
         if not self.has_ended and not self._is_ending:
@@ -356,7 +356,7 @@ class TmuxAgent(PaneListener):
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-WRAPPED_ROWS, ansi=False, join=True))
         why = self._why or await cause(self._launch, rows, status, number, is_young=is_young)
-        self._ear.shown(rows)
+        self._pane_output.shown(rows)
         self._end(SessionEnded(at=time.time(), exit_code=status, signal=signal_name(number), why=why))
 
     def _end(self, event: Event) -> None:
@@ -365,8 +365,8 @@ class TmuxAgent(PaneListener):
         self.say(event)
         self._ended.set()
         self._events.put_nowait(None)
-        self.witness.close()
-        self._ear.close()
+        self.state_monitor.close()
+        self._pane_output.close()
         self._line.unlisten(self.pane, self)
 
     # -- what is done to it
@@ -381,19 +381,19 @@ class TmuxAgent(PaneListener):
             RefusedError: if it is not stopped, or runs in the user's own tmux, where a shell has to continue it.
         """
         name = self._launch.name or self._launch.session
-        if self.witness.verdict.why not in STOPPED_BY.values():
+        if self.state_monitor.verdict.why not in STOPPED_BY.values():
             raise RefusedError(f"{name!r} is not suspended.", hint="`kasmon show` shows its state.")
         if self._launch.adopted is not None:
             raise UnableError(f"{name!r} was suspended in your own tmux.", hint="Type `fg` in its terminal.")
         if not await asyncio.to_thread(continue_group, self._process):
             raise SessionEndedError(self._launch.session)
-        if self._inmate is not None:
-            await asyncio.to_thread(send_signal, self._inmate, signal.SIGCONT)
-        self.witness.stir()
+        if self._sandboxed_agent is not None:
+            await asyncio.to_thread(send_signal, self._sandboxed_agent, signal.SIGCONT)
+        self.state_monitor.stir()
 
     def _stop(self, why: str, grace_s: float) -> None:
         self._why = self._why or why
-        self._spawn(end_group(self._process, grace_s, self._ended, self._inmate))
+        self._spawn(end_group(self._process, grace_s, self._ended, self._sandboxed_agent))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

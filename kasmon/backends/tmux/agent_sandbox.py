@@ -39,16 +39,16 @@ def wrapped(
     Raises:
         LaunchError: if it cannot be started there.
     """
-    from kasmon.sandbox.agent import launch as inmate  # only where there is a sandbox
+    from kasmon.sandbox.agent import launch as sandboxed_agent  # only where there is a sandbox
 
     program = program_of(launch.argv, launch.agent)
-    emit = inmate.emit_of(places, launch.session)
+    emit = sandboxed_agent.emit_of(places, launch.session)
     hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, emit)
     variables = base_environment(dict(around)) | dict(own) | dict(hooks.variables)
     variables |= {"KASMON_GENERATION": str(launch.generation), "KASMON_NONCE": nonce, "COLORTERM": "truecolor"}
     if can_be_asked(launch.argv):
         variables.setdefault("HISTCONTROL", "ignorespace")
-    made = inmate.confined(places, launch, hooks.argv, variables, {**around, **own})
+    made = sandboxed_agent.confined(places, launch, hooks.argv, variables, {**around, **own})
     return AgentSandbox(home=made.home, notes=made.notes, argv=made.command)
 
 
@@ -56,6 +56,8 @@ def known(places: Paths, launch: Launch) -> AgentSandbox | None:
     """What is known of the sandbox of an agent that runs already; None where it has none."""
     if launch.sandbox is None:
         return None
-    from kasmon.sandbox.agent import launch as inmate
+    from kasmon.sandbox.agent import launch as sandboxed_agent
 
-    return AgentSandbox(home=inmate.home_of(places, launch.session), notes=inmate.notes_of(places, launch.session))
+    return AgentSandbox(
+        home=sandboxed_agent.home_of(places, launch.session), notes=sandboxed_agent.notes_of(places, launch.session)
+    )

@@ -51,7 +51,7 @@ class TmuxBackend:
         self._elsewhere = elsewhere or Remote()
         self._line: ServerConnection | None = None
         self._readiness: PaneReadiness | None = None
-        self._eyes: ScreenReader | None = None
+        self._screen_reader: ScreenReader | None = None
         self._rounds: ProcessScanner | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -104,8 +104,8 @@ class TmuxBackend:
         await self._learned_to_read()  # from the start of its program on nothing may be awaited until it is heard
         ssh = self._elsewhere.ssh
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
-        hearing = OutputMonitor(asyncio.get_running_loop().time())
-        agent = await self._agent(launch, made.pane, made.process, hearing, made.nonce, inside=made.inside)
+        output_monitor = OutputMonitor(asyncio.get_running_loop().time())
+        agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, inside=made.inside)
         agent.has_hooks = has_hooks
         agent.brackets.begin()
         agent.say(ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
@@ -132,13 +132,13 @@ class TmuxBackend:
         *signals* are those in its log. What it has printed since then was not heard, so its own word may be void.
         """
         process = await asyncio.to_thread(identify, facts.pid)
-        hearing = OutputMonitor(asyncio.get_running_loop().time(), signals)
+        output_monitor = OutputMonitor(asyncio.get_running_loop().time(), signals)
         inside = await asyncio.to_thread(known, self.places, launch)
-        agent = await self._agent(launch, facts, process, hearing, facts.ready, signals, inside)
+        agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, inside)
         agent.has_hooks = await asyncio.to_thread(_gets_hooks, launch)
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
             agent.printed(b"")
-        agent.witness.begin()
+        agent.state_monitor.begin()
         return agent
 
     async def aclose(self) -> None:
@@ -156,25 +156,31 @@ class TmuxBackend:
         launch: Launch,
         pane: CreatedPane | PaneFacts,
         process: ProcessIdentity | None,
-        hearing: OutputMonitor,
+        output_monitor: OutputMonitor,
         nonce: str,
         signals: tuple[Signal, ...] = (),
         inside: AgentSandbox | None = None,
     ) -> TmuxAgent:
         """The agent in *pane*, watched by everything that can tell what it does."""
-        eyes, program = await self._learned_to_read(), program_of(launch.argv, launch.agent)
-        self._rounds = rounds = self._rounds or ProcessScanner(eyes)
-        clues = ProcessEvidence(program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, inside)
+        screen_reader, program = await self._learned_to_read(), program_of(launch.argv, launch.agent)
+        self._rounds = rounds = self._rounds or ProcessScanner(screen_reader)
+        evidence = ProcessEvidence(
+            program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, inside
+        )
 
-        def witness(say: Callable[[Event], None]) -> StateMonitor:
-            return StateMonitor(launch.session, program, self.line, pane.pane_id, clues, eyes, rounds, say, signals)
+        def make_state_monitor(say: Callable[[Event], None]) -> StateMonitor:
+            return StateMonitor(
+                launch.session, program, self.line, pane.pane_id, evidence, screen_reader, rounds, say, signals
+            )
 
         agent: TmuxAgent
         if launch.machine:
-            agent = RemoteAgent(self._machine(launch), nonce, launch, self.line, pane, process, hearing, witness)
+            agent = RemoteAgent(
+                self._machine(launch), nonce, launch, self.line, pane, process, output_monitor, make_state_monitor
+            )
         else:
-            agent = TmuxAgent(launch, self.line, pane, process, hearing, witness)
-        agent.box_rule_now = lambda: _box_rule(eyes.rules(program, agent.witness.version))
+            agent = TmuxAgent(launch, self.line, pane, process, output_monitor, make_state_monitor)
+        agent.box_rule_now = lambda: _box_rule(screen_reader.rules(program, agent.state_monitor.version))
         task = asyncio.create_task(self._learn_version(agent, launch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -182,17 +188,20 @@ class TmuxBackend:
 
     async def _learned_to_read(self) -> ScreenReader:
         """The rules of all screens, read once."""
-        if self._eyes is None:
-            eyes = ScreenReader((self.places.config / "screens",))
-            await asyncio.to_thread(eyes.refresh)
-            self._eyes = eyes
-        return self._eyes
+        if self._screen_reader is None:
+            screen_reader = ScreenReader((self.places.config / "screens",))
+            await asyncio.to_thread(screen_reader.refresh)
+            self._screen_reader = screen_reader
+        return self._screen_reader
 
     async def _learn_version(self, agent: TmuxAgent, launch: Launch) -> None:
         """Ask its program, where there are rules that depend on it."""
-        if self._eyes is not None and self._eyes.rules(program_of(launch.argv, launch.agent), "") is not None:
+        if (
+            self._screen_reader is not None
+            and self._screen_reader.rules(program_of(launch.argv, launch.agent), "") is not None
+        ):
             version = await asyncio.to_thread(version_of, launch.argv)
-            agent.witness.version = agent.witness.version or version
+            agent.state_monitor.version = agent.state_monitor.version or version
 
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
         if isinstance(agent, RemoteAgent):

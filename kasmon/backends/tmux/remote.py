@@ -54,13 +54,13 @@ class RemoteAgent(TmuxAgent):
         line: ServerConnection,
         pane: CreatedPane | PaneFacts,
         process: ProcessIdentity | None,
-        hearing: OutputMonitor,
-        witness: Callable[[Callable[[Event], None]], StateMonitor],
+        output_monitor: OutputMonitor,
+        make_state_monitor: Callable[[Callable[[Event], None]], StateMonitor],
     ) -> None:
         self._machine, self._nonce = machine, nonce
         self._tail = b""
         self._connected = asyncio.Event()
-        super().__init__(launch, line, pane, process, hearing, witness)
+        super().__init__(launch, line, pane, process, output_monitor, make_state_monitor)
 
     async def until_connected(self) -> None:
         """Say that it is ready once its pane shows it, or that this takes long; return at its end too."""

@@ -36,16 +36,19 @@ COMPLAINT: Final = re.compile(
 
 
 async def end_group(
-    process: ProcessIdentity | None, grace_s: float, ended: asyncio.Event, inmate: ProcessIdentity | None = None
+    process: ProcessIdentity | None,
+    grace_s: float,
+    ended: asyncio.Event,
+    sandboxed_agent: ProcessIdentity | None = None,
 ) -> None:
     """End what *process* leads: HUP, as when a terminal is closed, then TERM, then KILL, until *ended* is set.
 
-    Where *inmate* is the agent in a sandbox, it is asked alone: what stands in front would take all with it at once.
+    Where *sandboxed_agent* is the agent in a sandbox, only it is signalled: its launcher would end everything at once.
     """
     steps = [(signal.SIGHUP, grace_s / 2), (signal.SIGTERM, grace_s / 2), (signal.SIGKILL, DIE_S)]
     for number, patience_s in steps if grace_s > 0 else steps[-1:]:
-        if inmate is not None and number != signal.SIGKILL:
-            await asyncio.to_thread(send, inmate, number)
+        if sandboxed_agent is not None and number != signal.SIGKILL:
+            await asyncio.to_thread(send, sandboxed_agent, number)
         else:
             await asyncio.to_thread(signal_group, process, number)
         with contextlib.suppress(TimeoutError):

@@ -17,7 +17,7 @@ from kasmon.model.events import ConfinementSeen, NoticeRaised
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.sandbox.agent import identify
-from kasmon.sandbox.agent import launch as inmate
+from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.agent.context_files import AgentContextFiles, context
 from kasmon.sandbox.agent.notes import ContextNote, ContextNotes
 from kasmon.sandbox.managed.lifecycle import terms_of
@@ -39,7 +39,7 @@ class SandboxedAgent:
         self,
         places: Paths,
         launch: Launch,
-        pen: LogWriter,
+        log_writer: LogWriter,
         end_agent: Callable[[str], None],
         on_agent: Callable[[int], None] = lambda _: None,
         is_attached: Callable[[], Awaitable[bool]] = _nobody,
@@ -48,16 +48,16 @@ class SandboxedAgent:
         Args:
             places: where its session is kept.
             launch: what it is.
-            pen: what writes it down.
+            log_writer: what writes it down.
             end_agent: begins to end the agent, for the reason that it is given.
             on_agent: hears which process the agent is.
             is_attached: whether somebody sits at it, though it does nothing.
         """
         self._places = places
         self._launch = launch
-        self._pen = pen
+        self._log_writer = log_writer
         self._on_agent = on_agent
-        self.keeper = SandboxLifecycle(places, launch, pen, end_agent, is_attached)
+        self.lifecycle = SandboxLifecycle(places, launch, log_writer, end_agent, is_attached)
         """How long it is kept."""
         self._notes = ContextNotes()
         self._told = b""
@@ -67,7 +67,7 @@ class SandboxedAgent:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What nobody may see of what it was given."""
-        return inmate.secrets_of(self._launch.session)
+        return sandboxed_agent.secrets_of(self._launch.session)
 
     def begin(self, front: int, *, is_new: bool = True) -> None:
         """Look behind process *front*, its pane's or its host's child, and listen from then on.
@@ -83,7 +83,7 @@ class SandboxedAgent:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        await self.keeper.aclose()
+        await self.lifecycle.aclose()
         if is_over:
             try:
                 self._heard(await asyncio.to_thread(self._listen))
@@ -96,13 +96,13 @@ class SandboxedAgent:
 
     async def _live(self, front: int) -> None:
         session = (await asyncio.to_thread(in_force, self._places, log.warning)).session
-        self.keeper.begin(terms_of(session))
+        self.lifecycle.begin(terms_of(session))
         if not self._is_first:
-            await self.keeper.settle()
-        if self.keeper.is_ending or not await self._seen(front):
+            await self.lifecycle.settle()
+        if self.lifecycle.is_ending or not await self._seen(front):
             return
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.keeper.keep())
+            group.create_task(self.lifecycle.keep())
             group.create_task(self._hear())
 
     async def _seen(self, front: int) -> bool:
@@ -115,8 +115,8 @@ class SandboxedAgent:
             return False
         if found.pid is not None:
             self._on_agent(found.pid)
-        if not self.keeper.sleeps:
-            self._pen.note(found)
+        if not self.lifecycle.sleeps:
+            self._log_writer.note(found)
         for text in found.runtime.notices if found.runtime is not None and self._is_first else ():
             self._tell(text)
         if not found.ok:
@@ -129,30 +129,32 @@ class SandboxedAgent:
             try:
                 self._heard(await asyncio.to_thread(self._listen))
                 await asyncio.to_thread(self._keep_current)
-                for text in await asyncio.to_thread(inmate.apart, self._places, self._launch.session):
+                for text in await asyncio.to_thread(sandboxed_agent.apart, self._places, self._launch.session):
                     self._tell(text)
             except (KasmonError, OSError):
                 log.warning("the reports from the sandbox cannot be read", exc_info=True)
 
     def _tell(self, text: str, *, is_bad: bool = False) -> None:
-        self._pen.note(NoticeRaised(at=time.time(), text=text, level="error" if is_bad else "info"))
+        self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error" if is_bad else "info"))
 
     def _heard(self, notes: Sequence[ContextNote]) -> None:
         for note in notes:
             frame = ReportContext(n=0, session=self._launch.session, waiting=note.waiting, done=note.done)
-            self._pen.note(said(frame, time.time()))
+            self._log_writer.note(said(frame, time.time()))
 
     def _listen(self) -> list[ContextNote]:
         """What those inside have said since the last time."""
-        return self._notes.new(inmate.notes_of(self._places, self._launch.session))
+        return self._notes.new(sandboxed_agent.notes_of(self._places, self._launch.session))
 
     def _left(self) -> tuple[str, ...]:
-        is_lost = self._pen.session.state is SessionState.LOST  # nobody sees it any more: what sleeps on disk stays
-        return inmate.left(self._places, self._launch.session, spares_memory=is_lost)
+        is_lost = (
+            self._log_writer.session.state is SessionState.LOST
+        )  # nobody sees it any more: what sleeps on disk stays
+        return sandboxed_agent.left(self._places, self._launch.session, spares_memory=is_lost)
 
     def _keep_current(self) -> None:
         """Let those inside know what their plan's runner has written down since."""
         now = context(self._places, self._launch)
         if now != self._told:
-            AgentContextFiles(inmate.notes_of(self._places, self._launch.session).parent.parent).tell(now)
+            AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).tell(now)
             self._told = now

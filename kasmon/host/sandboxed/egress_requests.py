@@ -46,7 +46,7 @@ class EgressRequests:
         places: Paths,
         session: SessionId,
         asks: RequestRegistry,
-        pen: LogWriter,
+        log_writer: LogWriter,
         keep: Callable[[str], Awaitable[None]] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,14 +55,14 @@ class EgressRequests:
             places: where the session is kept.
             session: whose sandbox it is.
             asks: what opens the requests.
-            pen: what writes it down.
+            log_writer: what writes it down.
             keep: adds an entry to the sandbox's list for good; None: to its policy's file.
             now: a clock, in seconds, by which "once" is over.
         """
         self._places = places
         self._session = session
         self._asks = asks
-        self._pen = pen
+        self._log_writer = log_writer
         self._keep = keep or self._keep_in_policy
         self._now = now
         self._entries: dict[RequestId, str] = {}
@@ -101,7 +101,7 @@ class EgressRequests:
             await self._carry_out(answer.decision, entry)
         except (KasmonError, OSError) as error:
             text = f"{entry} is not allowed: {error}"
-            self._pen.note(NoticeRaised(at=time.time(), text=text, level="error"))
+            self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error"))
             raise
 
     async def _carry_out(self, decision: Decision, entry: str) -> None:
@@ -137,7 +137,7 @@ class EgressRequests:
             self._open(denial)
 
     def _open(self, denial: Denial) -> None:
-        still_open = {ask.id for ask in self._pen.session.asks}
+        still_open = {ask.id for ask in self._log_writer.session.asks}
         self._entries = {id_: entry for id_, entry in self._entries.items() if id_ in still_open}
         known = {*self._entries.values(), *self._denied, *self._once}
         if denial.entry in known or len(self._entries) >= MOST:
@@ -154,7 +154,7 @@ class EgressRequests:
         fresh = [each for each in denials(policy) if each.at > since]
         self._since = max([since, *(each.at for each in fresh)])
         silent = allowlist(policy.refuse)
-        if self._pen.session.state not in AT_REST:
+        if self._log_writer.session.state not in AT_REST:
             silent = tuple(entry for entry in silent if entry not in allowlist(PRESETS))
         return [
             each

@@ -43,7 +43,7 @@ class SandboxLifecycle:
         self,
         places: Paths,
         launch: Launch,
-        pen: LogWriter,
+        log_writer: LogWriter,
         end_agent: Callable[[str], None],
         is_attached: Callable[[], Awaitable[bool]],
     ) -> None:
@@ -51,14 +51,14 @@ class SandboxLifecycle:
         Args:
             places: where its session is kept.
             launch: what it is.
-            pen: what writes it down.
+            log_writer: what writes it down.
             end_agent: begins to end the agent, for the reason that it is given.
             is_attached: whether somebody sits at it, though it does nothing.
         """
         self._terms = FOREVER
         self._session = launch.session
-        self._pen = pen
-        self._steps = SandboxTransitions(places, launch, pen)
+        self._log_writer = log_writer
+        self._steps = SandboxTransitions(places, launch, log_writer)
         self._end_agent = end_agent
         self._is_attached = is_attached
         self._used_at = 0.0
@@ -99,11 +99,11 @@ class SandboxLifecycle:
             self.begin(msgspec.structs.replace(self._terms, standby_after_s=0.0))
         elif not self._steps.keeps_memory:
             self.begin(only_held(self._terms))
-        self._pen.on_noted = self._changed.set
+        self._log_writer.on_noted = self._changed.set
         while not self.is_ending:
             self._changed.clear()
             now = time.time()
-            session = as_of(self._pen.session, now)
+            session = as_of(self._log_writer.session, now)
             if self.sleeps and is_at_work(session, now) and self._not_before <= now:  # it began as it was stopped
                 await self._woken(IN_TIME)
                 continue
@@ -162,7 +162,7 @@ class SandboxLifecycle:
             else:
                 await self.used(wish)
         finally:
-            await self._pen.written(WRITTEN_S)
+            await self._log_writer.written(WRITTEN_S)
 
     def touched(self) -> None:
         """Somebody sits down at it, or types: wake it soon, what is typed waits in its terminal."""
@@ -180,7 +180,7 @@ class SandboxLifecycle:
             SandboxError: if it cannot be; it goes on then.
         """
         async with self._moving:
-            session = as_of(self._pen.session, time.time())
+            session = as_of(self._log_writer.session, time.time())
             if self.sleeps and (self._steps.housing.held is not to_disk or not to_disk):
                 return
             if self.sleeps:
@@ -268,7 +268,7 @@ class SandboxLifecycle:
             now = time.time()
             if await self._is_attached():
                 self._used_at = now
-            step = self._due(as_of(self._pen.session, now), now)
+            step = self._due(as_of(self._log_writer.session, now), now)
             if self.is_ending or step is None or step.at > now:
                 return
             if step.step is LifecycleStep.END:

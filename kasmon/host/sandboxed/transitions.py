@@ -16,7 +16,7 @@ from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 from kasmon.model.sandbox.state import SandboxState, must_be_on_disk
 from kasmon.paths import Paths
-from kasmon.sandbox.agent import launch as inmate
+from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.lifecycle import LifetimeTerms
@@ -29,7 +29,7 @@ FOREVER: Final = LifetimeTerms(standby_after_s=0.0, idle_timeout_s=0.0, max_life
 class SandboxTransitions:
     """The steps of the sandbox of *launch*. One at a time, please."""
 
-    def __init__(self, places: Paths, launch: Launch, pen: LogWriter) -> None:
+    def __init__(self, places: Paths, launch: Launch, log_writer: LogWriter) -> None:
         self.terms = FOREVER
         """How long it is kept, by which it is told what comes next."""
         self.keeps_memory = False
@@ -39,17 +39,17 @@ class SandboxTransitions:
         self._tier: LoggedTier = launch.sandbox or "jail"
         self._places = places
         self._session = launch.session
-        self._pen = pen
+        self._log_writer = log_writer
 
     @property
     def housing(self) -> SandboxState:
         """The sandbox by the facts so far."""
-        return self._pen.session.housing or SandboxState()
+        return self._log_writer.session.housing or SandboxState()
 
     async def learn(self) -> None:
         """Look whether it can be paused to disk, and sleep at all."""
-        self.keeps_memory = await asyncio.to_thread(inmate.keeps_memory, self._places, self._session)
-        self.can_sleep = await asyncio.to_thread(inmate.can_sleep, self._places, self._session)
+        self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._places, self._session)
+        self.can_sleep = await asyncio.to_thread(sandboxed_agent.can_sleep, self._places, self._session)
 
     def told(self, used_at: float) -> None:
         """Note what comes next now that it was last used at *used_at*, in seconds since the epoch."""
@@ -70,12 +70,12 @@ class SandboxTransitions:
         runtime, held = self._runtime(), not to_disk
         self._journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why)
         try:
-            if not await self._pen.written(WRITTEN_S):
+            if not await self._log_writer.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not paused", "the log is not writable")
             slept = await asyncio.to_thread(self._freeze, runtime, to_disk)
         except OSError as error:  # nobody knows how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
-                runtime = await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime)
+                runtime = await asyncio.to_thread(sandboxed_agent.thaw, self._places, self._session, runtime)
             self._journal.move(SandboxPhase.RUNNING, runtime=self._fronted(runtime))
             raise SandboxError("its sandbox was not paused", str(error)) from error
         except KasmonError:
@@ -85,7 +85,7 @@ class SandboxTransitions:
 
     def _freeze(self, runtime: SandboxRuntime, to_disk: bool) -> PauseResult:
         turn = self.housing.turn
-        return inmate.freeze(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
+        return sandboxed_agent.freeze(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
 
     def _fronted(self, runtime: SandboxRuntime) -> SandboxRuntime:
         """*runtime* behind the process that stands in front of it."""
@@ -103,7 +103,7 @@ class SandboxTransitions:
         before = self.housing
         runtime, held, snapshot = self._runtime(), before.held, before.snapshot
         self._journal.move(SandboxPhase.RESUMING, intended=True, held=held, snapshot=snapshot)
-        await self._pen.written(WRITTEN_S)
+        await self._log_writer.written(WRITTEN_S)
         try:
             runtime = await self._wake(runtime, before)
         except KasmonError:
@@ -120,7 +120,7 @@ class SandboxTransitions:
         """
         runtime, before = self._runtime(), self.housing
         self._journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
-        if not await self._pen.written(WRITTEN_S):
+        if not await self._log_writer.written(WRITTEN_S):
             self._journal.move(before.phase, intended=before.is_intended, held=before.held, why=before.why)
             raise SandboxError("its sandbox was not ended", "the log is not writable")
         if before.phase is not SandboxPhase.RUNNING and before.held:
@@ -130,7 +130,7 @@ class SandboxTransitions:
         """Where it lives once it goes on."""
         slept = PauseResult(held=before.held, snapshot=before.snapshot) if before.phase is SandboxPhase.PAUSED else None
         try:
-            goes_on = await asyncio.to_thread(inmate.thaw, self._places, self._session, runtime, slept)
+            goes_on = await asyncio.to_thread(sandboxed_agent.thaw, self._places, self._session, runtime, slept)
             return self._fronted(goes_on)
         except OSError as error:
             raise SandboxError("its sandbox cannot be resumed", str(error)) from error
@@ -140,10 +140,10 @@ class SandboxTransitions:
         """What the pen knows by now, and writes down."""
 
         def write(event: Event) -> None:
-            self._pen.note(event, durable=must_be_on_disk(event))
+            self._log_writer.note(event, durable=must_be_on_disk(event))
 
         return SandboxJournal(
-            self._pen.session.housing, write, tier=self._tier, keeps_memory=self.keeps_memory, terms=self.terms
+            self._log_writer.session.housing, write, tier=self._tier, keeps_memory=self.keeps_memory, terms=self.terms
         )
 
     def _runtime(self) -> SandboxRuntime:

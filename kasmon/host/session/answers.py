@@ -18,8 +18,8 @@ from kasmon.model.permission import Request
 class AnswerService:
     """The answers to one agent's requests, one after the other: of two to the same request exactly one wins."""
 
-    def __init__(self, pen: LogWriter, agent: StructuredAgentRunner) -> None:
-        self._pen = pen
+    def __init__(self, log_writer: LogWriter, agent: StructuredAgentRunner) -> None:
+        self._log_writer = log_writer
         self._agent = agent
         self._turn = asyncio.Lock()
 
@@ -30,16 +30,16 @@ class AnswerService:
             RefusedError: if an agent sent it, or it is not what its request takes; nothing was sent then.
             KasmonError: if a rule could not be kept, or the agent could not be told.
         """
-        await must_be_a_person(peer_pid, self._pen.session.pid, is_agents=is_agents)
+        await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
         egress = self._agent.egress
         async with self._turn:
             if egress is not None and self._agent.asks.is_own(answer.request):
                 await egress.answer(answer, await asyncio.to_thread(seat, peer_pid))
-                await self._pen.on_disk()
+                await self._log_writer.on_disk()
                 return
             taken = await self._taken(answer, await asyncio.to_thread(seat, peer_pid))
         if taken is not None:
-            await self._pen.on_disk()
+            await self._log_writer.on_disk()
             await self._tell(answer, taken)
 
     async def _taken(self, answer: Answer, who: str) -> AcceptedAnswer | None:
@@ -66,7 +66,9 @@ class AnswerService:
         if answer.input is None:
             return answer
         try:
-            return msgspec.structs.replace(answer, input=self._pen.book.hiding.restored(answer.input, asked.input))
+            return msgspec.structs.replace(
+                answer, input=self._log_writer.book.hiding.restored(answer.input, asked.input)
+            )
         except ValueError as error:
             raise UsageError(
                 f"the edited input of {answer.request!r} cannot be sent: {error}.",

@@ -57,15 +57,15 @@ R = ReceiptState
 class Prompts:
     """The prompts of one agent; `give` carries a wish to it."""
 
-    def __init__(self, pen: LogWriter, give: Callable[[Wish], Awaitable[None]], *, steers: bool = True) -> None:
+    def __init__(self, log_writer: LogWriter, give: Callable[[Wish], Awaitable[None]], *, steers: bool = True) -> None:
         """*steers*: a prompt can go to the agent while a turn runs; else it waits for the turn's end."""
         self._steers = steers
         self.is_ready = False
         """The agent runs and has said so; until then every prompt waits."""
         self.is_leaving = False
         """The host hands over: what is not with the agent yet waits for the next host."""
-        self._pen = pen
-        self._mail = PeerMessageLimiter(pen.book)
+        self._log_writer = log_writer
+        self._mail = PeerMessageLimiter(log_writer.book)
         self._give = give
         self._handing = asyncio.Lock()
         self._handed: list[ReceiptId] = []
@@ -80,7 +80,7 @@ class Prompts:
         """What it does, as far as prompts go: an agent that sleeps is woken by one, so it is idle."""
         if not self.is_ready:
             return SessionState.STARTING
-        state = self._pen.session.state
+        state = self._log_writer.session.state
         return SessionState.IDLE if state in ASLEEP else state
 
     async def take(self, prompt: Prompt) -> Receipt:
@@ -94,10 +94,10 @@ class Prompts:
         """
         if not prompt.text.strip():
             raise UsageError("a prompt must not be empty.")
-        prompt = self._mail.admit(prompt, self._pen.session.name or self._pen.session.id, time.time())
+        prompt = self._mail.admit(prompt, self._log_writer.session.name or self._log_writer.session.id, time.time())
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
-            raise SessionBusyError(self._pen.session.name or self._pen.session.id, state)
+            raise SessionBusyError(self._log_writer.session.name or self._log_writer.session.id, state)
         if not self.is_ready or (prompt.when == "idle" and not self._is_free()):
             return self.queue(prompt)
         if prompt.when == "now" and not self._steers and not self._is_open():
@@ -116,7 +116,7 @@ class Prompts:
         Raises:
             RefusedError: if too many wait already.
         """
-        session = self._pen.session
+        session = self._log_writer.session
         if session.queue >= QUEUE:
             raise RefusedError(f"session {session.id!r} already has {QUEUE} queued prompts.")
         receipt = self._receipt(session.next_receipt(), prompt, R.QUEUED)
@@ -132,7 +132,7 @@ class Prompts:
             RefusedError: if its prompt waits no more; nothing changed then.
             UsageError: if it would be empty, or some of what is hidden in it was changed.
         """
-        receipt = next((known for known in self._pen.session.receipts if known.id == wish.receipt), None)
+        receipt = next((known for known in self._log_writer.session.receipts if known.id == wish.receipt), None)
         if receipt is None:
             raise NotFoundError(f"there is no prompt {wish.receipt!r}.", hint="`kasmon show` lists the receipts.")
         if receipt.state is not R.QUEUED:
@@ -144,9 +144,9 @@ class Prompts:
         if wish.place is not None:
             order = [waiting.id for waiting in self._in(R.QUEUED) if waiting.id != receipt.id]
             order.insert(max(0, wish.place), receipt.id)
-            self._pen.note(QueueOrdered(at=time.time(), receipts=tuple(order)))
+            self._log_writer.note(QueueOrdered(at=time.time(), receipts=tuple(order)))
         if wish.text is not None:
-            text = self._pen.book.restored(receipt.id, wish.text)
+            text = self._log_writer.book.restored(receipt.id, wish.text)
             prompt = msgspec.structs.replace(self._prompt(receipt.id), text=text)
             changed = self._receipt(receipt.id, prompt, R.QUEUED)
             receipt = self._move(msgspec.structs.replace(receipt, text=changed.text, digest=changed.digest), prompt)
@@ -227,7 +227,7 @@ class Prompts:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            while self._pen.session.queue and self._is_free(queued=0):
+            while self._log_writer.session.queue and self._is_free(queued=0):
                 async with self._handing:
                     waiting = self._in(R.QUEUED)
                     if not waiting or self.state is not SessionState.IDLE:
@@ -279,7 +279,7 @@ class Prompts:
         """The receipt of *prompt*, new or *waiting* until now, which is being handed over from here on."""
         if waiting is not None:
             return self._step(waiting, R.TYPED, reason)
-        receipt = self._receipt(self._pen.session.next_receipt(), prompt, R.TYPED)
+        receipt = self._receipt(self._log_writer.session.next_receipt(), prompt, R.TYPED)
         return self._move(msgspec.structs.replace(receipt, reason=reason), prompt)
 
     def _submitted(self, receipt: Receipt, reason: str = "", *, was_idle: bool) -> Receipt:
@@ -294,11 +294,11 @@ class Prompts:
     @property
     def _state(self) -> SessionState:
         """The state as far as turns go: an agent whose turn has ended at its limit is idle, and can be prompted."""
-        is_at_rest = self._pen.session.mode is not Mode.TMUX and not self._pen.session.in_turn
+        is_at_rest = self._log_writer.session.mode is not Mode.TMUX and not self._log_writer.session.in_turn
         return SessionState.IDLE if self.state is SessionState.LIMITED and is_at_rest else self.state
 
     def _is_free(self, queued: int | None = None) -> bool:
-        waits = self._pen.session.queue if queued is None else queued
+        waits = self._log_writer.session.queue if queued is None else queued
         return not waits and not self.is_leaving and self.state is SessionState.IDLE and self._is_open()
 
     def _is_open(self) -> bool:
@@ -338,19 +338,19 @@ class Prompts:
         return msgspec.structs.replace(self._stepped(receipt, R.STARTED), carried_by=carried_by)
 
     def _in(self, *states: ReceiptState) -> list[Receipt]:
-        return [receipt for receipt in self._pen.session.receipts if receipt.state in states]
+        return [receipt for receipt in self._log_writer.session.receipts if receipt.state in states]
 
     def _now(self, receipt: Receipt) -> Receipt:
-        return next((now for now in self._pen.session.receipts if now.id == receipt.id), receipt)
+        return next((now for now in self._log_writer.session.receipts if now.id == receipt.id), receipt)
 
     def _prompt(self, receipt: ReceiptId) -> Prompt:
-        fact = self._pen.book.prompts[receipt]
+        fact = self._log_writer.book.prompts[receipt]
         return Prompt(text=fact.prompt, by=fact.by)
 
     def _receipt(self, receipt: ReceiptId, prompt: Prompt, state: ReceiptState) -> Receipt:
         return Receipt(
             id=receipt,
-            session=self._pen.session.id,
+            session=self._log_writer.session.id,
             state=state,
             text=_shown(prompt.text),
             at=time.time(),
@@ -371,7 +371,7 @@ class Prompts:
         moved = ReceiptMoved(at=receipt.at, receipt=receipt)
         if prompt is not None:
             moved = msgspec.structs.replace(moved, prompt=prompt.text, by=prompt.by)
-        self._pen.note(moved)
+        self._log_writer.note(moved)
         return receipt
 
 

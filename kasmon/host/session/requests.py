@@ -43,9 +43,9 @@ class OpenRequest(NamedTuple):
 class RequestRegistry:
     """The requests of one agent. Backends name them as they like; in the log they are `<session>-<n>`."""
 
-    def __init__(self, pen: LogWriter, policy: SessionRules, told: Mapping[Decision, Decision] = ONCE) -> None:
+    def __init__(self, log_writer: LogWriter, policy: SessionRules, told: Mapping[Decision, Decision] = ONCE) -> None:
         """*told*: what the agent is told in the place of a decision."""
-        self._pen = pen
+        self._log_writer = log_writer
         self._policy = policy
         self._told = told
         self._asked: dict[RequestId, Request] = {}
@@ -65,12 +65,12 @@ class RequestRegistry:
 
         No standing rule comes of an answer to it, and no agent is told of it.
         """
-        session = self._pen.session
+        session = self._log_writer.session
         ours = session.next_request()
         now = time.time()
         opened = sealed(msgspec.structs.replace(request, id=ours, session=session.id, asked_at=now, by_host=True))
         self._asked[ours] = opened
-        self._pen.note(RequestOpened(at=now, request=opened))
+        self._log_writer.note(RequestOpened(at=now, request=opened))
         return ours
 
     def is_own(self, request: RequestId) -> bool:
@@ -80,13 +80,13 @@ class RequestRegistry:
     def forget_closed(self) -> None:
         """Let go of what is no longer open, after each fact."""
         if self._asked:
-            still_open = {ask.id for ask in self._pen.session.asks}
+            still_open = {ask.id for ask in self._log_writer.session.asks}
             self._asked = {ours: asked for ours, asked in self._asked.items() if ours in still_open}
 
     def void(self, why: str, at: float) -> None:
         """Nobody waits for an answer any more, whether the agent's backend said so or not."""
-        for request in self._pen.session.asks:
-            self._pen.note(RequestWithdrawn(at=at, request=request.id, why=why))
+        for request in self._log_writer.session.asks:
+            self._log_writer.note(RequestWithdrawn(at=at, request=request.id, why=why))
         self.forget_closed()
 
     def checked(self, answer: Answer) -> OpenRequest:
@@ -100,7 +100,7 @@ class RequestRegistry:
             RefusedError: if the request does not take this decision.
             UsageError: if the answer lacks what its decision needs, or carries what would be ignored.
         """
-        request, asked = self._pen.session.open_request(answer.request), self._asked.get(answer.request)
+        request, asked = self._log_writer.session.open_request(answer.request), self._asked.get(answer.request)
         if request is None or asked is None:
             raise self._not_open(answer.request)
         if answer.digest != request.digest:
@@ -124,7 +124,7 @@ class RequestRegistry:
         """
         request, asked = self.checked(answer)
         if answer.decision is Decision.LATER:
-            self._pen.note(RequestSetAside(at=time.time(), request=request.id))
+            self._log_writer.note(RequestSetAside(at=time.time(), request=request.id))
             return None
         answered = RequestAnswered(
             at=time.time(),
@@ -138,11 +138,11 @@ class RequestRegistry:
             input=answer.input,
         )
         if answer.input is not None:
-            hiding = self._pen.book.hiding  # before the comparison, so that no part of a secret shows
+            hiding = self._log_writer.book.hiding  # before the comparison, so that no part of a secret shows
             answered = hiding.fact(answered)
             shown = hiding.fact(RequestOpened(at=answered.at, request=request)).request.input
             answered = msgspec.structs.replace(answered, diff=of_inputs(shown, answered.input or {}))
-        self._pen.note(answered, durable=True)
+        self._log_writer.note(answered, durable=True)
         self.forget_closed()
         return AcceptedAnswer(self.as_told(answer, asked), asked)
 
@@ -156,15 +156,15 @@ class RequestRegistry:
     def ours(self, theirs: RequestId) -> Request | None:
         """The open request that the agent calls *theirs*, as the log has it."""
         ours = self._ours(theirs)
-        return None if ours is None else self._pen.session.open_request(ours)
+        return None if ours is None else self._log_writer.session.open_request(ours)
 
     def reopen(self, taken: AcceptedAnswer) -> None:
         """The agent did not take the answer, so it waits on: the same request again, under the next id."""
         if (opened := self._opened(taken.asked, time.time())) is not None:
-            self._pen.note(opened)
+            self._log_writer.note(opened)
 
     def _opened(self, asked: Request, at: float) -> RequestOpened | None:
-        session = self._pen.session
+        session = self._log_writer.session
         ours = session.next_request()
         named = msgspec.structs.replace(
             asked, id=ours, session=session.id, asked_at=asked.asked_at or at, later=False, digest="", by_host=False
@@ -176,7 +176,7 @@ class RequestRegistry:
         if before is not None and (known := session.open_request(before)) is not None:
             if known.digest == request.digest:
                 return None
-            self._pen.note(RequestWithdrawn(at=at, request=before, why=CHANGED))
+            self._log_writer.note(RequestWithdrawn(at=at, request=before, why=CHANGED))
             del self._asked[before]
         self._asked[ours] = msgspec.structs.replace(asked, by_host=False)
         return RequestOpened(at=at, request=request)
@@ -185,7 +185,7 @@ class RequestRegistry:
         return next((ours for ours, asked in self._asked.items() if asked.id == theirs), None)
 
     def _not_open(self, request: RequestId) -> RequestNotFoundError | RequestClosedError:
-        session = self._pen.session
+        session = self._log_writer.session
         for closed in session.closed:
             if closed.id == request:
                 who = f" at {closed.who}" if closed.who else ""

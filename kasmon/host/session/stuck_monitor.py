@@ -26,9 +26,11 @@ log = logging.getLogger(__name__)
 class StuckMonitor:
     """One session's watch. Outside of its facts it is looked at only once they have told of nothing for a while."""
 
-    def __init__(self, pen: LogWriter, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, log_writer: LogWriter, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0
+    ) -> None:
         """*written_at*: when text was last being written, which is no fact yet; in seconds since the epoch."""
-        self._pen = pen
+        self._log_writer = log_writer
         self._limits = limits
         self._written_at = written_at
         self._children = ChildActivity()
@@ -40,14 +42,14 @@ class StuckMonitor:
         if self._limits.after_s > 0:
             pause_s = min(max(self._limits.after_s / LOOKS, SHORTEST_S), LONGEST_S)
         while self._limits.after_s > 0 or self._limits.calls > 0:
-            await asyncio.sleep(rest_s(self._pen.session.state, pause_s))
+            await asyncio.sleep(rest_s(self._log_writer.session.state, pause_s))
             try:
                 await self._look()
             except Exception:  # a look that fails says nothing of the agent, and the next one may not
                 log.exception("could not look whether the agent is stuck")
 
     async def _look(self) -> None:
-        session = self._pen.session
+        session = self._log_writer.session
         if session.state is not SessionState.WORKING or session.waits:
             self._children.forget()
             return
@@ -57,10 +59,10 @@ class StuckMonitor:
             if seen_at is None:
                 return
             self._seen_at = max(self._seen_at, seen_at)
-        session, now = self._pen.session, time.time()
+        session, now = self._log_writer.session, time.time()
         why = stuck(session, self._limits, max(self._seen_at, self._written_at()), now)
         if why != session.stuck_why:
-            self._pen.note(StuckSeen(at=now, why=why))
+            self._log_writer.note(StuckSeen(at=now, why=why))
 
     def _look_outside(self, session: Session, since: float) -> float | None:
         """When an effect was seen after *since*, 0 if none was; None if that cannot be told, or not yet. Blocks."""

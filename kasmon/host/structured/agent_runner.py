@@ -45,24 +45,24 @@ log = logging.getLogger(__name__)
 class StructuredAgentRunner:
     """The agent of one session, in one generation. What it says is noted; where it fails it ends, with the reason."""
 
-    def __init__(self, pen: LogWriter, launch: Launch, backend: Backend, call_s: float) -> None:
+    def __init__(self, log_writer: LogWriter, launch: Launch, backend: Backend, call_s: float) -> None:
         """*call_s*: how long the agent may take to take a wish, in seconds."""
         self.has_ended = False
         self.opened = False
-        self.policy = SessionRules(pen.book.places, launch)
-        self.asks = RequestRegistry(pen, self.policy)
-        self.live = LiveText(launch.session, pen.book.hiding, pen.note)
-        self.prompts = Prompts(pen, self.tell, steers=backend.abilities.steers)
-        self.inmate = _inmate(pen, launch, lambda why: self.end(why, Stop().grace_s))
-        self.egress = self._egress_requests(pen, launch)
+        self.policy = SessionRules(log_writer.book.places, launch)
+        self.asks = RequestRegistry(log_writer, self.policy)
+        self.live = LiveText(launch.session, log_writer.book.hiding, log_writer.note)
+        self.prompts = Prompts(log_writer, self.tell, steers=backend.abilities.steers)
+        self.sandboxed_agent = _sandboxed_agent(log_writer, launch, lambda why: self.end(why, Stop().grace_s))
+        self.egress = self._egress_requests(log_writer, launch)
         """What asks for the hosts that its sandbox was refused; None where it is in none."""
-        self._pen = pen
+        self._log_writer = log_writer
         self._launch = launch
         self._backend = backend
         self._call_s = call_s
         self._agent: Agent | None = None
         self._opening: asyncio.Task[Agent] | None = None
-        self._hearing: asyncio.Task[None] | None = None
+        self._output_monitor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
         """Answers by rule on their way to the agent."""
@@ -77,16 +77,16 @@ class StructuredAgentRunner:
         try:
             agent = await self._open()
             if agent is None:
-                if self.inmate is not None:
-                    await self.inmate.aclose(is_over=True)
+                if self.sandboxed_agent is not None:
+                    await self.sandboxed_agent.aclose(is_over=True)
                 return
             self._agent, self.opened = agent, True
-            if self.inmate is not None:
-                self._pen.book.learn(self.inmate.secrets)
+            if self.sandboxed_agent is not None:
+                self._log_writer.book.learn(self.sandboxed_agent.secrets)
         finally:
             self._settled.set()
-        self._hearing = asyncio.create_task(self._hear(agent))
-        await asyncio.wait([self._hearing])
+        self._output_monitor = asyncio.create_task(self._hear(agent))
+        await asyncio.wait([self._output_monitor])
         if self.egress is not None:
             await self.egress.aclose()
         if not self.has_ended:
@@ -94,8 +94,8 @@ class StructuredAgentRunner:
         if self._ending is not None:
             await self._ending
         await self._close(agent)
-        if self.inmate is not None:
-            await self.inmate.aclose(is_over=True)
+        if self.sandboxed_agent is not None:
+            await self.sandboxed_agent.aclose(is_over=True)
 
     async def heard(self, event: Event) -> None:
         """Note *event*, with what the host knows better than the agent, and act on it."""
@@ -114,7 +114,7 @@ class StructuredAgentRunner:
             if isinstance(known, SessionEnded):
                 self.asks.void(GONE, known.at)
             self.live.before(known)
-            self._pen.note(known, durable=must_be_on_disk(known))
+            self._log_writer.note(known, durable=must_be_on_disk(known))
         except (ValueError, TypeError, RecursionError) as error:
             self.notice(f"An event of the agent could not be logged ({type(event).__name__}): {error}", error)
             return
@@ -122,8 +122,8 @@ class StructuredAgentRunner:
             self.prompts.is_ready = isinstance(known, SessionStarted)
             self.has_ended = isinstance(known, SessionEnded)
         self.asks.forget_closed()
-        if isinstance(known, SessionStarted) and self.inmate is not None and known.pid is not None:
-            self.inmate.begin(known.pid)
+        if isinstance(known, SessionStarted) and self.sandboxed_agent is not None and known.pid is not None:
+            self.sandboxed_agent.begin(known.pid)
         if isinstance(known, SessionStarted) and self.egress is not None:
             self.egress.begin()
         self.live.heard(known)
@@ -184,15 +184,15 @@ class StructuredAgentRunner:
     def notice(self, text: str, error: BaseException | None = None) -> None:
         """Note what went wrong, for people; *error* goes to the host's own log."""
         log.warning("%s", text, exc_info=error)
-        self._pen.note(NoticeRaised(at=time.time(), text=text, level="error"))
+        self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error"))
 
-    def _egress_requests(self, pen: LogWriter, launch: Launch) -> "EgressRequests | None":
+    def _egress_requests(self, log_writer: LogWriter, launch: Launch) -> "EgressRequests | None":
         if launch.sandbox is None:
             return None
         from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
 
         keep = self._allow_for_good if launch.mode is Mode.INTERPRETER else None
-        return EgressRequests(pen.book.places, launch.session, self.asks, pen, keep)
+        return EgressRequests(log_writer.book.places, launch.session, self.asks, log_writer, keep)
 
     async def _allow_for_good(self, entry: str) -> None:
         await (await self.sandboxed()).keep(Allow(hosts=(entry,)))
@@ -220,7 +220,7 @@ class StructuredAgentRunner:
         except KasmonError:
             return  # a person was faster
         assert taken is not None
-        await self._pen.on_disk()
+        await self._log_writer.on_disk()
         try:
             await self.tell(taken.answer)
         except RefusedError as error:
@@ -238,10 +238,10 @@ class StructuredAgentRunner:
         self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
         limit_s = self._launch.handshake_s
         net_s = NET_S if self._launch.sandbox in (None, "jail") else LODGED_S
-        patience = asyncio.timeout(None if limit_s is None else limit_s + net_s)
+        backoff = asyncio.timeout(None if limit_s is None else limit_s + net_s)
         why = ""
         try:
-            async with patience:
+            async with backoff:
                 return await self._opening
         except asyncio.CancelledError:
             if not self._told_why:
@@ -249,7 +249,7 @@ class StructuredAgentRunner:
         except KasmonError as error:
             why = str(error)
         except Exception as error:  # noqa: BLE001 - a backend's mistake is no silent death; the notice records it
-            late = patience.expired() and f"it did not initialise within {limit_s:g} s"
+            late = backoff.expired() and f"it did not initialise within {limit_s:g} s"
             why = late or f"its backend failed: {error!r}"
             self.notice(f"The agent could not be started: {why}", error)
         await self.heard(SessionEnded(at=time.time(), why=why, never_began=True))
@@ -257,7 +257,7 @@ class StructuredAgentRunner:
 
     def _with_figures(self) -> Launch:
         """How the agent is opened, with what its session has used so far."""
-        session = self._pen.session
+        session = self._log_writer.session
         tokens = session.tokens
         used = (
             ConversationUsage(input=tokens.input, output=tokens.output, cost_usd=session.cost_usd)
@@ -273,17 +273,17 @@ class StructuredAgentRunner:
         try:
             async for event in events:
                 if isinstance(event, Chunk):
-                    await self._pen.room()
+                    await self._log_writer.room()
                     self.live.write(event)
                     continue
                 if isinstance(event, SecretsLearned):
-                    self._pen.book.learn(event.secrets)
+                    self._log_writer.book.learn(event.secrets)
                     continue
-                await self._pen.room()
+                await self._log_writer.room()
                 await self.heard(event)
                 if self.has_ended:
                     break
-                while must_be_on_disk(event) and not await self._pen.written(WRITTEN_S):
+                while must_be_on_disk(event) and not await self._log_writer.written(WRITTEN_S):
                     pass  # its agent does nothing before it is, and gives up by itself
         except Exception as error:  # noqa: BLE001 - likewise
             why = f"its backend failed: {error!r}"
@@ -296,16 +296,16 @@ class StructuredAgentRunner:
     async def _end(self, stop: Stop) -> None:
         """See the agent to its end: asked, then closed, then no longer waited for."""
         assert self._agent is not None
-        assert self._hearing is not None
+        assert self._output_monitor is not None
         asking = asyncio.create_task(self._ask_to_finish(stop))
         hurrying = asyncio.create_task(self._in_a_hurry.wait())
-        await asyncio.wait([self._hearing, hurrying], return_when=asyncio.FIRST_COMPLETED)
-        if not self._hearing.done():
+        await asyncio.wait([self._output_monitor, hurrying], return_when=asyncio.FIRST_COMPLETED)
+        if not self._output_monitor.done():
             await self._close(self._agent)
-            await asyncio.wait([self._hearing], timeout=CLOSING_S)
-        for task in (asking, hurrying, self._hearing):
+            await asyncio.wait([self._output_monitor], timeout=CLOSING_S)
+        for task in (asking, hurrying, self._output_monitor):
             task.cancel()
-        await asyncio.gather(asking, hurrying, self._hearing, return_exceptions=True)
+        await asyncio.gather(asking, hurrying, self._output_monitor, return_exceptions=True)
 
     async def _ask_to_finish(self, stop: Stop) -> None:
         with contextlib.suppress(KasmonError):  # it is ended all the same
@@ -337,10 +337,12 @@ class StructuredAgentRunner:
         )
 
 
-def _inmate(pen: LogWriter, launch: Launch, end_agent: Callable[[str], None]) -> "SandboxedAgent | None":
+def _sandboxed_agent(
+    log_writer: LogWriter, launch: Launch, end_agent: Callable[[str], None]
+) -> "SandboxedAgent | None":
     """The host's part in the sandbox of an agent inside; None where it is not in one."""
     if launch.sandbox is None or launch.mode is not Mode.SDK:
         return None
     from kasmon.host.sandboxed.agent import SandboxedAgent  # only where there is a sandbox
 
-    return SandboxedAgent(pen.book.places, launch, pen, end_agent)
+    return SandboxedAgent(log_writer.book.places, launch, log_writer, end_agent)

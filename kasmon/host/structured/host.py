@@ -114,7 +114,7 @@ class StructuredHost:
         self._handing_over: asyncio.Task[None] | None = None
         self._sandbox_left = asyncio.Event()
         self._server: HostServer
-        self._pen: LogWriter
+        self._log_writer: LogWriter
         self._agent: StructuredAgentRunner
         self._answers: AnswerService
         self._running = False
@@ -122,13 +122,13 @@ class StructuredHost:
     async def run(self) -> bool:
         """Live as long as the agent does; false if there never was one."""
         book = await asyncio.to_thread(SessionLog, self._places, self._id)
-        self._pen = LogWriter(book)
-        self._agent = StructuredAgentRunner(self._pen, self._this_time(book), self._backend, self._limits.call_s)
-        self._answers = AnswerService(self._pen, self._agent)
+        self._log_writer = LogWriter(book)
+        self._agent = StructuredAgentRunner(self._log_writer, self._this_time(book), self._backend, self._limits.call_s)
+        self._answers = AnswerService(self._log_writer, self._agent)
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
         self._server = server
-        vigil = StuckMonitor(self._pen, limits_of(self._limits), lambda: self._agent.live.written_at)
+        vigil = StuckMonitor(self._log_writer, limits_of(self._limits), lambda: self._agent.live.written_at)
         watching = asyncio.create_task(vigil.keep())
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
@@ -144,11 +144,11 @@ class StructuredHost:
             watching.cancel()
             leaving.cancel()
             ending.cancel()
-            self._agent.live.end(self._pen.session.end_why)
-            await self._pen.written(WRITTEN_S)
+            self._agent.live.end(self._log_writer.session.end_why)
+            await self._log_writer.written(WRITTEN_S)
             await server.aclose()
             await self._agent.prompts.aclose()
-            await self._pen.aclose(LAST_WORDS_S if self._told else None)
+            await self._log_writer.aclose(LAST_WORDS_S if self._told else None)
         return self._agent.opened
 
     def end(self, why: str) -> None:
@@ -178,7 +178,7 @@ class StructuredHost:
         elif kind is ControlKind.HAND_OVER and self._handing_over is None:
             self._must_come_back()
             self._handing_over = asyncio.create_task(self._hand_over())
-        state = self._pen.session.state
+        state = self._log_writer.session.state
         return HostStatus(
             protocol=VERSION,
             kasmon=__version__,
@@ -194,7 +194,7 @@ class StructuredHost:
         Raises:
             RefusedError: if nobody could resume the agent's conversation.
         """
-        session = self._pen.session
+        session = self._log_writer.session
         if self._launch.mode is Mode.INTERPRETER or not session.turns:
             return
         if not (self._backend.abilities.resumes and session.resume_id):
@@ -224,7 +224,7 @@ class StructuredHost:
         """End when somebody has removed the session's folder, with all that it holds."""
         await removed(self._places.folder(self._id))
         log.warning("the folder of session %s was removed: its agent is ended", self._id)
-        await self._pen.lose_its_place()
+        await self._log_writer.lose_its_place()
         self.end(REMOVED)
 
     async def _leave_with_its_server(self) -> None:
@@ -248,7 +248,7 @@ class StructuredHost:
 
     def _queue_first_prompt(self) -> None:
         """The launch's own prompt is the first of the first generation, and is queued once."""
-        session, launch = self._pen.session, self._launch
+        session, launch = self._log_writer.session, self._launch
         is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
         if is_first and launch.prompt.strip():
             prompt = Prompt(text=launch.prompt, when="idle", by="user" if launch.wave is None else "wave")
@@ -295,18 +295,18 @@ class StructuredHost:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
-        self._pen.note(said(frame, time.time()))
-        await self._pen.written(WRITTEN_S)
+        self._log_writer.note(said(frame, time.time()))
+        await self._log_writer.written(WRITTEN_S)
         return CommandDone(n=frame.n)
 
     async def _do(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
         receipt = None
-        if (inmate := self._agent.inmate) is not None and isinstance(frame.wish, Pause | Resume):
+        if (sandboxed_agent := self._agent.sandboxed_agent) is not None and isinstance(frame.wish, Pause | Resume):
             self._must_run()
-            await inmate.keeper.move(frame.wish)
+            await sandboxed_agent.lifecycle.move(frame.wish)
             return CommandDone(n=frame.n)
-        if inmate is not None:
-            await inmate.keeper.used(frame.wish)
+        if sandboxed_agent is not None:
+            await sandboxed_agent.lifecycle.used(frame.wish)
         match frame.wish:
             case Prompt() as prompt:
                 self._must_run()
@@ -341,9 +341,9 @@ class StructuredHost:
                 if connection.as_agent and isinstance(wish, Allow):
                     raise RefusedError("an agent cannot allow its own network access.")
                 done = await carried(await self._agent.sandboxed(), connection, frame.n, wish)
-                await self._pen.written(WRITTEN_S)
+                await self._log_writer.written(WRITTEN_S)
                 return done
-        await self._pen.written(WRITTEN_S)
+        await self._log_writer.written(WRITTEN_S)
         return CommandDone(n=frame.n, receipt=receipt)
 
     def _check_settings(self, wanted: Configure) -> None:

@@ -48,38 +48,38 @@ class TerminalAgentRunner:
         self,
         launch: Launch,
         lock: HostLock,
-        pen: LogWriter,
+        log_writer: LogWriter,
         agent: TmuxAgent,
         on_cut: Callable[[Launch], None] = lambda _: None,
-        inmate: "SandboxedAgent | None" = None,
+        sandboxed_agent: "SandboxedAgent | None" = None,
     ) -> None:
         """
         Args:
             launch: how it was started.
             lock: its host's lock on the session, taken.
-            pen: what writes it down.
+            log_writer: what writes it down.
             agent: the agent.
             on_cut: called when it is over and its agent may live on another machine.
-            inmate: its part in a sandbox, where it has one.
+            sandboxed_agent: its part in a sandbox, where it has one.
         """
         self.agent = agent
-        self.prompts = TypedPrompts(pen, agent)
-        self.asks = screen_asks(pen, launch)
+        self.prompts = TypedPrompts(log_writer, agent)
+        self.asks = screen_asks(log_writer, launch)
         """What stands on its screen and wants an answer."""
         self._on_cut = on_cut
         self._is_cut = False
-        self.inmate = inmate
+        self.sandboxed_agent = sandboxed_agent
         """Its part in a sandbox; None where it has none."""
-        self._answers = ScreenAnswers(pen, self.asks, agent)
-        self._answers.egress = self._egress = _egress(pen, launch, self.asks)
+        self._answers = ScreenAnswers(log_writer, self.asks, agent)
+        self._answers.egress = self._egress = _egress(log_writer, launch, self.asks)
         self._launch = launch
         self._lock = lock
-        self._pen = pen
+        self._log_writer = log_writer
         self._begun = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._last_words_s: float | None = None
-        self._hearing = asyncio.create_task(self._hear())
+        self._output_monitor = asyncio.create_task(self._hear())
 
     @classmethod
     async def start(
@@ -107,30 +107,32 @@ class TerminalAgentRunner:
             RemoteUnreachableError: if its machine is not reached.
         """
         launch = await asyncio.to_thread(wanted, places, session)
-        lock, pen = await _opened(places, session, secret_values(variables))
-        generation = max(launch.generation, pen.session.generation + 1)
-        is_first = not pen.session.generation and not pen.session.receipts_counted
-        may_live_on = bool(launch.machine) and pen.session.state is SessionState.LOST
+        lock, log_writer = await _opened(places, session, secret_values(variables))
+        generation = max(launch.generation, log_writer.session.generation + 1)
+        is_first = not log_writer.session.generation and not log_writer.session.receipts_counted
+        may_live_on = bool(launch.machine) and log_writer.session.state is SessionState.LOST
         try:
             lives_on = may_live_on and (not again or await backend.is_alive(launch))
-            launch = msgspec.structs.replace(launch, generation=pen.session.generation if lives_on else generation)
+            launch = msgspec.structs.replace(
+                launch, generation=log_writer.session.generation if lives_on else generation
+            )
             agent = await backend.open(launch, variables, lives_on=lives_on)
             if launch.sandbox is not None:
                 from kasmon.sandbox.agent.launch import secrets_of  # only where there is a sandbox
 
-                pen.book.learn(secrets_of(session))
+                log_writer.book.learn(secrets_of(session))
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
-                pen.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
+                log_writer.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
                 await _cleared(places, session)
-            await _closed(lock, pen, WRITTEN_S)
+            await _closed(lock, log_writer, WRITTEN_S)
             raise
-        life = cls(launch, lock, pen, agent, on_cut, _inmate(places, launch, pen, agent))
+        runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
         if launch.generation == 1 and is_first and launch.prompt.strip():
-            life.prompts.first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
-        await life._begun.wait()
-        await pen.written(WRITTEN_S)
-        return life
+            runner.prompts.first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
+        await runner._begun.wait()
+        await log_writer.written(WRITTEN_S)
+        return runner
 
     @classmethod
     async def found(
@@ -146,14 +148,14 @@ class TerminalAgentRunner:
         Raises:
             RefusedError: if another host has the session.
         """
-        lock, pen = await _opened(places, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
-        now = pen.session
+        lock, log_writer = await _opened(places, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
+        now = log_writer.session
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
-        life = cls(launch, lock, pen, agent, on_cut, _inmate(places, launch, pen, agent))
-        life.asks.void(ANEW, time.time())  # the first look opens again what still stands there
+        runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
+        runner.asks.void(ANEW, time.time())  # the first look opens again what still stands there
         if now.state is SessionState.LOST:
-            pen.note(ConnectionRestored(at=time.time()))
+            log_writer.note(ConnectionRestored(at=time.time()))
         is_same = facts.pid == _pane_pid(now) and (
             facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started, now.pid_boot)
         )
@@ -161,20 +163,20 @@ class TerminalAgentRunner:
             agent.settled_in(now.pid)
         if not is_same:
             agent.say(agent.started(now.generation + 1))
-            await life._begun.wait()
-            await pen.written(WRITTEN_S)
-        if life._egress is not None and not facts.is_dead:
-            life._egress.begin()
-        if life.inmate is not None and not facts.is_dead:
-            life.inmate.begin(facts.pid, is_new=not is_same)
+            await runner._begun.wait()
+            await log_writer.written(WRITTEN_S)
+        if runner._egress is not None and not facts.is_dead:
+            runner._egress.begin()
+        if runner.sandboxed_agent is not None and not facts.is_dead:
+            runner.sandboxed_agent.begin(facts.pid, is_new=not is_same)
         if facts.is_dead:
             agent.found(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
-            life.prompts.take_over()
-            await life.prompts.begin(agent.has_word)
+            runner.prompts.take_over()
+            await runner.prompts.begin(agent.has_word)
         elif facts.ready or launch.machine:  # one elsewhere is connected by now, or is lost soon
             agent.ready()
-        return life
+        return runner
 
     async def do(self, wish: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
         """Carry *wish* of process *peer_pid* to the agent; the receipt of a prompt. *is_agents*: an agent sent it.
@@ -185,8 +187,8 @@ class TerminalAgentRunner:
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
-        if self.inmate is not None:
-            await self.inmate.keeper.used(wish)
+        if self.sandboxed_agent is not None:
+            await self.sandboxed_agent.lifecycle.used(wish)
         try:
             if isinstance(wish, Prompt):
                 return await self.prompts.take(wish)
@@ -198,11 +200,11 @@ class TerminalAgentRunner:
                 await self.agent.send(wish)
             return None
         finally:
-            await self._pen.written(WRITTEN_S)
+            await self._log_writer.written(WRITTEN_S)
 
     def watch_over(self, limits: StuckLimits) -> None:
         """Note from now on when nothing comes of its work."""
-        self._watching = asyncio.create_task(StuckMonitor(self._pen, limits).keep())
+        self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits).keep())
 
     async def say(self, frame: ReportContext) -> None:
         """Note how the agent says that it stands.
@@ -212,12 +214,12 @@ class TerminalAgentRunner:
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
-        self._pen.note(said(frame, time.time()))
-        await self._pen.written(WRITTEN_S)
+        self._log_writer.note(said(frame, time.time()))
+        await self._log_writer.written(WRITTEN_S)
 
     async def over(self) -> None:
         """Return when all of it is written and the session's lock is free."""
-        await asyncio.wait([self._hearing])
+        await asyncio.wait([self._output_monitor])
 
     async def rest(self) -> None:
         """Type nothing more, and return when nothing is being typed."""
@@ -227,13 +229,13 @@ class TerminalAgentRunner:
         """Leave the agent as it is, and the session to the next host. Idempotent, 30 s at most."""
         self._last_words_s = LAST_WORDS_S
         self.agent.let_go()
-        await asyncio.wait([self._hearing])
+        await asyncio.wait([self._output_monitor])
 
     async def _hear(self) -> None:
         try:
             async for event in self.agent.events():
                 if not isinstance(event, Chunk):
-                    await self._pen.room()
+                    await self._log_writer.room()
                     await self._heard(event)
         finally:
             self._begun.set()
@@ -242,10 +244,10 @@ class TerminalAgentRunner:
                     task.cancel()
             if self._egress is not None:
                 await self._egress.aclose()
-            if self.inmate is not None:
-                await self.inmate.aclose(is_over=self.agent.has_ended)
+            if self.sandboxed_agent is not None:
+                await self.sandboxed_agent.aclose(is_over=self.agent.has_ended)
             await self.prompts.aclose()
-            await _closed(self._lock, self._pen, self._last_words_s)
+            await _closed(self._lock, self._log_writer, self._last_words_s)
         if self._is_cut:
             self._on_cut(self._launch)
 
@@ -259,14 +261,14 @@ class TerminalAgentRunner:
         known = self.asks.heard(event)
         if known is None:
             return
-        self._pen.note(known)
+        self._log_writer.note(known)
         self.asks.forget_closed()
         match event:
             case SessionStarted() | ConnectionRestored():
                 self._begun.set()
             case SignalSeen(source="launch"):
-                if self.inmate is not None:
-                    self.inmate.begin(self.agent.pid)
+                if self.sandboxed_agent is not None:
+                    self.sandboxed_agent.begin(self.agent.pid)
                 if self._egress is not None:
                     self._egress.begin()
                 self._settling = asyncio.create_task(self.prompts.settle())
@@ -280,7 +282,7 @@ class TerminalAgentRunner:
                 pass
 
 
-def _inmate(places: Paths, launch: Launch, pen: LogWriter, agent: TmuxAgent) -> "SandboxedAgent | None":
+def _sandboxed_agent(places: Paths, launch: Launch, log_writer: LogWriter, agent: TmuxAgent) -> "SandboxedAgent | None":
     """The host's part in its sandbox; None where it has none."""
     if launch.sandbox is None:
         return None
@@ -289,16 +291,16 @@ def _inmate(places: Paths, launch: Launch, pen: LogWriter, agent: TmuxAgent) -> 
     def end_agent(why: str) -> None:
         agent.end(why, Stop().grace_s)
 
-    return SandboxedAgent(places, launch, pen, end_agent, agent.settled_in, agent.is_attached)
+    return SandboxedAgent(places, launch, log_writer, end_agent, agent.settled_in, agent.is_attached)
 
 
-def _egress(pen: LogWriter, launch: Launch, asks: RequestRegistry) -> "EgressRequests | None":
+def _egress(log_writer: LogWriter, launch: Launch, asks: RequestRegistry) -> "EgressRequests | None":
     """What asks for the hosts that its sandbox was refused; None where it has none."""
     if launch.sandbox is None:
         return None
     from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
 
-    return EgressRequests(pen.book.places, launch.session, asks, pen)
+    return EgressRequests(log_writer.book.places, launch.session, asks, log_writer)
 
 
 def _pane_pid(session: Session) -> int | None:
@@ -310,11 +312,11 @@ def _pane_pid(session: Session) -> int | None:
 async def write_off(places: Paths, session: SessionId, event: Event, *, may_run: bool = False) -> None:
     """Note *event*, the end of a session that no agent is left of; of one that *may_run* nothing is taken away."""
     with contextlib.suppress(RefusedError):
-        lock, pen = await _opened(places, session)
-        pen.note(event)
+        lock, log_writer = await _opened(places, session)
+        log_writer.note(event)
         if not may_run:
             await _cleared(places, session, spares_memory=isinstance(event, ConnectionLost))
-        await _closed(lock, pen, WRITTEN_S)
+        await _closed(lock, log_writer, WRITTEN_S)
 
 
 async def _cleared(places: Paths, session: SessionId, *, spares_memory: bool = False) -> None:
@@ -346,8 +348,8 @@ async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()
         raise
 
 
-async def _closed(lock: HostLock, pen: LogWriter, limit_s: float | None) -> None:
+async def _closed(lock: HostLock, log_writer: LogWriter, limit_s: float | None) -> None:
     try:
-        await pen.aclose(limit_s)
+        await log_writer.aclose(limit_s)
     finally:
         lock.let_go()

@@ -112,10 +112,10 @@ class TmuxHost:
         self._idleness = HostIdleTimer(idle_s, clock())
         config = config or Config()
         self._backend = TmuxBackend(here, config.tmux, config.remote)
-        self._foreigners = AdoptedServers(here, config.tmux, self._lost_foreign)
+        self._adopted_servers = AdoptedServers(here, config.tmux, self._lost_foreign)
         self._stuck = limits_of(config.limits)
         self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
-        self._tenants: dict[SessionId, TerminalSession] = {}
+        self._terminals: dict[SessionId, TerminalSession] = {}
         self._tmux = ""
         self._told_to_end = asyncio.Event()
         self._server: HostServer | None = None
@@ -130,14 +130,14 @@ class TmuxHost:
         with contextlib.suppress(TmuxError):
             self._tmux = await asyncio.to_thread(line.server.version)
         try:
-            await Takeover(self._places, line, self._foreigners, self._tenant).take_over()
+            await Takeover(self._places, line, self._adopted_servers, self._terminal).take_over()
             await server.start()
             await self._serve(server)
         finally:
             await server.aclose()
-            await asyncio.gather(*(tenant.let_go() for tenant in self._tenants.values()))
+            await asyncio.gather(*(terminal.let_go() for terminal in self._terminals.values()))
             await self._backend.aclose()
-            await self._foreigners.aclose()
+            await self._adopted_servers.aclose()
 
     def end(self) -> None:
         """End this host, cleanly and soon; agents go on."""
@@ -161,14 +161,14 @@ class TmuxHost:
     @property
     def _is_at_rest(self) -> bool:
         is_working = self._server is not None and self._server.is_working
-        return not is_working and all(tenant.is_resting for tenant in self._tenants.values())
+        return not is_working and all(terminal.is_resting for terminal in self._terminals.values())
 
     async def _hand_over(self) -> None:
         """Finish what is being typed and started, take nothing new, and end; the next host finds the agents in tmux."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_S):
                 while True:
-                    await asyncio.gather(*(tenant.rest() for tenant in list(self._tenants.values())))
+                    await asyncio.gather(*(terminal.rest() for terminal in list(self._terminals.values())))
                     if self._is_at_rest:
                         break
                     await asyncio.sleep(REST_LOOK_S)
@@ -182,15 +182,15 @@ class TmuxHost:
                 async with asyncio.timeout(self._idle_s / LOOKS):
                     await self._told_to_end.wait()
             await self._tidy_foreigners()
-            is_needed = server.is_busy or any(tenant.is_needed for tenant in self._tenants.values())
+            is_needed = server.is_busy or any(terminal.is_needed for terminal in self._terminals.values())
             if self._idleness.is_over(is_needed, self._clock()):
                 return
 
     # -- who lives here
 
     async def _tidy_foreigners(self) -> None:
-        needed = [tenant.backend for tenant in self._tenants.values() if tenant.is_alive]
-        await self._foreigners.tidy(needed)
+        needed = [terminal.backend for terminal in self._terminals.values() if terminal.is_alive]
+        await self._adopted_servers.tidy(needed)
 
     def _lost(self, why: str) -> None:
         self._lost_by(self._backend, why)
@@ -199,17 +199,17 @@ class TmuxHost:
         self._lost_by(backend, why)
 
     def _lost_by(self, backend: TmuxBackend, why: str) -> None:
-        for tenant in self._tenants.values():
-            if tenant.backend is backend:
-                tenant.lost(why)
+        for terminal in self._terminals.values():
+            if terminal.backend is backend:
+                terminal.lost(why)
 
-    def _tenant(self, session: SessionId, launch: Launch | None = None) -> TerminalSession:
+    def _terminal(self, session: SessionId, launch: Launch | None = None) -> TerminalSession:
         """The tenant of that id; where it is new, *launch* says whether it lives in the user's own tmux."""
-        if session not in self._tenants:
+        if session not in self._terminals:
             is_foreign = launch is not None and launch.adopted is not None
-            backend = self._foreigners.of(launch) if launch is not None and is_foreign else self._backend
-            self._tenants[session] = TerminalSession(self._places, backend, session, self._stuck, self._record_bytes)
-        return self._tenants[session]
+            backend = self._adopted_servers.of(launch) if launch is not None and is_foreign else self._backend
+            self._terminals[session] = TerminalSession(self._places, backend, session, self._stuck, self._record_bytes)
+        return self._terminals[session]
 
     # -- what clients want
 
@@ -221,12 +221,12 @@ class TmuxHost:
             )
         match frame:
             case SendKeys() | Paste():
-                if (tenant := self._tenants.get(frame.session)) is not None:
-                    tenant.type(connection, frame)
+                if (terminal := self._terminals.get(frame.session)) is not None:
+                    terminal.type(connection, frame)
             case Watch() | Unwatch() | Focus() | Blur() | Scroll():
                 return self._show(connection, frame)
             case ListForeignPanes():
-                return self._foreigners.panes(frame, self._adopted())
+                return self._adopted_servers.panes(frame, self._adopted())
             case Hello():
                 return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, tmux=self._tmux)
             case Quit():
@@ -241,8 +241,8 @@ class TmuxHost:
     def _show(
         self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll
     ) -> Awaitable[Frame | None] | None:
-        if (tenant := self._tenants.get(frame.session)) is not None:
-            tenant.show(connection, frame)
+        if (terminal := self._terminals.get(frame.session)) is not None:
+            terminal.show(connection, frame)
             return None
 
         async def show() -> SubscriptionEnded | None:
@@ -261,27 +261,27 @@ class TmuxHost:
         connection: ClientConnection,
         frame: ExecuteCommand | StartSession | ReleasePane | RenameWindow | ReportContext | ReadTerminal | DescribePane,
     ) -> Frame:
-        tenant = await self._found(frame.session)
+        terminal = await self._found(frame.session)
         match frame:
             case ExecuteCommand(wish=wish):
                 if isinstance(wish, SandboxWish):
-                    await tenant.move(wish)
+                    await terminal.move(wish)
                     return CommandDone(n=frame.n)
-                return CommandDone(n=frame.n, receipt=await tenant.do(wish, connection))
+                return CommandDone(n=frame.n, receipt=await terminal.do(wish, connection))
             case StartSession(variables=variables):
-                await tenant.start(decoded(variables))
+                await terminal.start(decoded(variables))
             case ReleasePane():
-                await tenant.forget()
-                self._tenants.pop(frame.session, None)
+                await terminal.forget()
+                self._terminals.pop(frame.session, None)
                 await self._tidy_foreigners()
             case RenameWindow(name=name):
-                await tenant.rename(name)
+                await terminal.rename(name)
             case ReportContext():
-                await tenant.say(frame)
+                await terminal.say(frame)
             case ReadTerminal():
-                return await tenant.read(frame)
+                return await terminal.read(frame)
             case DescribePane():
-                return await tenant.look(frame)
+                return await terminal.look(frame)
         return CommandDone(n=frame.n)
 
     async def _found(self, session: SessionId) -> TerminalSession:
@@ -290,18 +290,20 @@ class TmuxHost:
         Raises:
             SessionNotFoundError: if there is no such session of tmux.
         """
-        if session not in self._tenants:
+        if session not in self._terminals:
             launch = await asyncio.to_thread(self._known, session)
-            tenant = self._tenant(session, launch)
-            line = tenant.backend.line
+            terminal = self._terminal(session, launch)
+            line = terminal.backend.line
             with contextlib.suppress(KasmonError):
                 if line.is_open and (facts := (await line.panes()).get(session)) is not None:
-                    tenant.settle(facts.pane_id, facts.window_id)
-        return self._tenants.get(session) or self._tenant(session)
+                    terminal.settle(facts.pane_id, facts.window_id)
+        return self._terminals.get(session) or self._terminal(session)
 
     def _adopted(self) -> dict[tuple[str, str], str]:
         """The sessions that live in the user's own tmux, by socket and pane."""
-        return {place: id_ for id_, tenant in self._tenants.items() if (place := tenant.foreign_place) is not None}
+        return {
+            place: id_ for id_, terminal in self._terminals.items() if (place := terminal.foreign_place) is not None
+        }
 
     def _known(self, session: SessionId) -> Launch:
         if not SESSION.fullmatch(session) or not self._places.folder(session).is_dir():
@@ -313,8 +315,8 @@ class TmuxHost:
 
     def _left(self, connection: ClientConnection) -> None:
         self._idleness.used(self._clock())
-        for tenant in self._tenants.values():
-            tenant.leave(connection)
+        for terminal in self._terminals.values():
+            terminal.leave(connection)
 
 
 def main() -> int:

@@ -66,7 +66,7 @@ class ReconnectSearch:
     def __init__(self, look: Callable[[Launch], Awaitable[bool]], attach: Callable[[], Awaitable[None]]) -> None:
         """*look* says whether it runs there, or raises `UnavailableError`; *attach* shows it again, or how it ended."""
         self._look, self._attach = look, attach
-        self._patience = Backoff()
+        self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
         self._sought: Launch | None = None
         self._once_more = False
@@ -101,7 +101,7 @@ class ReconnectSearch:
     async def _go(self, launch: Launch) -> None:
         self._once_more = True
         while self._once_more:
-            if not await reached(lambda: self._look(launch), self._patience.lost(time.monotonic())):
+            if not await reached(lambda: self._look(launch), self._backoff.lost(time.monotonic())):
                 return
             self._once_more = False
             try:
@@ -110,4 +110,4 @@ class ReconnectSearch:
                 self._once_more = True
             except KasmonError as error:  # whoever wants it next is told
                 log.warning("it is not attached to again: %s", error)
-            self._patience.found(time.monotonic())
+            self._backoff.found(time.monotonic())

@@ -35,16 +35,16 @@ class ScreenAgent(Protocol):
     async def send(self, wish: Wish, /) -> None: ...
 
 
-def screen_asks(pen: LogWriter, launch: Launch) -> RequestRegistry:
+def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
     """The requests of the agent of *launch*, which is in a terminal; "always" is its own menu's."""
-    return RequestRegistry(pen, ScreenRequestRules(pen.book.places, launch), told={})
+    return RequestRegistry(log_writer, ScreenRequestRules(log_writer.book.places, launch), told={})
 
 
 class ScreenAnswers:
     """The answers to one terminal agent's requests, one after the other: of two to one request exactly one is given."""
 
-    def __init__(self, pen: LogWriter, asks: RequestRegistry, agent: ScreenAgent) -> None:
-        self._pen, self._asks, self._agent = pen, asks, agent
+    def __init__(self, log_writer: LogWriter, asks: RequestRegistry, agent: ScreenAgent) -> None:
+        self._log_writer, self._asks, self._agent = log_writer, asks, agent
         self._turn = asyncio.Lock()
         self.egress: EgressRequests | None = None
         """What asks for the hosts that its sandbox was refused; None where it is in none."""
@@ -57,19 +57,19 @@ class ScreenAnswers:
                 sent then.
             KasmonError: if it is not known whether the agent has it.
         """
-        await must_be_a_person(peer_pid, self._pen.session.pid, is_agents=is_agents)
+        await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
         who = await asyncio.to_thread(seat, peer_pid)
         async with self._turn:
             if self.egress is not None and self._asks.is_own(answer.request):
                 await self.egress.answer(answer, who)
-                await self._pen.on_disk()
+                await self._log_writer.on_disk()
                 return
             request, asked = self._asks.checked(answer)
             if answer.decision is not Decision.LATER:
                 await self._tell(answer, asked)
-            if self._pen.session.open_request(request.id) is not None:
+            if self._log_writer.session.open_request(request.id) is not None:
                 self._asks.take(answer, who=who)
-        await self._pen.on_disk()
+        await self._log_writer.on_disk()
 
     async def _tell(self, answer: Answer, asked: Request) -> None:
         try:
@@ -80,7 +80,7 @@ class ScreenAnswers:
             raise
         except KasmonError as error:
             why = error.message.replace(str(asked.id), str(answer.request))
-            self._pen.note(
+            self._log_writer.note(
                 NoticeRaised(
                     at=time.time(), level="error", text=f"It is unknown whether the agent received the answer: {why}"
                 )

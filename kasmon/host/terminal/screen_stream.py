@@ -30,7 +30,7 @@ class ScreenStream:
         self.has_focus = False
         self._connection = connection
         self._session = session
-        self._camera: ScreenCapture | None = None
+        self._screen_capture: ScreenCapture | None = None
         self._loop = asyncio.get_running_loop()
         self._is_offered = False
         """A push waits for the client; when it takes it, it gets what is newest then."""
@@ -49,19 +49,19 @@ class ScreenStream:
             return math.inf
         return 0.0 if self.has_focus or not self.rate_hz else 1 / self.rate_hz
 
-    def look(self, camera: ScreenCapture | None) -> None:
-        """Look at *camera*'s pictures, or at nothing. Again after a change of rate or focus."""
-        if self._camera is not None and self._camera is not camera:
-            self._camera.drop(self)
-        if self._camera is not camera:
-            self._camera, self._history, self._sent = camera, None, None
-        if camera is not None:
-            camera.add(self)
+    def look(self, screen_capture: ScreenCapture | None) -> None:
+        """Look at *screen_capture*'s pictures, or at nothing. Again after a change of rate or focus."""
+        if self._screen_capture is not None and self._screen_capture is not screen_capture:
+            self._screen_capture.drop(self)
+        if self._screen_capture is not screen_capture:
+            self._screen_capture, self._history, self._sent = screen_capture, None, None
+        if screen_capture is not None:
+            screen_capture.add(self)
 
     def anew(self) -> None:
         """The client knows nothing: every row is pushed."""
         self._sent = None
-        if self._camera is not None and self._camera.facts is not None:
+        if self._screen_capture is not None and self._screen_capture.facts is not None:
             self._offer()
 
     def close(self) -> None:
@@ -72,10 +72,10 @@ class ScreenStream:
 
     def scroll(self, up: int) -> None:
         """Show what stands *up* lines above the bottom from now on, and stay with it while new lines come."""
-        if self._camera is None or self._camera.facts is None:
+        if self._screen_capture is None or self._screen_capture.facts is None:
             return
         if up > 0:
-            self._history = self._history or ScrollbackHistory(self._camera, self._offer)
+            self._history = self._history or ScrollbackHistory(self._screen_capture, self._offer)
             self._history.go(up)
         elif self._history is not None:
             self._history = None
@@ -95,7 +95,7 @@ class ScreenStream:
 
     def gone(self, why: str) -> None:
         """There is no pane any more."""
-        self._camera = self._history = self._sent = None
+        self._screen_capture = self._history = self._sent = None
         self._connection.push(SubscriptionEnded(session=self._session, why=why), key=("gone", self._session))
 
     def _offer(self) -> None:
@@ -116,15 +116,15 @@ class ScreenStream:
     def _take(self) -> TerminalRows | None:
         """What the client does not have yet, at the moment in which it can take it."""
         self._is_offered, self._pushed_at = False, self._loop.time()
-        if self._is_behind and self._camera is not None:
-            self._loop.call_soon(self._camera.plan)
+        if self._is_behind and self._screen_capture is not None:
+            self._loop.call_soon(self._screen_capture.plan)
         self._is_behind = False
         return self._changes()
 
     def _changes(self) -> TerminalRows | None:
-        if self._camera is None or self._camera.facts is None:
+        if self._screen_capture is None or self._screen_capture.facts is None:
             return None
-        sheet, facts, up = self._camera.sheet, self._camera.facts, 0
+        sheet, facts, up = self._screen_capture.sheet, self._screen_capture.facts, 0
         if self._history is not None and self._history.facts is not None:
             sheet, facts, up = self._history.sheet, self._history.facts, self._history.up
         before, sent = self._sent, self._sent_rows
@@ -135,7 +135,7 @@ class ScreenStream:
             columns=facts.width,
             height=facts.height,
             changed=changed,
-            cursor=cursor_of(facts, self._camera.signs.shape),
+            cursor=cursor_of(facts, self._screen_capture.signs.shape),
             modes=modes_of(facts),
             full=full,
             scrolled=up,
@@ -176,19 +176,19 @@ def _beside(rows: TerminalRows) -> tuple[object, ...]:
 class ScrollbackHistory:
     """A client's place in the lines above a screen: it stays with what is shown while new lines come below.
 
-    Takes pictures of what *camera*'s pane has scrolled away; *on_change* is called with each.
+    Takes pictures of what *screen_capture*'s pane has scrolled away; *on_change* is called with each.
     """
 
-    def __init__(self, camera: ScreenCapture, on_change: Callable[[], None]) -> None:
+    def __init__(self, screen_capture: ScreenCapture, on_change: Callable[[], None]) -> None:
         self.sheet = StyledRows()
         self.facts: ScreenFacts | None = None
         """None before the first picture."""
         self.up = 0
         """How many lines above the bottom the picture was taken."""
-        self._camera = camera
+        self._screen_capture = screen_capture
         self._on_change = on_change
         self._wanted = self._grown = 0
-        self._length = camera.facts.history if camera.facts is not None else 0
+        self._length = screen_capture.facts.history if screen_capture.facts is not None else 0
         self._is_taking = self._is_stale = False
 
     def go(self, up: int) -> None:
@@ -204,7 +204,7 @@ class ScrollbackHistory:
             self._take(TRIES)
 
     def _take(self, tries: int) -> None:
-        now = self._camera.facts
+        now = self._screen_capture.facts
         if now is None:
             return
         self._is_taking, self._is_stale = True, False
@@ -213,7 +213,7 @@ class ScrollbackHistory:
         def taken(screen: PaneScreen | KasmonError) -> None:
             self._taken(screen, up, tries - 1)
 
-        self._camera.line.submit(ask.scrolled(self._camera.pane, up, now.height), taken)
+        self._screen_capture.line.submit(ask.scrolled(self._screen_capture.pane, up, now.height), taken)
 
     def _taken(self, screen: PaneScreen | KasmonError, up: int, tries: int) -> None:
         self._is_taking = False

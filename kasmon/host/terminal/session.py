@@ -107,8 +107,8 @@ class TerminalSession:
         self._places = places
         self._backend = backend
         self._stuck = stuck or StuckLimits()
-        self._life: TerminalAgentRunner | None = None
-        self._camera: ScreenCapture | None = None
+        self._runner: TerminalAgentRunner | None = None
+        self._screen_capture: ScreenCapture | None = None
         self._recorder: Recorder | None = None
         self._record_bytes = record_bytes
         self._window: WindowSize | None = None
@@ -126,14 +126,14 @@ class TerminalSession:
     @property
     def foreign_place(self) -> tuple[str, str] | None:
         """Socket and pane of the user's own tmux, while it lives there."""
-        if self._backend.owns or self._camera is None or not self.is_alive:
+        if self._backend.owns or self._screen_capture is None or not self.is_alive:
             return None
-        return str(self._backend.line.server.socket), self._camera.pane
+        return str(self._backend.line.server.socket), self._screen_capture.pane
 
     @property
     def is_alive(self) -> bool:
         """Whether its agent runs, or begins to."""
-        return self._is_starting or (self._life is not None and not self._life.agent.has_ended)
+        return self._is_starting or (self._runner is not None and not self._runner.agent.has_ended)
 
     @property
     def is_needed(self) -> bool:
@@ -163,11 +163,11 @@ class TerminalSession:
         self._is_starting, self._has_lost_pane = True, False
         self._settled.clear()
         try:
-            if self._life is not None:
-                await self._life.over()
+            if self._runner is not None:
+                await self._runner.over()
             here, backend, session = self._places, self._backend, self.session
-            life = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
-            self._live(life, is_new=True)
+            runner = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
+            self._live(runner, is_new=True)
         except BaseException:
             if self._has_lost_pane:
                 self.vacate(NO_PANE)
@@ -192,26 +192,26 @@ class TerminalSession:
         Raises:
             RefusedError: if another host has it.
         """
-        life = await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach)
-        self._live(life)
+        runner = await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach)
+        self._live(runner)
         if facts.says_how_it_ended:
-            await life.over()
+            await runner.over()
 
     def lost(self, why: str) -> None:
         """The tmux server is gone."""
-        if self._life is not None:
-            self._life.agent.lost(why)
+        if self._runner is not None:
+            self._runner.agent.lost(why)
         self.vacate(why)
 
     async def rest(self) -> None:
         """Type nothing more to its agent, and return when nothing is being typed; at once where it has none."""
-        if self._life is not None and not self._life.agent.has_ended:
-            await self._life.rest()
+        if self._runner is not None and not self._runner.agent.has_ended:
+            await self._runner.rest()
 
     @property
     def is_resting(self) -> bool:
         """Whether nothing is being typed to its agent, and the agent is not just being started."""
-        return not self._is_starting and (self._life is None or self._life.prompts.is_at_rest)
+        return not self._is_starting and (self._runner is None or self._runner.prompts.is_at_rest)
 
     async def let_go(self) -> None:
         """Leave everything as it is. Idempotent."""
@@ -219,14 +219,14 @@ class TerminalSession:
         self._viewers.close()
         if self._recorder is not None:
             self._recorder.close()
-        if self._life is not None:
-            await self._life.let_go()
+        if self._runner is not None:
+            await self._runner.let_go()
 
     async def do(self, wish: Wish | Requeue, sender: ClientConnection) -> Receipt | None:
         """Carry *wish* of *sender* to its agent; see `TerminalAgentRunner.do`."""
-        if self._life is None:
+        if self._runner is None:
             raise SessionEndedError(self.session)
-        return await self._life.do(wish, sender.peer_pid, is_agents=sender.as_agent)
+        return await self._runner.do(wish, sender.peer_pid, is_agents=sender.as_agent)
 
     async def move(self, wish: SandboxWish) -> None:
         """Put the sandbox of its agent to sleep, or wake it.
@@ -235,40 +235,40 @@ class TerminalSession:
             UnableError: if it has none, or *wish* is another one.
             KasmonError: as `SandboxLifecycle.move`.
         """
-        inmate = None if self._life is None else self._life.inmate
-        if inmate is None or not isinstance(wish, Pause | Resume):
+        sandboxed_agent = None if self._runner is None else self._runner.sandboxed_agent
+        if sandboxed_agent is None or not isinstance(wish, Pause | Resume):
             raise UnableError(f"session {self.session!r} is not an interpreter sandbox.")
-        await inmate.keeper.move(wish)
+        await sandboxed_agent.lifecycle.move(wish)
 
     async def say(self, frame: ReportContext) -> None:
         """Note how its agent says that it stands; see `TerminalAgentRunner.say`."""
-        if self._life is None:
+        if self._runner is None:
             raise SessionEndedError(self.session)
-        await self._life.say(frame)
+        await self._runner.say(frame)
 
-    def _live(self, life: TerminalAgentRunner, *, is_new: bool = False) -> None:
-        self._life = life
-        life.agent.is_watched = lambda: self._viewers.has_focus
-        life.watch_over(self._stuck)
-        is_blank = is_new and life.agent.printed_at == -math.inf
-        self.settle(life.agent.pane, life.agent.window, is_blank=is_blank)
+    def _live(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
+        self._runner = runner
+        runner.agent.is_watched = lambda: self._viewers.has_focus
+        runner.watch_over(self._stuck)
+        is_blank = is_new and runner.agent.printed_at == -math.inf
+        self.settle(runner.agent.pane, runner.agent.window, is_blank=is_blank)
 
     # -- its pane
 
     def settle(self, pane: str, window: str, *, is_blank: bool = False) -> None:
         """*pane* is its pane from now on; *is_blank*: nothing was printed there yet."""
-        if self._camera is not None and self._camera.pane == pane:
-            self._camera.renew()
+        if self._screen_capture is not None and self._screen_capture.pane == pane:
+            self._screen_capture.renew()
             return
-        before, self._camera = self._camera, ScreenCapture(self._backend.line, pane)
-        self._camera.on_closed = self._pane_closed
-        self._viewers.look(self._camera)  # before the old one is closed: nobody is told that there is none
+        before, self._screen_capture = self._screen_capture, ScreenCapture(self._backend.line, pane)
+        self._screen_capture.on_closed = self._pane_closed
+        self._viewers.look(self._screen_capture)  # before the old one is closed: nobody is told that there is none
         self._vacate(before, NO_PANE)
         if self._record_bytes:
             record = TerminalRecord(self._places.record(self.session), self._record_bytes)
             self._recorder = Recorder(self._backend.line, pane, record, is_blank=is_blank)
         if self._backend.owns:
-            self._window = WindowSize(self._backend.line, window, self._camera.renew)
+            self._window = WindowSize(self._backend.line, window, self._screen_capture.renew)
             self._window.focus(self._viewers.has_focus)
 
     def _pane_closed(self) -> None:
@@ -279,19 +279,19 @@ class TerminalSession:
 
     def vacate(self, why: str) -> None:
         """It has no pane any more. Idempotent."""
-        camera, self._camera = self._camera, None
-        self._viewers.camera = None
-        self._vacate(camera, why)
+        screen_capture, self._screen_capture = self._screen_capture, None
+        self._viewers.screen_capture = None
+        self._vacate(screen_capture, why)
 
-    def _vacate(self, camera: ScreenCapture | None, why: str) -> None:
+    def _vacate(self, screen_capture: ScreenCapture | None, why: str) -> None:
         if self._window is not None:
             self._window.close()
             self._window = None
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
-        if camera is not None:
-            camera.close(why)
+        if screen_capture is not None:
+            screen_capture.close(why)
 
     async def read(self, read: ReadTerminal) -> TerminalText:
         """What stands in its pane.
@@ -314,8 +314,8 @@ class TerminalSession:
         Raises:
             UnavailableError: if it has none.
         """
-        if look.attaching and self._life is not None and self._life.inmate is not None:
-            await self._life.inmate.keeper.used()
+        if look.attaching and self._runner is not None and self._runner.sandboxed_agent is not None:
+            await self._runner.sandboxed_agent.lifecycle.used()
         pane, line = self._pane(), self._backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
@@ -333,7 +333,7 @@ class TerminalSession:
             window=facts.window_id,
             clients=facts.attached,
             attach=("env", "-u", "TMUX", *attach),
-            agent_version="" if self._life is None else self._life.agent.witness.version,
+            agent_version="" if self._runner is None else self._runner.agent.state_monitor.version,
         )
 
     async def rename(self, name: str) -> None:
@@ -356,48 +356,48 @@ class TerminalSession:
                 f"the agent of session {self.session!r} runs on {sought.machine!r}.",
                 hint=f"Reconnect with `kasmon restart {self.session}`, then stop it.",
             )
-        if self.is_alive and self._life is not None:
-            self._life.agent.give_up()
-            await self._life.over()
+        if self.is_alive and self._runner is not None:
+            self._runner.agent.give_up()
+            await self._runner.over()
         window = self._window
-        if isinstance(self._backend, AdoptedBackend) and self._camera is not None:
-            self._backend.line.release(self._camera.pane)
+        if isinstance(self._backend, AdoptedBackend) and self._screen_capture is not None:
+            self._backend.line.release(self._screen_capture.pane)
         self.vacate("the session was removed")
         await asyncio.to_thread(forget_record, self._places.record(self.session))
         if window is not None:
             await self._backend.line.ask(ask.kill_window(window.id))
 
     def _pane(self) -> str:
-        if self._camera is None:
+        if self._screen_capture is None:
             raise UnavailableError(
                 f"session {self.session!r}: {NO_PANE}.", hint=f"`kasmon restart {self.session}` creates a new one."
             )
-        return self._camera.pane
+        return self._screen_capture.pane
 
     # -- who looks at it
 
     def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
         """Do what *connection* wants to see."""
-        if isinstance(frame, Focus) and self._life is not None and self._life.inmate is not None:
-            self._life.inmate.keeper.touched()
+        if isinstance(frame, Focus) and self._runner is not None and self._runner.sandboxed_agent is not None:
+            self._runner.sandboxed_agent.lifecycle.touched()
         if isinstance(frame, Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
         self._tell_focus()
-        if isinstance(frame, Blur) and self._life is not None:
-            self._life.agent.witness.begin()
+        if isinstance(frame, Blur) and self._runner is not None:
+            self._runner.agent.state_monitor.begin()
 
     def type(self, connection: ClientConnection, frame: SendKeys | Paste) -> None:
         """Type what a person typed; dropped once the agent has ended."""
         self._viewers.scroll_down(connection)
-        if self._life is None or self._life.agent.has_ended:
+        if self._runner is None or self._runner.agent.has_ended:
             return
-        if self._life.inmate is not None:
-            self._life.inmate.keeper.touched()
+        if self._runner.sandboxed_agent is not None:
+            self._runner.sandboxed_agent.lifecycle.touched()
         if isinstance(frame, SendKeys):
-            self._life.agent.typist.keys(frame.data)
+            self._runner.agent.pane_writer.keys(frame.data)
         else:
-            self._life.agent.typist.paste(frame.text)
+            self._runner.agent.pane_writer.paste(frame.text)
 
     def leave(self, connection: ClientConnection) -> None:
         """*connection* does not look any more. Idempotent."""

@@ -12,7 +12,14 @@ from kasmon.errors import RefusedError, TmuxError
 from kasmon.host.terminal.adopted_servers import AdoptedServers
 from kasmon.host.terminal.agent_runner import write_off
 from kasmon.host.terminal.session import TerminalSession
-from kasmon.host.terminal.takeover_survey import OrphanedSession, TakeoverOutcome, TakeoverSurvey, fate, strays, survey
+from kasmon.host.terminal.takeover_survey import (
+    OrphanedSession,
+    TakeoverOutcome,
+    TakeoverSurvey,
+    outcome_of,
+    strays,
+    survey,
+)
 from kasmon.model.commands import Launch
 from kasmon.model.events import ConnectionLost, SessionEnded
 from kasmon.model.permission import SessionId
@@ -26,20 +33,20 @@ log = logging.getLogger(__name__)
 
 
 class Takeover:
-    """Takes over the sessions of *here*; *tenant* gives the one of an id and its launch, as `TmuxHost` has it."""
+    """Takes over the sessions of *here*; *terminal* gives the one of an id and its launch, as `TmuxHost` has it."""
 
     def __init__(
         self,
         here: Paths,
         line: ServerConnection,
-        foreigners: AdoptedServers,
-        tenant: Callable[[SessionId, Launch], TerminalSession],
+        adopted_servers: AdoptedServers,
+        terminal: Callable[[SessionId, Launch], TerminalSession],
     ) -> None:
-        self._places, self._line, self._foreigners, self._tenant = here, line, foreigners, tenant
+        self._places, self._line, self._adopted_servers, self._terminal = here, line, adopted_servers, terminal
 
     async def take_over(self) -> None:
         """Go on with what runs, and write down what became of the others."""
-        estate = await asyncio.to_thread(survey, self._places)
+        survey_result = await asyncio.to_thread(survey, self._places)
         panes: dict[str, PaneFacts] = {}
         line, began = self._line, None
         lost = ConnectionLost(at=time.time(), what="tmux server", why="it ended while no host was running")
@@ -51,12 +58,12 @@ class Takeover:
             log.warning("tmux cannot be used: %s", error)
             lost = ConnectionLost(at=time.time(), what="line to tmux", why=error.message)
         of_boot = await asyncio.to_thread(boot)
-        for left in estate.left:
+        for left in survey_result.left:
             if left.launch.adopted is not None:
                 await self._take_over_adopted(left)
                 continue
             session, facts = left.launch.session, panes.get(left.launch.session)
-            fated = fate(left.session, facts, began, of_boot)
+            fated = outcome_of(left.session, facts, began, of_boot)
             if left.launch.machine and fated is not TakeoverOutcome.FOUND:
                 await self._take_over_elsewhere(left, facts)
                 continue
@@ -64,7 +71,7 @@ class Takeover:
                 case TakeoverOutcome.FOUND:
                     assert facts is not None
                     with contextlib.suppress(RefusedError):
-                        await self._tenant(session, left.launch).take_over(left.launch, facts)
+                        await self._terminal(session, left.launch).take_over(left.launch, facts)
                 case TakeoverOutcome.GONE:
                     await write_off(
                         self._places, session, SessionEnded(at=time.time(), why="its pane no longer exists")
@@ -73,8 +80,8 @@ class Takeover:
                     await write_off(self._places, session, lost, may_run=lost.what == "line to tmux")
                 case TakeoverOutcome.NOTHING:
                     if facts is not None:
-                        self._tenant(session, left.launch).settle(facts.pane_id, facts.window_id)
-        self._tidy(estate, panes)
+                        self._terminal(session, left.launch).settle(facts.pane_id, facts.window_id)
+        self._tidy(survey_result, panes)
 
     async def _take_over_adopted(self, left: OrphanedSession) -> None:
         """Go on watching a pane of the user's own, if it is still there."""
@@ -82,7 +89,7 @@ class Takeover:
         if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
             return
         try:
-            facts = await self._foreigners.of(launch).pane(launch)
+            facts = await self._adopted_servers.of(launch).pane(launch)
         except TmuxError as error:
             gone = ConnectionLost(at=time.time(), what="tmux server", why=error.message)
             await write_off(self._places, launch.session, gone)
@@ -91,23 +98,23 @@ class Takeover:
             await write_off(self._places, launch.session, SessionEnded(at=time.time(), why="its pane no longer exists"))
             return
         with contextlib.suppress(RefusedError):
-            await self._tenant(launch.session, launch).take_over(launch, facts)
+            await self._terminal(launch.session, launch).take_over(launch, facts)
 
     async def _take_over_elsewhere(self, left: OrphanedSession, facts: PaneFacts | None) -> None:
         """Find an agent again that lives on another machine, whatever became of its pane here."""
         launch, now = left.launch, left.session
-        tenant = self._tenant(launch.session, launch)
+        terminal = self._terminal(launch.session, launch)
         if facts is not None:
-            tenant.settle(facts.pane_id, facts.window_id)
+            terminal.settle(facts.pane_id, facts.window_id)
         if not now.generation or now.state is SessionState.ENDED:
             return
         if now.state is not SessionState.LOST:
             why = "its local pane ended while no host was running"
             await write_off(self._places, launch.session, ConnectionLost(at=time.time(), what="remote line", why=why))
-        tenant.reach(launch)
+        terminal.reach(launch)
 
-    def _tidy(self, estate: TakeoverSurvey, panes: dict[str, PaneFacts]) -> None:
-        dead, others = strays(estate, panes)
+    def _tidy(self, survey_result: TakeoverSurvey, panes: dict[str, PaneFacts]) -> None:
+        dead, others = strays(survey_result, panes)
         for facts in dead:
             self._line.submit(ask.kill_window(facts.window_id))
         for facts in others:

@@ -66,7 +66,9 @@ def survey(places: Paths) -> TakeoverSurvey:
     return TakeoverSurvey(tuple(left), forgotten)
 
 
-def fate(session: Session, facts: PaneFacts | None, server_started: float | None, of_boot: str) -> TakeoverOutcome:
+def outcome_of(
+    session: Session, facts: PaneFacts | None, server_started: float | None, of_boot: str
+) -> TakeoverOutcome:
     """What became of *session*, whose pane is *facts* if it is there. Pure.
 
     Args:
@@ -90,11 +92,11 @@ def fate(session: Session, facts: PaneFacts | None, server_started: float | None
     return TakeoverOutcome.GONE
 
 
-def strays(estate: TakeoverSurvey, panes: Mapping[str, PaneFacts]) -> tuple[list[PaneFacts], list[PaneFacts]]:
+def strays(survey_result: TakeoverSurvey, panes: Mapping[str, PaneFacts]) -> tuple[list[PaneFacts], list[PaneFacts]]:
     """Dead panes of forgotten sessions, which can be ended; and other panes that belong to no session. Pure."""
-    known = {left.launch.session for left in estate.left}
+    known = {left.launch.session for left in survey_result.left}
     unknown = {session: facts for session, facts in panes.items() if session not in known}
-    dead = [facts for session, facts in unknown.items() if facts.is_dead and session in estate.forgotten]
+    dead = [facts for session, facts in unknown.items() if facts.is_dead and session in survey_result.forgotten]
     return dead, [facts for facts in unknown.values() if facts not in dead]
 
 

@@ -86,8 +86,8 @@ class PromptTerminal(StartingAgent, Protocol):
 class TypedPrompts(Prompts):
     """The prompts of one agent in a terminal. Until it is ready all wait; then those that were to go at once go."""
 
-    def __init__(self, pen: LogWriter, agent: PromptTerminal) -> None:
-        super().__init__(pen, agent.send)
+    def __init__(self, log_writer: LogWriter, agent: PromptTerminal) -> None:
+        super().__init__(log_writer, agent.send)
         self._agent = agent
         self._at_ready: list[ReceiptId] = []
         self._begun_to_read = asyncio.Event()
@@ -130,7 +130,7 @@ class TypedPrompts(Prompts):
                 async with asyncio.timeout(BEGINS_S):
                     await self._begun_to_read.wait()
         if self._is_over:
-            raise SessionEndedError(self._pen.session.id)
+            raise SessionEndedError(self._log_writer.session.id)
         sending = asyncio.create_task(super().take(prompt))
         self._sending.add(sending)
         sending.add_done_callback(self._sent)
@@ -180,7 +180,9 @@ class TypedPrompts(Prompts):
 
     def take_over(self) -> None:
         """Follow the prompts that an earlier host gave to the agent: their turn or command may be over by now."""
-        ready_at = max((signal.at for signal in self._pen.session.signals if signal.source == "launch"), default=0.0)
+        ready_at = max(
+            (signal.at for signal in self._log_writer.session.signals if signal.source == "launch"), default=0.0
+        )
         self._in_turn = bool(self._in(ReceiptState.STARTED))
         taken = [r for r in self._in(ReceiptState.SUBMITTED, ReceiptState.STARTED) if r.at >= ready_at]
         if not taken:  # or they are of a program that ran before this one
@@ -210,7 +212,7 @@ class TypedPrompts(Prompts):
     def reported(self, signal: SignalSeen) -> None:
         """Take *signal*, which was noted, for the beginning or the end of a turn, if it is one."""
         was_in_turn = self._in_turn
-        session = self._pen.session
+        session = self._log_writer.session
         self._has_word = any(claims(known) for known in session.signals if known.source not in WORDLESS)
         if signal.source == "program" or self._has_word:
             self._in_turn = TURNS.get(session.state, self._in_turn and self._has_word)
@@ -232,7 +234,7 @@ class TypedPrompts(Prompts):
             self._note_failure(session.turn_error)
 
     def _turn_end(self, at: float) -> TurnEnded:
-        session = self._pen.session
+        session = self._log_writer.session
         return TurnEnded(at=at, reason="error" if session.turn_ended == "error" else "done", error=session.turn_error)
 
     def _begin_unseen(self) -> None:
@@ -267,7 +269,7 @@ class TypedPrompts(Prompts):
     @property
     def _is_hook_heard(self) -> bool:
         """Whether a hook of the agent said anything since it was started: what it was given may be off."""
-        return any(signal.source == "hook" for signal in self._pen.session.signals)
+        return any(signal.source == "hook" for signal in self._log_writer.session.signals)
 
     def _credit_unnamed(self) -> None:
         """Credit the turn that ends now, of an agent whose hooks turned out to say nothing at all."""
@@ -288,7 +290,7 @@ class TypedPrompts(Prompts):
     async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
         if waiting is not None:
             prompt = msgspec.structs.replace(prompt, when="idle")
-        entry = _Entry(self, self._pen, prompt, waiting)
+        entry = _Entry(self, self._log_writer, prompt, waiting)
         was_idle, turns = self.state is SessionState.IDLE, self._turns
         try:
             doubt = await self._agent.deliver(prompt, entry)
@@ -421,18 +423,18 @@ class TypedPrompts(Prompts):
     def _say_why(self, receipt: Receipt) -> Receipt:
         """*receipt*, which waits, with the reason why that may take long."""
         told = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
-        self._pen.note(ReceiptMoved(at=told.at, receipt=told))
+        self._log_writer.note(ReceiptMoved(at=told.at, receipt=told))
         return told
 
 
 class _Entry:
     """One prompt while it is typed."""
 
-    def __init__(self, prompts: TypedPrompts, pen: LogWriter, prompt: Prompt, waiting: Receipt | None) -> None:
+    def __init__(self, prompts: TypedPrompts, log_writer: LogWriter, prompt: Prompt, waiting: Receipt | None) -> None:
         self.receipt: Receipt | None = None
         """That of the prompt from the moment before its first character."""
         self.prompt, self.waiting = prompt, waiting
-        self._prompts, self._pen = prompts, pen
+        self._prompts, self._log_writer = prompts, log_writer
 
     async def begins(self) -> str:
         """Have it in the log that it is typed, so that no host after this one types it again. Idempotent."""
@@ -440,7 +442,7 @@ class _Entry:
             return self.prompt.text
         self.receipt, text = self._prompts.begin_typing(self.prompt, self.waiting)
         self.prompt = msgspec.structs.replace(self.prompt, text=text)
-        await self._pen.written(NOTED_S)
+        await self._log_writer.written(NOTED_S)
         return text
 
     def stands(self) -> None:

@@ -12,10 +12,10 @@ NO_PANE: Final = "its pane no longer exists"
 
 
 class ScreenStreams:
-    """The views of *session*, one for each connection that looks; *camera* is of its pane, None while it has none."""
+    """The views of *session*, one for each viewer; *screen_capture* is of its pane, None without one."""
 
     def __init__(self, session: SessionId) -> None:
-        self.camera: ScreenCapture | None = None
+        self.screen_capture: ScreenCapture | None = None
         self._session = session
         self._views: dict[ClientConnection, ScreenStream] = {}
 
@@ -24,11 +24,11 @@ class ScreenStreams:
         """Whether somebody is focused on it."""
         return any(view.has_focus for view in self._views.values())
 
-    def look(self, camera: ScreenCapture) -> None:
-        """Look through *camera* from now on."""
-        self.camera = camera
+    def look(self, screen_capture: ScreenCapture) -> None:
+        """Look through *screen_capture* from now on."""
+        self.screen_capture = screen_capture
         for view in self._views.values():
-            view.look(camera)
+            view.look(screen_capture)
 
     def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
         """Do what *connection* wants to see."""
@@ -48,7 +48,7 @@ class ScreenStreams:
                 if view is not None:
                     view.has_focus = False
                     view.scroll(0)
-                    view.look(self.camera)
+                    view.look(self.screen_capture)
                     if view.rate_hz is None:
                         self.leave(connection)
             case Unwatch():
@@ -80,7 +80,7 @@ class ScreenStreams:
         return view
 
     def _begin(self, view: ScreenStream) -> None:
-        if self.camera is None:
+        if self.screen_capture is None:
             view.gone(NO_PANE)
         else:
-            view.look(self.camera)
+            view.look(self.screen_capture)

@@ -72,7 +72,9 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         app = self.app
         wanted = app.main_view.table.next_that_needs()
         if wanted is None:
-            elsewhere = {one.id for one in app.fleet.sessions if need(one)} - {one.id for one in app.main_view.table.shown()}
+            elsewhere = {one.id for one in app.fleet.sessions if need(one)} - {
+                one.id for one in app.main_view.table.shown()
+            }
             here = app.main_view.table.selected
             session = None if here is None else app.main_view.table.session(here)
             nobody = (

@@ -33,7 +33,9 @@ class NotificationController:
         if not self.is_there or len(app.screen_stack) > 1 or app.is_too_small:
             return None
         main_view = app.main_view
-        shown = main_view.preview.session if main_view.focused_inside or not main_view.has_class("-no-preview") else None
+        shown = (
+            main_view.preview.session if main_view.focused_inside or not main_view.has_class("-no-preview") else None
+        )
         return shown.id if shown is not None else main_view.table.selected
 
     def take(self, before: Mapping[SessionId, Session], change: ListChange) -> None:

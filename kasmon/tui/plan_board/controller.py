@@ -54,7 +54,9 @@ class PlanBoardController:
             if is_new and not self._is_seen(board):
                 text = f"The plan has ended: {board.run.outcome}." if is_over else f"Needs a decision: {asks}"
                 title = f"Plan {redact(clean_line(board.plan.name))[0]}"
-                self.app.notifications.tell(Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=()))
+                self.app.notifications.tell(
+                    Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=())
+                )
 
     def _is_seen(self, board: "PlanBoard") -> bool:
         """Whether a person looks at *board* now."""

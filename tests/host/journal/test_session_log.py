@@ -253,47 +253,47 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_was_noted_is_soon_written(book: SessionLog, house: House) -> None:
-    pen = LogWriter(book)
-    pen.note(said("one"))
+    log_writer = LogWriter(book)
+    log_writer.note(said("one"))
 
-    assert await pen.written(10)
+    assert await log_writer.written(10)
     assert ["one"] == [fact.text for fact in house.only(MessageWritten)]
-    assert await pen.aclose(10)
+    assert await log_writer.aclose(10)
 
 
 async def test_the_pen_tries_again_until_the_disk_has_room_and_says_what_was(
     book: SessionLog, house: House, disk: FullDisk, quick: None
 ) -> None:
-    pen = LogWriter(book)
+    log_writer = LogWriter(book)
     disk.fill()
     for n in range(10):
-        pen.note(said(str(n)))
-    assert not await pen.written(0.1)
+        log_writer.note(said(str(n)))
+    assert not await log_writer.written(0.1)
     disk.free()
-    assert await pen.written(10)
+    assert await log_writer.written(10)
     (notice,) = await auntil(lambda: house.only(NoticeRaised))
-    await pen.aclose(10)
+    await log_writer.aclose(10)
 
     assert [str(n) for n in range(10)] == [fact.text for fact in house.only(MessageWritten)]
     assert "Too many levels of symbolic links" in notice.text
 
 
 async def test_a_closing_pen_writes_what_it_has(book: SessionLog, house: House) -> None:
-    pen = LogWriter(book)
+    log_writer = LogWriter(book)
     for n in range(300):
-        pen.note(said(str(n)))
-    assert await pen.aclose(None)
+        log_writer.note(said(str(n)))
+    assert await log_writer.aclose(None)
 
     assert 300 == len(house.only(MessageWritten))
-    assert await pen.aclose(None)
+    assert await log_writer.aclose(None)
 
 
 async def test_a_closing_pen_says_that_something_was_left(book: SessionLog, disk: FullDisk, quick: None) -> None:
-    pen = LogWriter(book)
+    log_writer = LogWriter(book)
     disk.fill()
-    pen.note(said("one"))
+    log_writer.note(said("one"))
 
-    assert not await pen.aclose(0.05)
+    assert not await log_writer.aclose(0.05)
 
 
 async def test_facts_that_wait_for_the_disk_hold_back_the_agent(

@@ -103,12 +103,12 @@ async def test_it_is_seen_and_typed_into_at_its_own_size(inn: Inn, mine: Mine) -
     before = mine.state
     async with inn.serving() as link:
         await adopt(inn, link, mine)
-        eyes = Eyes(link)
+        screen_reader = Eyes(link)
         link.tell(Watch(session=ME))
         link.tell(Focus(session=ME, columns=40, rows=10))
         link.tell(SendKeys(session=ME, data=b"hello\r"))
-        await auntil(lambda: eyes.show("hello", 2), what="its echo")
-        assert (70, 20) == eyes.size
+        await auntil(lambda: screen_reader.show("hello", 2), what="its echo")
+        assert (70, 20) == screen_reader.size
         assert "no-output" not in mine.run("list-clients", "-F", "#{client_flags}")
         link.tell(Blur(session=ME))
         link.tell(Unwatch(session=ME))

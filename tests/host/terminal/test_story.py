@@ -308,9 +308,9 @@ async def test_a_connection_that_tmux_ended_is_made_again_and_nothing_is_lost(in
         screen.focus()
         await auntil(lambda: screen.pushes)
         clients = [child for child in psutil.Process(host.pid).children() if "attach-session" in child.cmdline()]
-        hearing = [child for child in clients if any("pause-after" in argument for argument in child.cmdline())]
-        assert 1 == len(hearing)
-        hearing[0].kill()
+        output_monitor = [child for child in clients if any("pause-after" in argument for argument in child.cmdline())]
+        assert 1 == len(output_monitor)
+        output_monitor[0].kill()
 
         def typed() -> bool:
             link.tell(SendKeys(session=ME, data=b"k"))

@@ -5,7 +5,14 @@ import time
 import msgspec
 import pytest
 
-from kasmon.host.terminal.takeover_survey import OrphanedSession, TakeoverOutcome, TakeoverSurvey, fate, strays, survey
+from kasmon.host.terminal.takeover_survey import (
+    OrphanedSession,
+    TakeoverOutcome,
+    TakeoverSurvey,
+    outcome_of,
+    strays,
+    survey,
+)
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import ConnectionLost, SessionEnded, SessionForgotten, SessionStarted
 from kasmon.model.permission import SessionId
@@ -91,18 +98,18 @@ lost = apply(runs(), ConnectionLost(at=2.0, what="tmux server"))
 def test_its_fate(
     session: Session, facts: PaneFacts | None, server_started: float | None, expected: TakeoverOutcome
 ) -> None:
-    assert expected is fate(session, facts, server_started, TODAY)
+    assert expected is outcome_of(session, facts, server_started, TODAY)
 
 
 def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:
-    estate = TakeoverSurvey((OrphanedSession(launch("abcdefgh"), runs()),), frozenset({"forgdead", "forglive"}))
+    survey_result = TakeoverSurvey((OrphanedSession(launch("abcdefgh"), runs()),), frozenset({"forgdead", "forglive"}))
     panes = {
         "abcdefgh": pane(),
         "forgdead": pane("forgdead", is_dead=True, number=2),
         "forglive": pane("forglive", number=3),
         "unknownn": pane("unknownn", is_dead=True, number=4),
     }
-    dead, others = strays(estate, panes)
+    dead, others = strays(survey_result, panes)
 
     assert ["forgdead"] == [facts.kasmon_id for facts in dead]
     assert ["forglive", "unknownn"] == [facts.kasmon_id for facts in others]
@@ -124,7 +131,7 @@ def test_the_survey_knows_every_tmux_session_that_is_not_forgotten() -> None:
     (here.sessions / "a-file").touch()
     EventLog(here.log("aaaaaaaa")).append(SessionStarted(at=1.0, mode=Mode.TMUX, generation=3))
     EventLog(here.fleet_log).append(SessionForgotten(at=time.time(), session=SessionId("cccccccc")))
-    estate = survey(here)
+    survey_result = survey(here)
 
-    assert [("aaaaaaaa", 3)] == [(left.launch.session, left.session.generation) for left in estate.left]
-    assert {"cccccccc"} == estate.forgotten
+    assert [("aaaaaaaa", 3)] == [(left.launch.session, left.session.generation) for left in survey_result.left]
+    assert {"cccccccc"} == survey_result.forgotten

@@ -86,7 +86,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def main_view(*events: Event, session: Session | None = None, height: int = 40, **more: Any) -> AsyncIterator[Desk]:
+async def main_view(
+    *events: Event, session: Session | None = None, height: int = 40, **more: Any
+) -> AsyncIterator[Desk]:
     shown = session or idle("readme")
     app = kasmon(fleet(shown), transcripts={"readme": events or STORY}, **more)
     async with app.run_test(size=(120, height), notifications=True) as pilot:
@@ -141,7 +143,9 @@ async def test_what_is_under_the_cursor_can_be_read_in_every_theme(theme: str) -
         await it.press("v", "k", "k")
         session_view = it.view.screen_of_events
         assert session_view.cursor is not None
-        styles = [style for text, style, _ in [*session_view.render_line(session_view.cursor)][:-1] if text.strip() and style]
+        styles = [
+            style for text, style, _ in [*session_view.render_line(session_view.cursor)][:-1] if text.strip() and style
+        ]
 
         assert styles
         for style in styles:

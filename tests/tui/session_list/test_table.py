@@ -152,7 +152,9 @@ async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monk
     app = kasmon(fleet(working("docs"), idle("rows-to-strips")))
     async with app.run_test(size=(160, 45)) as pilot:
         await settled(pilot)
-        app.main_view.table.mark({SessionId("rows-to-strips"): CollisionSummary("docs changes the same lines", lines=True)})
+        app.main_view.table.mark(
+            {SessionId("rows-to-strips"): CollisionSummary("docs changes the same lines", lines=True)}
+        )
         await settled(pilot)
 
         assert 1 == len({Painted.lines[y].index("claude") for y in range(2)})

@@ -18,14 +18,14 @@ class PaneOutput:
 
     def __init__(
         self,
-        hearing: OutputMonitor,
+        output_monitor: OutputMonitor,
         line: ServerConnection,
         pane: str,
         say: Callable[[SignalSeen], None],
         last_line: Callable[[Lines], str],
     ) -> None:
         """*last_line* tells what the list shows of the rows of the screen."""
-        self.hearing = hearing
+        self.output_monitor = output_monitor
         """What was heard so far."""
         self._line, self._pane, self._say, self._last_line = line, pane, say, last_line
         self._loop = asyncio.get_running_loop()
@@ -36,19 +36,19 @@ class PaneOutput:
     def printed(self, data: bytes) -> None:
         """The pane printed *data*; empty where that was not heard."""
         now, at = self._loop.time(), time.time()
-        self._tell(self.hearing.heard(data, now, at) if data else self.hearing.skipped(now, at))
+        self._tell(self.output_monitor.heard(data, now, at) if data else self.output_monitor.skipped(now, at))
 
     def flooded(self, is_off: bool) -> None:
         """The pane prints so much that nobody listens while *is_off*."""
-        self._tell(self.hearing.flooded(is_off, self._loop.time(), time.time()))
+        self._tell(self.output_monitor.flooded(is_off, self._loop.time(), time.time()))
 
     def typed(self) -> None:
         """Somebody typed into the pane."""
-        self.hearing.typed(self._loop.time())
+        self.output_monitor.typed(self._loop.time())
 
     def shown(self, rows: Lines) -> None:
         """The screen shows *rows*."""
-        self._tell(self.hearing.shown(self._last_line(rows), self._loop.time(), time.time()))
+        self._tell(self.output_monitor.shown(self._last_line(rows), self._loop.time(), time.time()))
 
     def close(self) -> None:
         """Wait for nothing more. Idempotent."""
@@ -63,7 +63,7 @@ class PaneOutput:
 
     def _arm(self) -> None:
         """Be called when silence means something; a timer that is set already sets the next one itself."""
-        next_at = self.hearing.next_at()
+        next_at = self.output_monitor.next_at()
         if self._timer is not None and self._timer.when() > next_at:
             self._timer.cancel()
             self._timer = None
@@ -72,7 +72,7 @@ class PaneOutput:
 
     def _due(self) -> None:
         self._timer = None
-        signals, wants_line = self.hearing.due(self._loop.time(), time.time())
+        signals, wants_line = self.output_monitor.due(self._loop.time(), time.time())
         if not wants_line:
             self._tell(signals)
         elif not self._is_looking:

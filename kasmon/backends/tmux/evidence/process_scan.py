@@ -32,7 +32,7 @@ class ScanTarget(Protocol):
     """Somebody whose clues are followed."""
 
     @property
-    def clues(self) -> ProcessEvidence: ...
+    def evidence(self) -> ProcessEvidence: ...
 
     @property
     def stirred_at(self) -> float:
@@ -51,8 +51,8 @@ class ScanTarget(Protocol):
 class ProcessScanner:
     """The rounds of one host. `stir` when an agent prints; it is cheap."""
 
-    def __init__(self, eyes: ScreenReader) -> None:
-        self._eyes = eyes
+    def __init__(self, screen_reader: ScreenReader) -> None:
+        self._screen_reader = screen_reader
         self._suspects: dict[ScanTarget, None] = {}
         self._stirred = asyncio.Event()
         self._walking: asyncio.Task[None] | None = None
@@ -93,7 +93,7 @@ class ProcessScanner:
             lately = [suspect for suspect in self._suspects if now - suspect.stirred_at < LATELY_S]
             if not lately:
                 self._stirred.clear()
-                lately = [suspect for suspect in self._suspects if suspect.clues.is_stopped]
+                lately = [suspect for suspect in self._suspects if suspect.evidence.is_stopped]
                 if not lately:
                     continue
                 with contextlib.suppress(TimeoutError):  # what was continued need not print
@@ -104,7 +104,7 @@ class ProcessScanner:
             if wants_processes:
                 self._looked_at = now
             with contextlib.suppress(RuntimeError):  # the loop is ending
-                found = await asyncio.to_thread(self._look, [suspect.clues for suspect in lately], wants_processes)
+                found = await asyncio.to_thread(self._look, [suspect.evidence for suspect in lately], wants_processes)
                 for suspect, signals in zip(lately, found, strict=True):
                     if suspect in self._suspects:
                         suspect.told(signals)
@@ -112,21 +112,21 @@ class ProcessScanner:
 
     async def _find_stopped(self) -> None:
         """Look at those of the silent ones that a stop signal stopped."""
-        suspects = [suspect for suspect in self._suspects if not suspect.clues.is_stopped]
+        suspects = [suspect for suspect in self._suspects if not suspect.evidence.is_stopped]
         if not suspects:
             return
         processes = await asyncio.to_thread(table)
         for suspect in suspects:
-            if suspect in self._suspects and suspect.clues.was_stopped_silently(processes):
+            if suspect in self._suspects and suspect.evidence.was_stopped_silently(processes):
                 suspect.stir()
 
-    def _look(self, clues: Sequence[ProcessEvidence], wants_processes: bool) -> list[list[SignalSeen]]:
+    def _look(self, evidence: Sequence[ProcessEvidence], wants_processes: bool) -> list[list[SignalSeen]]:
         at = time.time()
         processes = table() if wants_processes else None
         if wants_processes:
-            self._eyes.refresh()
+            self._screen_reader.refresh()
         found: list[list[SignalSeen]] = []
-        for each in clues:
+        for each in evidence:
             try:
                 found.append(each.look(at, processes))
             except Exception:  # one agent's odd files must not end the rounds of all

@@ -52,14 +52,14 @@ class StateMonitor:
         program: str,
         line: ServerConnection,
         pane: str,
-        clues: ProcessEvidence,
-        eyes: ScreenReader,
+        evidence: ProcessEvidence,
+        screen_reader: ScreenReader,
         rounds: ProcessScanner,
         say: Callable[[Event], None],
         known: tuple[Signal, ...] = (),
     ) -> None:
         """*known* are the signals in the log, for an agent that was there before us."""
-        self.clues = clues
+        self.evidence = evidence
         self.stirred_at = -math.inf
         self._conversation = ""
         """As it was told last."""
@@ -72,7 +72,7 @@ class StateMonitor:
         self.view: FullView | None = None
         """Reads what its menus cut in the agent's own full view; None where that is not ours to open."""
         self._program, self._line, self._pane = program, line, pane
-        self._eyes, self._rounds, self._say = eyes, rounds, say
+        self._screen_reader, self._rounds, self._say = screen_reader, rounds, say
         self._eye = PaneScreenReader()
         self._looking = ScreenSchedule()
         self._titles = TitleScanner()
@@ -82,7 +82,7 @@ class StateMonitor:
         """State and rule of the last look that could be taken."""
         self._words = SignalLedger(known)
         last = self._words.last("process")
-        clues.is_stopped = last is not None and last.value == "stopped"
+        evidence.is_stopped = last is not None and last.value == "stopped"
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -126,12 +126,12 @@ class StateMonitor:
         """What its files and processes say."""
         for signal in signals:
             self._hear(signal)
-        if self.clues.version and self.version != self.clues.version:
-            self.version = self.clues.version
-        if self._conversation != self.clues.conversation:
-            self._conversation = self.clues.conversation
+        if self.evidence.version and self.version != self.evidence.version:
+            self.version = self.evidence.version
+        if self._conversation != self.evidence.conversation:
+            self._conversation = self.evidence.conversation
             self._say(SettingsChanged(at=time.time(), resume_id=self._conversation))
-        self._permits(self.clues.permission_mode, time.time())
+        self._permits(self.evidence.permission_mode, time.time())
 
     def noted(self, signal: SignalSeen) -> None:
         """*signal* became a fact; of whatever source."""
@@ -203,7 +203,7 @@ class StateMonitor:
         self._arm()
 
     def _rules(self) -> ScreenRules | None:
-        rules = self._eyes.rules(self._program, self.version)
+        rules = self._screen_reader.rules(self._program, self.version)
         self._looking.is_wordless = rules is None
         return rules
 
@@ -282,7 +282,7 @@ class StateMonitor:
             calls = [] if reading.exception() is not None else reading.result()
             self._seen(self._completed(looked_at, found, calls), is_still=is_still, taken_for=taken_for)
 
-        self._loop.run_in_executor(None, self.clues.calls).add_done_callback(matched)
+        self._loop.run_in_executor(None, self.evidence.calls).add_done_callback(matched)
 
     def _completed(
         self, seen: ScreenObservation, menu: ScreenMenu, calls: Sequence[ToolCallEvidence]
@@ -395,7 +395,7 @@ class StateMonitor:
         if title == self._title:
             return
         self._title = title
-        rules = self._eyes.rules(self._program, self.version)
+        rules = self._screen_reader.rules(self._program, self.version)
         if rules is None or not rules.titles:
             return
         word = title_word(rules, clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip())

@@ -99,8 +99,8 @@ class AnswerWriter(Protocol):
 class AnswerDelivery:
     """Carries answers to the screen of one agent, one after the other."""
 
-    def __init__(self, watched: AnswerTarget, typist: AnswerWriter) -> None:
-        self._watched, self._typist = watched, typist
+    def __init__(self, watched: AnswerTarget, pane_writer: AnswerWriter) -> None:
+        self._watched, self._pane_writer = watched, pane_writer
         self._turn = asyncio.Lock()
 
     async def carry(self, answer: Answer) -> None:
@@ -122,7 +122,7 @@ class AnswerDelivery:
             async with self._held():
                 if answer.decision in CONSENTS:
                     await self._compare_cut_text(answer)
-                way = _AnswerAttempt(self._watched, self._typist, answer)
+                way = _AnswerAttempt(self._watched, self._pane_writer, answer)
                 try:
                     async with asyncio.timeout(MOST_S):
                         await way.walk()
@@ -161,8 +161,8 @@ class AnswerDelivery:
 class _AnswerAttempt:
     """One answer on its way."""
 
-    def __init__(self, watched: AnswerTarget, typist: AnswerWriter, answer: Answer) -> None:
-        self._watched, self._typist, self._answer = watched, typist, answer
+    def __init__(self, watched: AnswerTarget, pane_writer: AnswerWriter, answer: Answer) -> None:
+        self._watched, self._pane_writer, self._answer = watched, pane_writer, answer
         self._digest = answer.digest
         self._is_sent = False
         """Whether a key went that may have answered it."""
@@ -332,7 +332,7 @@ class _AnswerAttempt:
             read = range(menu.rows[0] + seen.above, menu.rows[1] + seen.above)
             self._is_sent = was_sent or decides
             try:
-                await self._typist.press(key, changed(seen.size, rows, read))
+                await self._pane_writer.press(key, changed(seen.size, rows, read))
             except ScreenChangedError:
                 self._is_sent = was_sent
                 seen, menu = await self._standing()

@@ -59,12 +59,12 @@ class CommandCompletion:
     """Of one command, made before that is typed into the shell of process *pid*; the output is `heard` from then on."""
 
     def __init__(
-        self, shell: ShellScreen, typist: PaneWriter, pid: int, program: str = "sh", *, has_begun: bool = False
+        self, shell: ShellScreen, pane_writer: PaneWriter, pid: int, program: str = "sh", *, has_begun: bool = False
     ) -> None:
         """*program* is the shell's name. *has_begun*: the command was given to it already, by an earlier host."""
-        self._shell, self._typist, self._pid, self._program = shell, typist, pid, program
+        self._shell, self._pane_writer, self._pid, self._program = shell, pane_writer, pid, program
         self._nonce = os.urandom(8).hex()
-        self._keyed_at = typist.keyed_at
+        self._keyed_at = pane_writer.keyed_at
         self._tail = b""
         self._has_begun = has_begun
         """The Enter behind it was seen to be taken: before that, the prompt that stands there is the one before it."""
@@ -95,7 +95,7 @@ class CommandCompletion:
         while not self._shell.has_ended:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_S)
-            if self._typist.keyed_at != self._keyed_at:
+            if self._pane_writer.keyed_at != self._keyed_at:
                 return CommandEnd(None, TYPED_SINCE)
             try:
                 is_back = self._has_begun and await asyncio.to_thread(has_terminal, self._pid)
@@ -110,15 +110,15 @@ class CommandCompletion:
         """Ask the shell, if it waits at an empty prompt; whether it was asked."""
         if not is_at_prompt((await self._shell.see_now()).reading) or self._shell.is_asking:
             return False
-        async with self._typist.alone() as hand:
+        async with self._pane_writer.alone() as writer:
             seen = await self._shell.see_now()
             cursor = seen.shot.cursor
-            if not is_at_prompt(seen.reading) or cursor is None or self._typist.keyed_at != self._keyed_at:
+            if not is_at_prompt(seen.reading) or cursor is None or self._pane_writer.keyed_at != self._keyed_at:
                 return False
             rows = [""] * seen.above + [row.text for row in seen.shot.rows]
             at = cursor[1] + seen.above
             command = question(self._nonce, cursor[0], seen.size[0], self._program)
-            await hand.press(f"{command}\r".encode(), changed(seen.size, rows, range(at, at + 1)))
+            await writer.press(f"{command}\r".encode(), changed(seen.size, rows, range(at, at + 1)))
             return True
 
     async def _answer(self) -> CommandEnd:

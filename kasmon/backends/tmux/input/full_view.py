@@ -55,8 +55,8 @@ class ViewWriter(Protocol):
 class FullView:
     """Of one agent."""
 
-    def __init__(self, watched: ViewTarget, typist: ViewWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
-        self._watched, self._typist, self._is_focused = watched, typist, is_focused
+    def __init__(self, watched: ViewTarget, pane_writer: ViewWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
+        self._watched, self._pane_writer, self._is_focused = watched, pane_writer, is_focused
         self._text = ""
         self._menu = ""
         """The digest of the menu whose view was read last; `_text` is what it proved to be all, else empty."""
@@ -193,7 +193,7 @@ class FullView:
             raise RefusedError(f"nothing is typed while {WATCHED}.")
         rows = [""] * seen.above + [row.text for row in seen.shot.rows]
         rows_read = range(len(rows)) if read is None else range(read.start + seen.above, read.stop + seen.above)
-        await self._typist.press(key.encode(), changed(seen.size, rows, rows_read))
+        await self._pane_writer.press(key.encode(), changed(seen.size, rows, rows_read))
 
 
 def _is(seen: ScreenObservation, menu: ScreenMenu) -> bool:

@@ -14,17 +14,17 @@ STOPPED_BY_TWO: Final = frozenset({"opencode"})
 AGAIN_S: Final = 0.3
 
 
-async def interrupt(launch: Launch, typist: PaneWriter) -> None:
+async def interrupt(launch: Launch, pane_writer: PaneWriter) -> None:
     """Press what ends the turn of the agent that *launch* describes.
 
     Raises:
         PaneDeadError, PasteRefusedError: if the pane takes no key now.
     """
     key = interrupt_key(launch)
-    await typist.press(key)
+    await pane_writer.press(key)
     if key == ESCAPE and _profile(launch) in STOPPED_BY_TWO:
         await asyncio.sleep(AGAIN_S)
-        await typist.press(key)
+        await pane_writer.press(key)
 
 
 def interrupt_key(launch: Launch) -> bytes:

@@ -70,7 +70,7 @@ class PromptTarget(NamedTuple):
     """The session's, for people."""
     id: str
     line: ServerConnection
-    typist: PaneWriter
+    pane_writer: PaneWriter
     brackets: BracketedPasteTracker
     is_ours: bool
     """Not in the user's own tmux."""
@@ -97,23 +97,23 @@ class PromptDelivery:
         until, own = self._clock() + PATIENCE_S, ""
         while True:
             is_late = self._clock() > until
-            async with self._pane.typist.alone() as hand:
+            async with self._pane.pane_writer.alone() as writer:
                 way = await self._way(prompt, is_late=is_late)
                 if isinstance(way, EntryMethod):
                     text = self._last = outgoing(await typing.begins())
                     self._last_at = self._clock()
                     try:
-                        return await self._entry(hand, way, text, typing).carry()
+                        return await self._entry(writer, way, text, typing).carry()
                     except ScreenChangedError:
                         way = _typed_into(self._pane)
-                own = await self._cleared(hand, own) if prompt.when == "interrupt" else ""
+                own = await self._cleared(writer, own) if prompt.when == "interrupt" else ""
             if is_late:
                 raise way
             if not own:
                 await asyncio.sleep(LOOK_S)
 
-    def _entry(self, hand: ExclusivePaneWriter, way: EntryMethod, text: str, typing: EntryObserver) -> PromptEntry:
-        return PromptEntry(self._pane.name, self._pane.id, self._watched, self._clock, hand, way, text, typing)
+    def _entry(self, writer: ExclusivePaneWriter, way: EntryMethod, text: str, typing: EntryObserver) -> PromptEntry:
+        return PromptEntry(self._pane.name, self._pane.id, self._watched, self._clock, writer, way, text, typing)
 
     async def _way(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
         """How *prompt* can be typed now, or why it cannot, where that may pass by itself; *is_late*: but did not."""
@@ -150,7 +150,7 @@ class PromptDelivery:
         unless = "" if cursor is None or is_late else cursor_moved(cursor[0], cursor[1] + seen.above)
         return EntryMethod(rule if is_seen else None, NO_INK if rule.shows_all else NO_BOX, newline, is_whole, unless)
 
-    async def _cleared(self, hand: ExclusivePaneWriter, own: str) -> str:
+    async def _cleared(self, writer: ExclusivePaneWriter, own: str) -> str:
         """Take back what the agent put back into its box when its turn was interrupted, by one key; what that left.
 
         *own* is what such a key left before, empty for the first one: nothing is taken out but what kasmon typed last,
@@ -161,10 +161,10 @@ class PromptDelivery:
         if rule is None or not rule.clear or box is None or not box.draft:
             return ""
         is_own = own.startswith(inked(box.draft)) if own else stands(self._last, box, rule)
-        if not is_own or self._pane.typist.keyed_at > self._last_at:
+        if not is_own or self._pane.pane_writer.keyed_at > self._last_at:
             return ""
         with contextlib.suppress(ScreenChangedError):
-            await hand.press(rule.clear.encode(), unchanged(seen, box))
+            await writer.press(rule.clear.encode(), unchanged(seen, box))
         await asyncio.sleep(LOOK_S)
         return inked(box.draft) if own else inked(self._last)
 

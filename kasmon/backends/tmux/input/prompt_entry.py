@@ -88,13 +88,13 @@ class PromptEntry:
         pane: str,
         watched: EntryTarget,
         clock: Callable[[], float],
-        hand: ExclusivePaneWriter,
+        writer: ExclusivePaneWriter,
         way: EntryMethod,
         text: str,
         typing: EntryObserver,
     ) -> None:
         self._name, self._pane, self._watched, self._clock = name, pane, watched, clock
-        self._hand, self._way, self._text, self._typing = hand, way, text, typing
+        self._writer, self._way, self._text, self._typing = writer, way, text, typing
 
     async def carry(self) -> str:
         """Type it and send it; why nobody saw it taken, empty where somebody did.
@@ -136,15 +136,15 @@ class PromptEntry:
             if not way.newline:
                 if not way.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
                     raise PasteRefusedError(self._pane, LINES)
-                await self._hand.paste(text if way.is_whole else text.rstrip("\n"), way.unless)
+                await self._writer.paste(text if way.is_whole else text.rstrip("\n"), way.unless)
                 return
             keys = pieces(text.strip("\n").split("\n"), way.newline)
-            await self._hand.press(keys[0], way.unless)
+            await self._writer.press(keys[0], way.unless)
         except TmuxError as error:
             raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
         try:
             for piece in keys[1:]:
-                await self._hand.press(piece)
+                await self._writer.press(piece)
         except KasmonError as error:
             raise self._lost(f"only a part of it was typed ({error.message})") from error
 
@@ -179,7 +179,7 @@ class PromptEntry:
 
     async def _press(self, unless: str = "") -> None:
         try:
-            await self._hand.press(ENTER, unless)
+            await self._writer.press(ENTER, unless)
         except ScreenChangedError:
             raise
         except PasteRefusedError as error:

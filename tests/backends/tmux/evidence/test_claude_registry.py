@@ -81,15 +81,15 @@ def test_it_is_found_where_the_agents_own_variables_say_and_told_only_when_it_ch
     environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "1000"], env=environment) as agent:
         try:
-            clues = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
-            assert [] == clues.look(1.0, None)
+            evidence = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
+            assert [] == evidence.look(1.0, None)
             path = registered(tmp_path / "mine" / "sessions", agent.pid, "busy")
-            assert ["working"] == [signal.value for signal in clues.look(2.0, None)]
-            assert [] == clues.look(3.0, None)
+            assert ["working"] == [signal.value for signal in evidence.look(2.0, None)]
+            assert [] == evidence.look(3.0, None)
             registered(path.parent, agent.pid, "idle")
             os.utime(path, ns=(1, 1))
-            assert ["idle|limited"] == [signal.value for signal in clues.look(4.0, None)]
+            assert ["idle|limited"] == [signal.value for signal in evidence.look(4.0, None)]
             path.unlink()
-            assert ["unclear"] == [signal.value for signal in clues.look(5.0, None)]
+            assert ["unclear"] == [signal.value for signal in evidence.look(5.0, None)]
         finally:
             agent.kill()

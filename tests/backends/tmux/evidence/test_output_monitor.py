@@ -22,80 +22,82 @@ def told(signals: list[SignalSeen]) -> list[tuple[str, str, str]]:
     return [(signal.source, signal.value, signal.text) for signal in signals]
 
 
-def silence(hearing: OutputMonitor, now: float, line: str = "") -> list[tuple[str, str, str]]:
+def silence(output_monitor: OutputMonitor, now: float, line: str = "") -> list[tuple[str, str, str]]:
     """What it tells by *now* if nothing more is printed, and *line* stands on the screen."""
-    signals, wants_line = hearing.due(now, now)
-    return told(hearing.shown(line, now, now)) if wants_line else told(signals)
+    signals, wants_line = output_monitor.due(now, now)
+    return told(output_monitor.shown(line, now, now)) if wants_line else told(signals)
 
 
 def test_the_first_output_means_that_it_prints_and_is_told_once() -> None:
-    hearing = OutputMonitor(0.0)
+    output_monitor = OutputMonitor(0.0)
 
-    assert [("output", "printing", "")] == told(hearing.heard(b"a", 1.0, 1.0))
-    assert [] == told(hearing.heard(b"b", 1.5, 1.5))
+    assert [("output", "printing", "")] == told(output_monitor.heard(b"a", 1.0, 1.0))
+    assert [] == told(output_monitor.heard(b"b", 1.5, 1.5))
 
 
 def test_two_silent_seconds_mean_that_it_is_quiet_and_come_with_the_last_line() -> None:
-    hearing = OutputMonitor(0.0)
-    hearing.heard(b"a", 1.0, 1.0)
+    output_monitor = OutputMonitor(0.0)
+    output_monitor.heard(b"a", 1.0, 1.0)
 
-    assert 3.0 == hearing.next_at()
-    assert [] == silence(hearing, 2.9)
-    assert [("output", "quiet", "$ done")] == silence(hearing, 3.0, "$ done")
-    assert math.inf == hearing.next_at()
+    assert 3.0 == output_monitor.next_at()
+    assert [] == silence(output_monitor, 2.9)
+    assert [("output", "quiet", "$ done")] == silence(output_monitor, 3.0, "$ done")
+    assert math.inf == output_monitor.next_at()
 
 
 def test_an_agent_that_prints_on_shows_its_last_line_every_five_seconds_if_that_changed() -> None:
-    hearing = OutputMonitor(0.0)
+    output_monitor = OutputMonitor(0.0)
     for tenth in range(100):
-        hearing.heard(b".", tenth / 10, tenth / 10)
+        output_monitor.heard(b".", tenth / 10, tenth / 10)
 
-    assert [("output", "printing", "line 1")] == silence(hearing, 9.9, "line 1")
-    hearing.heard(b".", 14.0, 14.0)
-    assert [] == silence(hearing, 15.0, "line 1")
+    assert [("output", "printing", "line 1")] == silence(output_monitor, 9.9, "line 1")
+    output_monitor.heard(b".", 14.0, 14.0)
+    assert [] == silence(output_monitor, 15.0, "line 1")
 
 
 def test_an_echo_of_what_was_typed_is_no_work() -> None:
-    hearing = OutputMonitor(0.0)
-    hearing.shown("", 0.0, 0.0)
-    hearing.typed(10.0)
+    output_monitor = OutputMonitor(0.0)
+    output_monitor.shown("", 0.0, 0.0)
+    output_monitor.typed(10.0)
 
-    assert [] == told(hearing.heard(b"l", 10.1, 10.1))
-    assert [("output", "printing", "")] == told(hearing.heard(b"much more", 10.4, 10.4))
+    assert [] == told(output_monitor.heard(b"l", 10.1, 10.1))
+    assert [("output", "printing", "")] == told(output_monitor.heard(b"much more", 10.4, 10.4))
 
 
 def test_the_last_line_is_looked_at_after_an_echo_too() -> None:
     """A command may be answered within the time in which an echo is."""
-    hearing = OutputMonitor(0.0)
-    hearing.shown("$", 0.0, 0.0)
-    hearing.typed(10.0)
-    hearing.heard(b"ls\r\na b c\r\n$ ", 10.1, 10.1)
+    output_monitor = OutputMonitor(0.0)
+    output_monitor.shown("$", 0.0, 0.0)
+    output_monitor.typed(10.0)
+    output_monitor.heard(b"ls\r\na b c\r\n$ ", 10.1, 10.1)
 
-    assert [("output", "quiet", "a b c")] == silence(hearing, 12.2, "a b c")
+    assert [("output", "quiet", "a b c")] == silence(output_monitor, 12.2, "a b c")
 
 
 def test_while_the_program_speaks_for_itself_its_output_is_not_told() -> None:
-    hearing = OutputMonitor(0.0)
+    output_monitor = OutputMonitor(0.0)
 
-    assert [("program", "working", "Tidying")] == told(hearing.heard(report("working", "", "Tidying"), 1.0, 1.0))
-    assert [] == told(hearing.heard(b"text", 2.0, 2.0))
-    assert math.inf == hearing.next_at()
+    assert [("program", "working", "Tidying")] == told(output_monitor.heard(report("working", "", "Tidying"), 1.0, 1.0))
+    assert [] == told(output_monitor.heard(b"text", 2.0, 2.0))
+    assert math.inf == output_monitor.next_at()
 
 
 def test_a_program_that_takes_its_word_back_is_judged_by_its_output_again() -> None:
-    hearing = OutputMonitor(0.0)
-    hearing.heard(report("idle"), 1.0, 1.0)
+    output_monitor = OutputMonitor(0.0)
+    output_monitor.heard(report("idle"), 1.0, 1.0)
 
-    assert [("program", "clear", ""), ("output", "printing", "")] == told(hearing.heard(report("clear"), 2.0, 2.0))
-    assert not hearing.has_word
+    assert [("program", "clear", ""), ("output", "printing", "")] == told(
+        output_monitor.heard(report("clear"), 2.0, 2.0)
+    )
+    assert not output_monitor.has_word
 
 
 def test_what_it_waits_for_is_told_where_it_says_so() -> None:
-    hearing = OutputMonitor(0.0)
-    (signal,) = hearing.heard(report("blocked", "permission", "rm -r build"), 1.0, 1.0)
+    output_monitor = OutputMonitor(0.0)
+    (signal,) = output_monitor.heard(report("blocked", "permission", "rm -r build"), 1.0, 1.0)
 
     assert (RequestKind.PERMISSION, "rm -r build") == (signal.asking, signal.text)
-    assert hearing.is_asking
+    assert output_monitor.is_asking
 
 
 @pytest.mark.parametrize("kind", ["", "nonsense", "PERMISSION"])
@@ -106,62 +108,62 @@ def test_what_it_waits_for_is_left_open_where_it_does_not_say(kind: str) -> None
 
 
 def test_a_message_is_cleaned_and_cut() -> None:
-    hearing = OutputMonitor(0.0)
-    (signal,) = hearing.heard(report("working", "", "\x1b[31ma\nb\x07\u202e" + "c" * 500), 1.0, 1.0)
+    output_monitor = OutputMonitor(0.0)
+    (signal,) = output_monitor.heard(report("working", "", "\x1b[31ma\nb\x07\u202e" + "c" * 500), 1.0, 1.0)
 
     assert signal.text.startswith("a b\ufffdcc")
     assert 200 == len(signal.text)
 
 
 def test_the_same_report_is_told_once() -> None:
-    hearing = OutputMonitor(0.0)
+    output_monitor = OutputMonitor(0.0)
 
-    assert [("program", "idle", "")] == told(hearing.heard(report("idle") * 3, 1.0, 1.0))
-    assert [] == told(hearing.heard(report("idle"), 9.0, 9.0))
+    assert [("program", "idle", "")] == told(output_monitor.heard(report("idle") * 3, 1.0, 1.0))
+    assert [] == told(output_monitor.heard(report("idle"), 9.0, 9.0))
 
 
 def test_of_many_reports_in_a_moment_the_newest_is_told() -> None:
     """A program that changes its mind a thousand times a second does not fill the log."""
-    hearing = OutputMonitor(0.0)
-    first = hearing.heard(b"".join(report("working", "", str(number)) for number in range(1000)), 1.0, 1.0)
-    at = hearing.next_at()
+    output_monitor = OutputMonitor(0.0)
+    first = output_monitor.heard(b"".join(report("working", "", str(number)) for number in range(1000)), 1.0, 1.0)
+    at = output_monitor.next_at()
 
     assert [("program", "working", "0")] == told(first)
     assert 2.0 == at
-    assert [("program", "working", "999")] == silence(hearing, at)
+    assert [("program", "working", "999")] == silence(output_monitor, at)
 
 
 def test_a_new_state_is_told_sooner_than_a_new_text() -> None:
-    hearing = OutputMonitor(0.0)
-    hearing.heard(report("working") + report("idle"), 1.0, 1.0)
+    output_monitor = OutputMonitor(0.0)
+    output_monitor.heard(report("working") + report("idle"), 1.0, 1.0)
 
-    assert 1.1 == pytest.approx(hearing.next_at())
-    assert [("program", "idle", "")] == silence(hearing, 1.2)
+    assert 1.1 == pytest.approx(output_monitor.next_at())
+    assert [("program", "idle", "")] == silence(output_monitor, 1.2)
 
 
 def test_a_report_may_come_in_pieces() -> None:
-    hearing = OutputMonitor(0.0)
-    hearing.heard(report("idle")[:9], 1.0, 1.0)
+    output_monitor = OutputMonitor(0.0)
+    output_monitor.heard(report("idle")[:9], 1.0, 1.0)
 
-    assert ("program", "idle", "") in told(hearing.heard(report("idle")[9:], 1.1, 1.1))
+    assert ("program", "idle", "") in told(output_monitor.heard(report("idle")[9:], 1.1, 1.1))
 
 
 def test_output_that_nobody_heard_makes_the_programs_word_void() -> None:
     """It may have said something else meanwhile: unsure is better than wrong."""
-    hearing = OutputMonitor(0.0)
-    hearing.heard(report("idle"), 1.0, 1.0)
+    output_monitor = OutputMonitor(0.0)
+    output_monitor.heard(report("idle"), 1.0, 1.0)
 
-    assert [("program", "clear", "")] == told(hearing.skipped(2.0, 2.0))
-    assert [] == told(hearing.skipped(3.0, 3.0))
+    assert [("program", "clear", "")] == told(output_monitor.skipped(2.0, 2.0))
+    assert [] == told(output_monitor.skipped(3.0, 3.0))
 
 
 def test_a_flood_is_printing_for_as_long_as_it_lasts() -> None:
-    hearing = OutputMonitor(0.0)
+    output_monitor = OutputMonitor(0.0)
 
-    assert [("output", "printing", "")] == told(hearing.flooded(True, 1.0, 1.0))
-    assert math.inf == hearing.next_at()
-    hearing.flooded(False, 31.0, 31.0)
-    assert [("output", "quiet", "y")] == silence(hearing, 33.0, "y")
+    assert [("output", "printing", "")] == told(output_monitor.flooded(True, 1.0, 1.0))
+    assert math.inf == output_monitor.next_at()
+    output_monitor.flooded(False, 31.0, 31.0)
+    assert [("output", "quiet", "y")] == silence(output_monitor, 33.0, "y")
 
 
 def test_what_the_log_knows_is_not_told_again() -> None:

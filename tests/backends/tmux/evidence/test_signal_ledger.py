@@ -253,48 +253,52 @@ def test_which_agent_a_command_line_runs(argv: tuple[str, ...], agent: str, prog
     assert program == program_of(argv, agent)
 
 
-def stopped_or(name: str, clues: ProcessEvidence, entries: dict[int, ProcessEntry]) -> list[str]:
-    return [word.value for word in clues.look(1.0, ProcessTable(entries)) if word.source == name]
+def stopped_or(name: str, evidence: ProcessEvidence, entries: dict[int, ProcessEntry]) -> list[str]:
+    return [word.value for word in evidence.look(1.0, ProcessTable(entries)) if word.source == name]
 
 
 def test_an_agent_is_stopped_where_its_process_is_and_an_agent_again_once_it_is_continued(tmp_path: Path) -> None:
-    clues = ProcessEvidence("node", 1, tmp_path, 1, "")
+    evidence = ProcessEvidence("node", 1, tmp_path, 1, "")
     stopped, runs = ProcessEntry(0, 1, 1, "node", is_stopped=True), ProcessEntry(0, 1, 1, "node")
 
-    assert [] == stopped_or("process", clues, {1: runs})
-    assert ["stopped"] == stopped_or("process", clues, {1: stopped})
-    assert clues.is_stopped
-    assert ["agent"] == stopped_or("process", clues, {1: runs})
-    assert not clues.is_stopped
+    assert [] == stopped_or("process", evidence, {1: runs})
+    assert ["stopped"] == stopped_or("process", evidence, {1: stopped})
+    assert evidence.is_stopped
+    assert ["agent"] == stopped_or("process", evidence, {1: runs})
+    assert not evidence.is_stopped
 
 
 def test_an_agent_that_its_shell_stopped_has_not_ended_and_another_job_of_that_shell_is_not_the_agent(
     tmp_path: Path,
 ) -> None:
-    clues = ProcessEvidence("claude", 1, tmp_path, 1, "")
+    evidence = ProcessEvidence("claude", 1, tmp_path, 1, "")
     in_front = {1: ProcessEntry(0, 1, 2, "bash"), 2: ProcessEntry(1, 2, 2, "claude")}
     shell = ProcessEntry(0, 1, 1, "bash")
 
-    assert ["agent"] == stopped_or("process", clues, in_front)
-    assert ["stopped"] == stopped_or("process", clues, {1: shell, 2: ProcessEntry(1, 2, 1, "claude", is_stopped=True)})
-    assert ["shell"] == stopped_or("process", clues, {1: shell, 3: ProcessEntry(1, 3, 1, "vim", is_stopped=True)})
+    assert ["agent"] == stopped_or("process", evidence, in_front)
+    assert ["stopped"] == stopped_or(
+        "process", evidence, {1: shell, 2: ProcessEntry(1, 2, 1, "claude", is_stopped=True)}
+    )
+    assert ["shell"] == stopped_or("process", evidence, {1: shell, 3: ProcessEntry(1, 3, 1, "vim", is_stopped=True)})
 
 
 def test_what_a_signal_stopped_in_front_of_its_terminal_was_stopped_by_sigstop(tmp_path: Path) -> None:
     """Ctrl-Z leaves a shell with jobs in front."""
-    clues = ProcessEvidence("gemini", 1, tmp_path, 1, "")
+    evidence = ProcessEvidence("gemini", 1, tmp_path, 1, "")
     shell, agent = ProcessEntry(0, 1, 1, "sh"), ProcessEntry(1, 1, 1, "node")
     stopped = ProcessEntry(1, 1, 1, "node", is_stopped=True)
 
     def said(entries: dict[int, ProcessEntry]) -> list[tuple[str, str]]:
-        assert clues.was_stopped_silently(ProcessTable(entries)) is ProcessTable(entries).is_stopped_in_front(1)
-        return [(word.value, word.text) for word in clues.look(1.0, ProcessTable(entries)) if word.value == "stopped"]
+        assert evidence.was_stopped_silently(ProcessTable(entries)) is ProcessTable(entries).is_stopped_in_front(1)
+        return [
+            (word.value, word.text) for word in evidence.look(1.0, ProcessTable(entries)) if word.value == "stopped"
+        ]
 
     assert [] == said({1: shell, 2: agent})
     assert [] == said({1: shell, 2: agent, 3: ProcessEntry(2, 1, 1, "mcp", is_stopped=True)})
     assert [] == said({1: shell, 2: agent, 3: ProcessEntry(1, 3, 1, "vim", is_stopped=True)})
     assert [("stopped", "SIGSTOP")] == said({1: shell, 2: stopped})
-    assert not clues.was_stopped_silently(ProcessTable({1: shell, 2: stopped}))
+    assert not evidence.was_stopped_silently(ProcessTable({1: shell, 2: stopped}))
 
 
 def test_what_is_behind_its_shell_is_not_in_front_of_its_terminal() -> None:

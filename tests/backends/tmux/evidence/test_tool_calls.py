@@ -28,65 +28,67 @@ def noted(folder: Path, event: str, call: str = "", tool_input: Any = None, **mo
 
 
 @pytest.fixture
-def clues(tmp_path: Path) -> ProcessEvidence:
+def evidence(tmp_path: Path) -> ProcessEvidence:
     return ProcessEvidence("claude", os.getpid(), tmp_path, 1, "n")
 
 
-def test_the_input_of_a_call_is_known_exactly_from_its_hook_on(clues: ProcessEvidence, tmp_path: Path) -> None:
+def test_the_input_of_a_call_is_known_exactly_from_its_hook_on(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": COMMAND, "description": "it lists"})
 
-    assert [ToolCallEvidence(COMMAND, COMMAND)] == clues.calls()
+    assert [ToolCallEvidence(COMMAND, COMMAND)] == evidence.calls()
 
 
-def test_calls_that_run_beside_each_other_all_wait_until_each_is_over(clues: ProcessEvidence, tmp_path: Path) -> None:
+def test_calls_that_run_beside_each_other_all_wait_until_each_is_over(
+    evidence: ProcessEvidence, tmp_path: Path
+) -> None:
     for call, command in (("a", "ls"), ("b", "rm x"), ("c", "ls")):
         noted(tmp_path, "PreToolUse", call, {"command": command})
-    assert ["ls", "rm x"] == [call.text for call in clues.calls()]
+    assert ["ls", "rm x"] == [call.text for call in evidence.calls()]
 
     noted(tmp_path, "PostToolUse", "b", {"command": "rm x"})
-    assert ["ls"] == [call.text for call in clues.calls()]
+    assert ["ls"] == [call.text for call in evidence.calls()]
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "StopFailure"])
-def test_no_call_waits_when_a_turn_is_over(clues: ProcessEvidence, tmp_path: Path, event: str) -> None:
+def test_no_call_waits_when_a_turn_is_over(evidence: ProcessEvidence, tmp_path: Path, event: str) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     noted(tmp_path, event)
 
-    assert [] == clues.calls()
+    assert [] == evidence.calls()
 
 
-def test_the_input_of_a_call_does_not_stay_on_disk_once_it_was_read(clues: ProcessEvidence, tmp_path: Path) -> None:
+def test_the_input_of_a_call_does_not_stay_on_disk_once_it_was_read(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "curl -H 'Authorization: Bearer sesame'"})
-    clues.calls()
+    evidence.calls()
 
     assert b"" == (tmp_path / hooks.FILE).read_bytes()
     noted(tmp_path, "PreToolUse", "b", {"command": "ls"})
-    assert ["ls"] == [call.text for call in clues.calls()][1:]
+    assert ["ls"] == [call.text for call in evidence.calls()][1:]
 
 
 def test_what_the_hooks_say_of_the_state_is_not_lost_where_calls_are_asked_for(
-    clues: ProcessEvidence, tmp_path: Path
+    evidence: ProcessEvidence, tmp_path: Path
 ) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
-    clues.calls()
+    evidence.calls()
 
-    assert ["working"] == [signal.value for signal in clues.look(1.0, None) if signal.source == "hook"]
+    assert ["working"] == [signal.value for signal in evidence.look(1.0, None) if signal.source == "hook"]
 
 
 def test_a_call_that_is_too_long_for_a_note_is_not_known_and_its_event_is(
-    clues: ProcessEvidence, tmp_path: Path
+    evidence: ProcessEvidence, tmp_path: Path
 ) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "x" * CALL_BYTES})
 
-    assert [] == clues.calls()
-    assert ["working"] == [signal.value for signal in clues.look(1.0, None) if signal.source == "hook"]
+    assert [] == evidence.calls()
+    assert ["working"] == [signal.value for signal in evidence.look(1.0, None) if signal.source == "hook"]
 
 
-def test_a_note_of_another_agent_is_none_of_its_calls(clues: ProcessEvidence, tmp_path: Path) -> None:
+def test_a_note_of_another_agent_is_none_of_its_calls(evidence: ProcessEvidence, tmp_path: Path) -> None:
     note = {"event": "PreToolUse", "call": "a", "input": {"command": "ls"}, "generation": "1", "nonce": "other"}
     (tmp_path / hooks.FILE).write_text(json.dumps(note) + "\n")
 
-    assert [] == clues.calls()
+    assert [] == evidence.calls()
 
 
 @pytest.mark.parametrize(

@@ -81,13 +81,13 @@ class Stage:
 
     def before_each_key(self, act: Any) -> None:
         """Have *act* done between the look and the key."""
-        press = self.agent.typist.press
+        press = self.agent.pane_writer.press
 
         async def late(key: bytes, unless: str = "") -> None:
             await act(key)
             await press(key, unless)
 
-        self.agent.typist.press = late  # type: ignore[method-assign]
+        self.agent.pane_writer.press = late  # type: ignore[method-assign]
 
     async def swapped(self, text: str) -> None:
         """Have it show another dialog, with *text*."""
@@ -98,7 +98,7 @@ class Stage:
         """Wait until *text* stands on the screen, by tmux's own word."""
 
         async def there() -> bool:
-            seen = await self.agent.witness.see_now()
+            seen = await self.agent.state_monitor.see_now()
             return any(text in row.text for row in seen.shot.rows)
 
         async with asyncio.timeout(LIMIT_S):

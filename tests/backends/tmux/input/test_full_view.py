@@ -148,7 +148,7 @@ class Stage:
         lines = (json.dumps({**note, "pids": [self.agent.pid]}) + "\n" for note in notes)
         with (self.room.here.folder(ME) / hooks.FILE).open("a") as file:
             file.writelines(lines)
-        self.agent.witness.begin()
+        self.agent.state_monitor.begin()
 
     async def answer(self, request: Request, decision: Decision) -> None:
         await self.agent.send(Answer(request=request.id, digest=request.digest, decision=decision))
@@ -240,7 +240,7 @@ async def test_a_dialog_that_only_looks_the_same_gets_no_consent(room: Room) -> 
 
 async def test_a_key_of_the_view_goes_only_to_the_screen_that_was_read(room: Room) -> None:
     async with staged(room, ["rm -rf x", *steps("one")], ["ls", *steps("two")]) as stage:
-        press = stage.agent.typist.press
+        press = stage.agent.pane_writer.press
         swapped: list[Any] = []
 
         async def late(key: bytes, unless: str = "") -> None:
@@ -250,7 +250,7 @@ async def test_a_key_of_the_view_goes_only_to_the_screen_that_was_read(room: Roo
                 await auntil_shown(stage, "ls")
             await press(key, unless)
 
-        stage.agent.typist.press = late  # type: ignore[method-assign]
+        stage.agent.pane_writer.press = late  # type: ignore[method-assign]
         await stage.asked("echo two")
 
         assert [] == [said for said in stage.said() if said[1] == "echo one"]
