@@ -218,7 +218,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         await super().on_event(key)
         if left is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(left.wait(), LEFT_S)
+                async with asyncio.timeout(LEFT_S):
+                    await left.wait()
 
     def _is_ours(self, key: events.Key) -> bool:
         """Do at once what *key* means to the dashboard itself; False where whoever has the keyboard gets it.

@@ -174,7 +174,8 @@ async def test_where_all_were_let_in_a_newcomer_is_turned_away(monkeypatch: pyte
         await other.shows(b"ready")
         reader, writer = await asyncio.open_connection("127.0.0.1", view.port)
         with contextlib.suppress(ConnectionError):
-            assert b"" == await asyncio.wait_for(reader.read(), 20)
+            async with asyncio.timeout(20):
+                assert b"" == await reader.read()
         writer.close()
         await one.say("stdin", "still here")
         await one.shows(b"still here")

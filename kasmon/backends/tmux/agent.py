@@ -179,7 +179,8 @@ class TmuxAgent(PaneListener):
     async def _let_complete(self, before: CommandCompletion) -> None:
         """Wait, where the shell is done with the command *before* or is asked about it, until its end is known."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(before.over.wait(), BEFORE_S if await self._is_at_prompt() else 0)
+            async with asyncio.timeout(BEFORE_S if await self._is_at_prompt() else 0):
+                await before.over.wait()
         if before.has_asked:
             await before.over.wait()
 

@@ -106,7 +106,8 @@ async def _at_once(launch: Launch, complaint: str, line: str) -> str:
     told = ""
     if complaint and not launch.machine:
         with contextlib.suppress(TimeoutError):
-            told = await asyncio.wait_for(asyncio.to_thread(advised, launch.argv), HURRY_S)
+            async with asyncio.timeout(HURRY_S):
+                told = await asyncio.to_thread(advised, launch.argv)
     return f"{why.rstrip('.')}. {told}" if told else why
 
 

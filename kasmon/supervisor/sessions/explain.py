@@ -184,7 +184,8 @@ async def _looked(places: Paths, session: Session) -> tuple[PaneSeen, TerminalRo
         host.tell(Watch(session=session.id, rate_hz=1.0))
         pane = await host.ask(DescribePane(n=0, session=session.id))
         try:
-            rows = await asyncio.wait_for(shown, LOOK_S)
+            async with asyncio.timeout(LOOK_S):
+                rows = await shown
         except TimeoutError as error:
             raise TimedOutError(f"its screen was not captured within {LOOK_S:g} s.") from error
     if isinstance(rows, SubscriptionEnded) or not isinstance(pane, PaneSeen):

@@ -32,7 +32,8 @@ async def opened(address: str) -> None:
         opener, address, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
     )
     try:
-        code = await asyncio.wait_for(asyncio.shield(running.wait()), OPEN_S)
+        async with asyncio.timeout(OPEN_S):
+            code = await asyncio.shield(running.wait())
     except TimeoutError:
         return
     if code:

@@ -199,7 +199,8 @@ async def _to_tmux(text: str) -> None:
     with contextlib.suppress(OSError, TimeoutError):
         tmux = await asyncio.create_subprocess_exec(*COPY_STDIN, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
         try:
-            await asyncio.wait_for(tmux.communicate(text.encode("utf-8", "replace")), COPY_S)
+            async with asyncio.timeout(COPY_S):
+                await tmux.communicate(text.encode("utf-8", "replace"))
         finally:
             if tmux.returncode is None:
                 tmux.kill()

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ScanTarget(Protocol):
-    """Somebody whose clues are followed."""
+    """An agent that the scanner follows."""
 
     @property
     def evidence(self) -> ProcessEvidence: ...
@@ -85,7 +85,8 @@ class ProcessScanner:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                await asyncio.wait_for(self._stirred.wait(), STOPPED_S)
+                async with asyncio.timeout(STOPPED_S):
+                    await self._stirred.wait()
             except TimeoutError:
                 await self._find_stopped()
                 continue
@@ -97,7 +98,8 @@ class ProcessScanner:
                 if not lately:
                     continue
                 with contextlib.suppress(TimeoutError):  # what was continued need not print
-                    await asyncio.wait_for(self._stirred.wait(), PROCESSES_S)
+                    async with asyncio.timeout(PROCESSES_S):
+                        await self._stirred.wait()
                 self._stirred.set()
                 now = loop.time()
             wants_processes = now - self._looked_at >= PROCESSES_S

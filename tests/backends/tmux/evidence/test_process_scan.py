@@ -1,0 +1,40 @@
+"""The rounds over processes end when they are asked to, whatever happens in that moment."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
+from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
+from kasmon.backends.tmux.evidence.screen_reader import ScreenReader
+from kasmon.model.events import SignalSeen
+
+
+class SilentTarget:
+    """An agent that has printed nothing for long."""
+
+    stirred_at = 0.0
+
+    def __init__(self, evidence: ProcessEvidence) -> None:
+        self.evidence = evidence
+
+    def stir(self) -> None: ...
+
+    def told(self, signals: Sequence[SignalSeen]) -> None: ...
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_scanner_ends_though_something_is_printed_in_that_moment(tmp_path: Path, turns: int) -> None:
+    """It is cancelled so many loop turns behind the print. Python 3.11's `wait_for` loses that in some of them."""
+    scanner = ProcessScanner(ScreenReader(()))
+    scanner.add(SilentTarget(ProcessEvidence("claude", 1, tmp_path, 1, "nonce", None)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    scanner.stir()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    async with asyncio.timeout(5):
+        await scanner.aclose()
