@@ -38,7 +38,7 @@ ASKING: Final[dict[str, tuple[str, ...]]] = {"claude": (), "codex": ("-a untrust
 PROMPT: Final = {"claude": "❯", "codex": "Ask Codex"}
 """What stands on a screen that takes a prompt."""
 KASMON: Final = (sys.executable, "-P", "-m", "kasmon")
-LIMIT_S: Final = 90.0
+LIMIT_S: Final = 45.0
 """A net under an agent that hangs, no expectation."""
 
 FactT = TypeVar("FactT", bound=Event)

@@ -377,4 +377,6 @@ async def test_a_queue_waits_for_the_restart_of_an_agent_that_was_lost(inn: Inn)
             await prompted(link, ME, "now")
         await link.ask(StartSession(n=0, session=ME), limit_s=20)
 
-        await auntil(lambda: b"go\rlater\r" == inn.recorded("typed"), 25, "the prompt that was queued")
+        await auntil(lambda: 2 == len(inn.only(SessionStarted, ME)), what="the restart")
+        await inn.until_state(ME, S.IDLE)
+        await auntil(lambda: b"go\rlater\r" == inn.recorded("typed"), what="the prompt that was queued")
