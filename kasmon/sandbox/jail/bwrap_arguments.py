@@ -1,4 +1,4 @@
-"""What bubblewrap is told: which walls a jail has, what stands inside, and what is written over with what."""
+"""The arguments of bubblewrap for a jail: namespaces, mounts, variables, and the files that replace others inside."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,27 +15,27 @@ PROJECT: Final = "/project"
 INSIDE: Final = "/opt/kasmon"
 LOCK: Final = "/run/jail.lock"
 USER: Final = 1000
-"""Who everybody inside is, as seen from inside; also the number of the group."""
+"""User id and group id of all processes inside, as seen from inside."""
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 NAMESPACES: Final = (
     "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
     "--disable-userns",
 )  # fmt: skip
 LINKED: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
-"""At the top of the file system; mostly links into /usr."""
+"""Top-level folders; mostly links into /usr."""
 OF_ETC: Final = (
     "alternatives", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
     "localtime", "mime.types", "pki/ca-trust", "pki/tls/cert.pem", "pki/tls/certs", "protocols", "services",
     "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 )  # fmt: skip
-"""What of this machine's /etc is seen inside; no accounts, no keys, no names of machines."""
+"""Files of this machine's /etc that are visible inside; no accounts, no keys, no host names."""
 RUN_BYTES: Final = 16 * MIB
 TOP_MOUNTS: Final = frozenset({"/", "/dev", "/etc", "/opt", "/proc", "/run", "/sys", "/usr", INSIDE, HOME, "/home"})
-"""Where nothing of this machine may be put over what stands there."""
+"""Targets that nothing of this machine may be mounted over."""
 
 
 class BindMount(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of this machine that is seen inside."""
+    """A file or folder of this machine that is visible inside."""
 
     source: str
     target: str
@@ -43,30 +43,30 @@ class BindMount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilesystemView(msgspec.Struct, frozen=True, kw_only=True):
-    """What one jail is to look like from inside."""
+    """The file system and environment of one jail, as seen from inside."""
 
     things: str
-    """Our folder of what runs inside and of its /etc."""
+    """kasmon's folder with the programs that run inside, and the files for /etc."""
     home: str
     lock: str
-    """The file of this machine that is locked while the jail stands."""
+    """A file of this machine that is locked while the jail exists."""
     binds: Sequence[BindMount]
     workdir: str
     variables: Mapping[str, str]
     size: SandboxSize
     seccomp: str
-    """The file descriptor of the filter, as a word."""
+    """The file descriptor of the seccomp filter, as an argument."""
     new_session: bool = True
-    """Nobody inside has the caller's terminal."""
+    """Whether processes inside are cut off from the caller's terminal."""
     dies_with_starter: bool = False
     info: int | None = None
-    """Where it says who its first process is."""
+    """File descriptor to which bubblewrap writes the id of the jail's first process."""
     gate: int | None = None
-    """What is read before anything inside runs."""
+    """File descriptor that bubblewrap reads before it runs anything inside."""
 
 
 def arguments(scene: FilesystemView) -> list[str]:
-    """The words of *scene*, all but the command that runs inside."""
+    """Return bubblewrap's arguments for *scene*, without the command that runs inside."""
     return [
         *NAMESPACES,
         *("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox", "--cap-drop", "ALL"),
@@ -80,7 +80,7 @@ def arguments(scene: FilesystemView) -> list[str]:
         *_memory("/run", "0755", RUN_BYTES),
         *("--ro-bind", scene.lock, LOCK, "--lock-file", LOCK),
         *("--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--symlink", "../run", "/var/run"),
-        *("--ro-bind", os.path.join(scene.things, "opt"), INSIDE),  # noqa: PTH118 (words, not a place of ours)
+        *("--ro-bind", os.path.join(scene.things, "opt"), INSIDE),  # noqa: PTH118 (an argument, not a used path)
         *("--bind", scene.home, HOME),
         *(word for bind in _outer_first(scene.binds) for word in _bound(bind)),
         *("--remount-ro", "/", "--chdir", scene.workdir),
@@ -93,10 +93,10 @@ def arguments(scene: FilesystemView) -> list[str]:
 
 
 def packed(words: Sequence[str]) -> bytes:
-    """*words* as `--args` takes them.
+    """Encode *words* for bubblewrap's `--args`.
 
     Raises:
-        ValueError: if a word holds a NUL.
+        ValueError: if a word contains a NUL.
     """
     if any("\0" in word for word in words):
         raise ValueError("a path or a variable contains a NUL")
@@ -104,7 +104,7 @@ def packed(words: Sequence[str]) -> bytes:
 
 
 def _system() -> list[str]:
-    """The programs and libraries of this machine, read-only."""
+    """Return the mounts of this machine's programs and libraries, read-only."""
     words = ["--ro-bind", "/usr", "/usr"]
     for name in LINKED:
         top = Path("/", name)
@@ -125,7 +125,7 @@ def _etc(things: str) -> list[str]:
 
 
 def _memory(target: str, mode: str, limit_bytes: int) -> list[str]:
-    """A folder in memory, which can hold *limit_bytes*."""
+    """Return the arguments of a tmpfs that can hold *limit_bytes*."""
     return ["--perms", mode, "--size", str(limit_bytes), "--tmpfs", target]
 
 

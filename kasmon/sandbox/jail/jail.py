@@ -1,8 +1,8 @@
-"""The jail: a session's sandbox of namespaces and a seccomp filter around ordinary processes, made by bubblewrap.
+"""The jail tier: a session's sandbox of namespaces and a seccomp filter around ordinary processes, made by bubblewrap.
 
-It shares the kernel of this machine, so it is no wall against whoever can attack that. Its first process is the whole
-of it: nobody inside lives longer. Whether it lives is asked of the system: by that process's id, start time and boot,
-and by a lock that it holds on a file of its ground, which tells of a jail that nobody has noted yet.
+It shares this machine's kernel, so it does not protect against kernel exploits. When its first process ends, all
+processes inside end. Whether a jail is alive is read from the system: from that process's id, start time and boot id,
+and from a lock that it holds on a file in its session folder. The lock also finds a jail that is not recorded yet.
 """
 
 import contextlib
@@ -40,15 +40,15 @@ LOOSE: Final = "no control group limits memory and CPU here: each process has it
 
 
 class Jail(JailReports):
-    """Jails of one kasmon. Making a `Jail` touches nothing."""
+    """Jails of one kasmon. Constructing a `Jail` has no side effects."""
 
     tier: Tier = "jail"
     keeps_memory = False
 
-    # What a sandbox promises.
+    # The `SandboxTier` protocol.
 
     def probe(self) -> TierProbe:
-        """Make one, run a program in it that looks around, and end it."""
+        """Create a jail, run a program in it that checks its confinement, and end it."""
         if found := lacking(self.program):
             return TierProbe(tier="jail", ok=False, why=found.why, hint=found.hint)
         policy = SandboxPolicy(session=SessionId(f"probe-{os.getpid()}"))
@@ -68,15 +68,15 @@ class Jail(JailReports):
         return TierProbe(tier="jail", ok=shown.ok, why="; ".join(shown.mismatches) or known, measured_ms=took_ms)
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
-        """The folder of this machine that is `/workspace` inside."""
+        """Return the folder of this machine that is `/workspace` inside."""
         return str(self.ground.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-        """Make it; the agent inside answers when this returns.
+        """Create the jail; the guest agent answers when this returns.
 
         Raises:
-            SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
-            RefusedError: if the policy names a folder that it cannot have.
+            SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
+            RefusedError: if the policy names a folder that is not allowed.
         """
         session, site = policy.session, self._site(policy)
         if site.first_process() is not None:
@@ -113,7 +113,7 @@ class Jail(JailReports):
         return runtime
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
-        """The jail of *policy* that lives, also where its maker had no time to note that; None if there is none."""
+        """Return the running jail of *policy*, even if its creator did not record it; None if there is none."""
         try:
             runtime = msgspec.json.decode(self._site(policy).record.read_bytes(), type=SandboxRuntime)
         except (OSError, msgspec.MsgspecError):
@@ -123,16 +123,16 @@ class Jail(JailReports):
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """The command that runs *argv* in a jail of its own, on the caller's stdin, stdout and terminal.
+        """Return the command that runs *argv* in a jail of its own, on the caller's stdin, stdout and terminal.
 
-        The agent's folder lies inside where it lies outside, since agents note folders; its home is one of the
-        session's own, which outlives each jail (`HostFolders.home`). It ends with the thread that starts it: that must
-        be one which lives as long as its process.
+        The agent's folder has the same path inside and outside, since agents record paths. Its home is the session's
+        and outlives each jail (`HostFolders.home`). The jail ends with the thread that starts it: that thread must
+        live as long as its process.
 
         Raises:
-            SandboxError: if none can be made here.
-            RefusedError: if the policy or the agent needs a folder that a jail cannot have.
-            NotFoundError: if there is no such program.
+            SandboxError: if no jail can be created here.
+            RefusedError: if the policy or the agent needs a folder that is not allowed in a jail.
+            NotFoundError: if the program does not exist.
         """
         return self.outfit(policy, argv, workdir, variables).command
 
@@ -146,14 +146,14 @@ class Jail(JailReports):
         belongings: Sequence[BindMount] = (),
         path: Sequence[str] = (),
     ) -> WrappedCommand:
-        """As `wrap`, with what a person should know.
+        """Do as `wrap`, and return notices for the user as well.
 
         Args:
             policy: as for `wrap`.
-            argv: likewise.
-            workdir: likewise.
-            variables: likewise.
-            belongings: what of kasmon's own is seen inside too.
+            argv: as for `wrap`.
+            workdir: as for `wrap`.
+            variables: as for `wrap`.
+            belongings: kasmon's own files that are mounted inside as well.
             path: folders inside that are searched for programs first.
         """
         self._can()
@@ -182,12 +182,12 @@ class Jail(JailReports):
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Stop all in it; it keeps its memory.
+        """Stop all processes inside; they keep their memory.
 
         Raises:
             UnableError: for *to_disk*.
-            SandboxError: if it is gone, a process in it does not stop, or what was stopped before cannot be noted;
-                all go on then.
+            SandboxError: if the jail has ended, a process does not stop, or the list of those stopped before cannot be
+                written; all processes continue.
         """
         if to_disk:
             raise UnableError("a jail cannot save its memory to disk.", hint="Pause it in RAM (`--hold`).")
@@ -204,10 +204,10 @@ class Jail(JailReports):
         return PauseResult(held=True)
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
-        """Let it go on; what is its way out is in force before that.
+        """Continue the jail; its network access is in force before that.
 
         Raises:
-            SandboxError: if it is gone.
+            SandboxError: if the jail has ended.
         """
         self._must_live(policy, runtime)
         site = self._site(policy)
@@ -218,10 +218,10 @@ class Jail(JailReports):
         return runtime
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Leave no process, socket or mount of it, and of its ground only its home and its workspace. Idempotent.
+        """Remove its processes, sockets, mounts and files, except for its home and workspace. Idempotent.
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
         site = self._site(policy)
         site.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
@@ -229,17 +229,17 @@ class Jail(JailReports):
             site.clear()
 
     def forget(self, policy: SandboxPolicy, /, workdir: str = "") -> str:
-        """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
+        """Remove what a session keeps after `destroy`: its home, and a workspace that kasmon made. Idempotent.
 
         Returns:
-            Where the copy of its folder lies, which stays, since something in it is otherwise than there; else "".
+            The path of the copy of its folder, if that is kept since it differs from the original; else "".
 
         Args:
             policy: as for the others.
-            workdir: the folder that it had, where that is not the policy's workspace.
+            workdir: the folder that it had, if that is not the policy's workspace.
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
         self.destroy(policy, None)
         return forgotten(self.ground, policy.session, workdir or policy.workspace, _whose(policy))
@@ -250,5 +250,5 @@ def _whose(policy: SandboxPolicy) -> str:
 
 
 def _relay(policy: SandboxPolicy) -> list[str]:
-    """What stands in front of a command inside that has a way out: it carries what programs send to their proxy."""
+    """Return the prefix of a command inside that has network access: a forwarder to the egress proxy."""
     return [PYTHON, "-I", "-S", f"{INSIDE}/proxy_forwarder.py", "--"] if policy.hosts else []

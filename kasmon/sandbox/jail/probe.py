@@ -1,4 +1,4 @@
-"""Why no jail can be made on this machine, and what to do about it."""
+"""Why no jail can be created on this machine, and how to fix it."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ from kasmon.sandbox.jail import limits, seccomp
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 OLDEST: Final = (0, 8, 0)
-"""The first bubblewrap that can keep those inside from making user namespaces of their own."""
+"""The first bubblewrap that can forbid further user namespaces inside."""
 PYTHON_MINOR: Final = 11
 MANAGERS: Final = {
     "apt-get": "apt-get install -y {}",
@@ -34,7 +34,7 @@ SETTINGS: Final = Path("/proc/sys")
 
 
 def lacking(program: str) -> UnavailableReason | None:
-    """What is missing on this machine for a jail, as far as that is seen without trying."""
+    """Return what this machine lacks for a jail, as far as that is known without trying."""
     if sys.platform != "linux":
         return UnavailableReason("a jail requires Linux namespaces", "Use another tier (`kasmon doctor` lists them).")
     found = shutil.which(program)
@@ -61,7 +61,7 @@ def lacking(program: str) -> UnavailableReason | None:
 
 
 def reason(said: str) -> UnavailableReason:
-    """What bubblewrap meant by *said*."""
+    """Return what bubblewrap's error output *said* means."""
     line = next((line for line in reversed(said.splitlines()) if line.strip()), "") or "it gives no reason"
     why = line.removeprefix("bwrap: ").rstrip(".")
     if "seccomp" in said.lower() or "PR_SET_SECCOMP" in said:
@@ -72,7 +72,7 @@ def reason(said: str) -> UnavailableReason:
 
 
 def how_to_allow(settings: Path = SETTINGS) -> str:
-    """How a person lets others than root make user namespaces here."""
+    """Return how the user can allow user namespaces for non-root users here."""
 
     def is_set(name: str, value: str) -> bool:
         try:
@@ -107,7 +107,7 @@ def _known_version(program: str, changed_ns: int) -> tuple[int, ...] | None:
 
 
 def version_of(program: str) -> tuple[int, ...] | None:
-    """The version of bubblewrap at *program*; None if it does not say one."""
+    """Return the version of bubblewrap at *program*; None if it prints none."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, env={})
     except (OSError, subprocess.SubprocessError):
@@ -117,6 +117,6 @@ def version_of(program: str) -> tuple[int, ...] | None:
 
 
 def install_line(package: str) -> str:
-    """What a person types to install *package*."""
+    """Return the command that installs *package*."""
     line = next((line for manager, line in MANAGERS.items() if shutil.which(manager)), "")
     return f"`{line.format(package)}`" if line else f"the package {package}"

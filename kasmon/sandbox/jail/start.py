@@ -1,4 +1,4 @@
-"""A jail started beside us, which goes on when we end: its agent answers on a socket that we made."""
+"""Start a jail that outlives kasmon's process: its guest agent answers on a socket that is created here."""
 
 import contextlib
 import fcntl
@@ -20,10 +20,10 @@ from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments, packe
 from kasmon.sandbox.jail.probe import reason
 
 ENVIRONMENT: Final[Mapping[str, str]] = {}
-"""Of bubblewrap itself: one of its processes stays, and those inside can read what it was started with."""
+"""Bubblewrap's own environment: one of its processes stays, and programs inside can read its variables."""
 READY_S: Final = 10.0
 LOG_BYTES: Final = 64 * 1024
-"""So much of what the agent inside prints for itself is kept; more is refused to it."""
+"""The limit of what the guest agent may print; more fails to write."""
 
 
 def start(
@@ -36,24 +36,24 @@ def start(
     sockets: Mapping[str, Path],
     take_in: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Start *command* in a jail that looks as *scene*; returns once the agent inside says that it is ready.
+    """Start *command* in a jail with the view *scene*; return once the guest agent inside reports that it is ready.
 
-    Bubblewrap's outer process only waits: it is ended then, and the jail's first process belongs to nobody here.
+    Bubblewrap's outer process only waits, so it is ended then; the jail's first process has no parent here.
 
     Args:
         program: the path of bubblewrap.
-        scene: what stands inside.
-        command: what runs inside.
+        scene: the file system and environment inside.
+        command: the command that runs inside.
         filter_: the seccomp filter.
         owner: user and group of its processes.
-        sockets: variable -> path of a listening socket that is made there; inside, the variable has its descriptor.
+        sockets: variable -> path of a listening socket to create; inside, the variable holds its descriptor.
         take_in: called with the jail's first process, before anything runs in it.
 
     Returns:
-        The jail's first process: its end is the end of all in it.
+        The jail's first process: when it ends, all processes inside end.
 
     Raises:
-        SandboxError: if it was not ready in `READY_S`. Nothing of it is left.
+        SandboxError: if it was not ready in `READY_S`. Everything begun is removed.
     """
     until = time.monotonic() + READY_S
     init = 0
@@ -97,7 +97,7 @@ def start(
 
 
 def _popen(argv: Sequence[str], handles: Sequence[int], log: int, owner: tuple[int, int]) -> subprocess.Popen[bytes]:
-    """Bubblewrap, which inherits *handles* and nothing else, as *owner*.
+    """Start bubblewrap as *owner*; it inherits *handles* and no other descriptors.
 
     Raises:
         SandboxError: if it cannot be started.
@@ -122,7 +122,7 @@ def _popen(argv: Sequence[str], handles: Sequence[int], log: int, owner: tuple[i
 
 
 class _Handles:
-    """File descriptors that are closed in the end, each once."""
+    """File descriptors that are closed at the end, each once."""
 
     def __init__(self) -> None:
         self._open: list[int] = []
@@ -156,7 +156,7 @@ def _held(content: bytes, made: _Handles) -> int:
 
 
 def _log(made: _Handles) -> int:
-    """A file in memory that takes `LOG_BYTES` and no more."""
+    """Return a file in memory that takes at most `LOG_BYTES`."""
     handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
     os.ftruncate(handle, LOG_BYTES)
     fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -175,7 +175,7 @@ def _listener(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> i
 
 
 def _read(handle: int, until: float, *, whole: bool = False) -> bytes:
-    """What comes from a pipe: the first byte, or all up to its end; empty where that does not come in time."""
+    """Read the first byte of a pipe, or all up to its end; empty if that does not come in time."""
     said = b""
     while select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
         piece = os.read(handle, 4096 if whole else 1)

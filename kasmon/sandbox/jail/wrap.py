@@ -1,4 +1,4 @@
-"""How a command comes into a jail of its own on its caller's terminal or pipes: by a file that `enter.py` reads."""
+"""Commands that run in a jail of their own on their caller's terminal or pipes, by a file that `enter.py` reads."""
 
 import base64
 import contextlib
@@ -25,16 +25,16 @@ from kasmon.sandbox.jail.probe import reason
 from kasmon.sandbox.shared.host_folders import HostFolders
 
 ON_TERMINAL: Final = ["/usr/bin/env", "--default-signal=INT,QUIT"]
-"""Gives those inside their Ctrl-C back, which what stands in front of them does without."""
+"""Restores Ctrl-C for programs inside; `enter.py` ignores it in front of them."""
 
 
 class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that runs inside, and what a person should know of it."""
+    """A command that runs inside, and notices for the user."""
 
     command: list[str]
     notices: tuple[str, ...] = ()
     workdir: str
-    """Where the agent's folder really lies on this machine."""
+    """The agent's folder on this machine."""
 
 
 def entry(
@@ -45,7 +45,7 @@ def entry(
     program: str,
     group: Cgroup | None,
 ) -> list[str]:
-    """What runs *command* in a jail that *looks* so and ends with whoever starts it; `program` is bubblewrap."""
+    """Return the command that runs *command* in a jail with the view *looks* and dies with its starter."""
     looks = msgspec.structs.replace(looks, dies_with_starter=True, new_session=False)
     spec: dict[str, object] = {
         "program": shutil.which(program) or program,
@@ -66,10 +66,10 @@ def entry(
 
 
 def answer(command: Sequence[str], limit_s: float) -> str:
-    """What *command*, an `entry`, prints within *limit_s*.
+    """Return what *command*, an `entry`, prints within *limit_s*.
 
     Raises:
-        SandboxError: if it does not come to its end, or fails.
+        SandboxError: if it fails or does not end in time.
     """
     try:
         done = subprocess.run(
@@ -85,7 +85,7 @@ def answer(command: Sequence[str], limit_s: float) -> str:
 
 @functools.cache
 def _resets_signals() -> bool:
-    """Whether this machine's `env` can give signals back."""
+    """Whether this machine's `env` can reset signals."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return not subprocess.run([*ON_TERMINAL, "true"], capture_output=True, timeout=5).returncode
     return False
