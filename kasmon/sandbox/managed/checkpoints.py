@@ -1,7 +1,7 @@
-"""Checkpoints of one sandbox: what can be kept of it is kept, without its credentials, and it goes back to that.
+"""Checkpoints of one sandbox: store what can be stored, without its credentials, and restore it.
 
-Files are kept whole. Of the interpreters only what can be told by name is, and what could not be is named too. Where
-something kept would hold the value of a credential, it is not kept, and that is told.
+Files are stored whole. Interpreter state is stored by variable name; what could not be stored is listed. State that
+contains the value of a credential is not stored, and this is recorded.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from kasmon.sandbox.shared.credentials import CredentialFindings
 
 
 class SandboxCheckpoints:
-    """The checkpoints of one box. Its calls block, and are made like those of the box that move it."""
+    """The checkpoints of one sandbox. Calls block, and run one at a time, like those that move the sandbox."""
 
     def __init__(self, box: ManagedSandbox, points: CheckpointPoints, inherited: Path | None = None) -> None:
         """
         Args:
             box: the sandbox.
-            points: where its checkpoints lie.
-            inherited: what its interpreters begin with, if that is there.
+            points: the store of its checkpoints.
+            inherited: the file with the initial interpreter state, if it exists.
         """
         self._box = box
         self._points = points
@@ -38,16 +38,16 @@ class SandboxCheckpoints:
 
     @property
     def wants_before(self) -> bool:
-        """Whether nobody kept what the files are like before the next turn, or others may have changed them."""
+        """Whether the files need a checkpoint before the next turn: none exists, or others may have changed them."""
         return not self._journal.housing.checkpoints_counted or bool(self._box.policy.workspace)
 
     def keep(self, when: When, what: str = "") -> str:
-        """Keep what can be kept as it is now; its id, empty where it failed, which is told.
+        """Create a checkpoint and return its id; empty if that failed, which is recorded.
 
-        One that sleeps is woken for that: only so its interpreters can say what they hold.
+        A paused sandbox is resumed for that, since its interpreters must report their state.
 
         Raises:
-            SandboxError: if the sandbox is not what it was after that.
+            SandboxError: if the sandbox is not in its former state after that.
         """
         journal, housing = self._journal, self._journal.housing
         if housing.is_asleep:
@@ -70,11 +70,11 @@ class SandboxCheckpoints:
         return checkpoint
 
     def restore(self, checkpoint: str) -> str:
-        """Put the sandbox back to *checkpoint*; what is lost by that. Its processes end: they saw other files.
+        """Restore the sandbox to *checkpoint* and return what that lost. Its processes end: they saw other files.
 
         Raises:
-            NotFoundError: if there is no such checkpoint; nothing changed then.
-            SandboxError: if it could not be done, or there is no sandbox after that.
+            NotFoundError: if the checkpoint does not exist; nothing changed then.
+            SandboxError: if it could not be restored, or there is no sandbox after that.
         """
         box, journal = self._box, self._journal
         content = self._points.state(checkpoint)
@@ -97,13 +97,13 @@ class SandboxCheckpoints:
         )
 
     def fork(self, checkpoint: str, folder: str, memory: str = "") -> str:
-        """Copy *checkpoint*, or with an empty one all as it is now, for another session; its id.
+        """Copy *checkpoint* (if empty, the present state) for another session and return its id.
 
-        Its files go into *folder*, what was kept of interpreters into the file *memory*.
+        Its files go to *folder*, its stored interpreter state to the file *memory*.
 
         Raises:
-            NotFoundError: if there is no such checkpoint.
-            SandboxError: if it could not be copied; the folder may hold a part of it then.
+            NotFoundError: if the checkpoint does not exist.
+            SandboxError: if it could not be copied; *folder* may hold a part of it.
         """
         checkpoint = checkpoint or self.keep("asked")
         if not checkpoint:
@@ -114,13 +114,13 @@ class SandboxCheckpoints:
         return checkpoint
 
     def purge(self) -> None:
-        """Forget what was kept of interpreters, once the sandbox has ended; files stay."""
+        """Delete stored interpreter state once the sandbox has ended; files stay."""
         self._points.purge_memory()
         if self._inherited is not None:
             self._inherited.unlink(missing_ok=True)
 
     def spare(self, checkpoint: str = "") -> bytes:
-        """What *checkpoint*, by default the last that has any, kept of the interpreters; empty where nothing was."""
+        """Return the interpreter state of *checkpoint*, by default of the last that has any; empty if none has."""
         if checkpoint:
             with contextlib.suppress(KasmonError):
                 return self._points.state(checkpoint)
@@ -157,7 +157,7 @@ class SandboxCheckpoints:
         return point.id
 
     def _saved(self, looked: CredentialFindings) -> SavedInterpreters:
-        """What can be kept of the interpreters, without the values of credentials."""
+        """Return the interpreter state that can be stored, without the values of credentials."""
         if self._box.within is None:
             return SavedInterpreters(lost=("all interpreter state: the guest program does not respond",))
         saved = self._box.within.save_state(looked.secrets)
@@ -168,7 +168,7 @@ class SandboxCheckpoints:
         return saved
 
     def _tell_leaks(self, looked: CredentialFindings) -> None:
-        """Tell of files that hold the value of a credential: what wrote it there was no part of kasmon."""
+        """Record which files contain the value of a credential; the code in the sandbox wrote it there, not kasmon."""
         if files := self._leaks.in_files(self._box.workspace, looked, self._mapped()):
             self._journal.tell(
                 f"The value of a credential is in {credential_leaks.told(files)}, and checkpoints store it."
@@ -179,7 +179,7 @@ class SandboxCheckpoints:
 
 
 def _why(error: KasmonError | OSError) -> str:
-    """What it says, without a full stop."""
+    """Return the message without a full stop."""
     return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 
 

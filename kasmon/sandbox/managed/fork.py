@@ -1,7 +1,7 @@
-"""A sandbox is copied for another session: with all memory where its tier can, else a checkpoint of it. It says which.
+"""Fork a sandbox for another session: with all memory if its tier can, else from a checkpoint; the result says which.
 
-Copied with its memory it sleeps on disk meanwhile. Whoever dies in the midst leaves it asleep there, to be woken like
-any that sleeps, and the copy either whole or known not to be (`model.sandbox.snapshot.ForkOrigin`).
+To be copied with its memory, the sandbox is paused to disk meanwhile. If the host dies in between, it stays paused and
+can be resumed as usual; the copy is either whole or marked as incomplete (`model.sandbox.snapshot.ForkOrigin`).
 """
 
 from typing import Final, NamedTuple
@@ -21,22 +21,21 @@ class ForkResult(NamedTuple):
     """What the other session got."""
 
     checkpoint: str = ""
-    """Of which it has files and what was kept of interpreters; empty where it has all memory."""
+    """The checkpoint whose files and interpreter state it has; empty if it has all memory."""
     why: str = ""
     """Why it has no memory."""
     lost: str = ""
-    """What the one that was copied lost by that; empty where nothing."""
+    """What the source sandbox lost by being copied; empty if nothing."""
 
 
 def copied(box: ManagedSandbox, keeping: SandboxCheckpoints, wish: Fork, other: SandboxPolicy | None) -> ForkResult:
-    """Copy the sandbox of *box* as *wish* says, for the sandbox of *other*, which has nothing yet.
+    """Copy the sandbox of *box*, as the command *wish* asks, for the sandbox of *other*, which must not exist yet.
 
-    Where its tier cannot copy memory, or that could not be put on disk, it is copied by a checkpoint.
+    If its tier cannot copy memory, or the sandbox could not be paused to disk, a checkpoint is copied.
 
     Raises:
-        NotFoundError: if there is no such checkpoint.
-        SandboxError: if it could not be copied, or sleeps in a memory that nothing may go on from; something of *other*
-            may be there then.
+        NotFoundError: if the checkpoint does not exist.
+        SandboxError: if it could not be copied, or its snapshot may not be resumed; parts of *other* may exist then.
     """
     why = AT_CHECKPOINT if wish.checkpoint else _why_not(box)
     if not why and other is not None:

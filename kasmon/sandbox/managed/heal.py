@@ -1,7 +1,7 @@
-"""A sandbox that comes back is looked at before anybody trusts it: what differs is told, what is missing is put back.
+"""Heal a resumed sandbox: check it before it is used, report differences, and restore what is missing.
 
-In this order: its clock; whether it is the one that answers; whether its interpreters are where they were; its volatile
-files; its services, which are started again in the background; and last whether it runs anything at all.
+In this order: its clock; whether it responds; its interpreters' run counters; its volatile files; its services, which
+are restarted in the background; and last whether it runs a command.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ from kasmon.sandbox.shared.credentials import CredentialFindings
 PROBE_S: Final = 1.0
 """How long a service may take to answer a probe, in seconds."""
 STARTED_S: Final = 30.0
-"""How long one that is started again may take until it answers."""
+"""How long a restarted service may take until it answers."""
 BETWEEN_S: Final = 0.2
 HEALTH_S: Final = 5.0
 """How long `echo ok` may take."""
 LAG_S: Final = 1.0
-"""A clock inside that is off by more is told."""
+"""A clock inside that is off by more is reported."""
 
 
 class HealResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at a sandbox brought."""
+    """The result of a check of a sandbox."""
 
     why: str = ""
-    """Why it cannot be trusted; empty where it can."""
+    """Why it cannot be trusted; empty if it can."""
     drift: tuple[str, ...] = ()
-    """What is not as it was, each as one sentence."""
+    """What differs from before, each as one sentence."""
     lost: str = ""
-    """What the look itself found to be lost, which nobody would hear of otherwise; empty where nothing was."""
+    """A loss that the check itself found and that is reported only once; empty if none."""
     down: tuple[ServiceSpec, ...] = ()
-    """Services that did not answer, and are to be started again."""
+    """Services that did not answer and must be restarted."""
 
 
 def heal(
@@ -50,14 +50,14 @@ def heal(
     *,
     was_asleep: bool = True,
 ) -> HealResult:
-    """Look at the sandbox behind *within*, and put back what it lacks. Blocks up to about 10 s; raises nothing.
+    """Check the sandbox behind *within* and restore what it lacks. Blocks up to about 10 s; raises nothing.
 
     Args:
-        within: who answers inside.
-        policy: what the sandbox is to be.
-        counters: how many runs each interpreter had had; empty where nobody knows.
-        values: of credentials, by their variable.
-        was_asleep: its volatile files are gone.
+        within: client of its guest.
+        policy: the sandbox's policy.
+        counters: how many runs each interpreter had before; empty if unknown.
+        values: the values of credentials, by their variable.
+        was_asleep: whether it was paused; its volatile files are gone then.
     """
     drift: list[str] = []
     try:
@@ -69,14 +69,14 @@ def heal(
             drift += rewrite(within, policy.volatile, values)
         down = tuple(service for service in policy.services if not within.listens(service.port, PROBE_S))
         drift += [f"The service {service.name!r} did not respond on port {service.port}." for service in down]
-        why, lost = ("", "") if "bash" in state.busy else _unwell(within)  # one that is busy is not disturbed
+        why, lost = ("", "") if "bash" in state.busy else _unwell(within)  # a busy shell is not disturbed
     except KasmonError as error:
         return HealResult(why=error.message.rstrip("."), drift=tuple(drift))
     return HealResult(why=why, drift=tuple(drift), lost=lost, down=down)
 
 
 def rewrite(within: GuestClient, volatile: Sequence[VolatileFile], values: Mapping[str, str]) -> list[str]:
-    """Write each of *volatile* anew; what could not be, each as one sentence."""
+    """Write each of *volatile* again; return the failures, each as one sentence."""
     missing: list[str] = []
     for file in volatile:
         if file.source and file.source not in values:
@@ -93,11 +93,13 @@ def rewrite(within: GuestClient, volatile: Sequence[VolatileFile], values: Mappi
 def cleaned(
     within: GuestClient, volatile: Sequence[VolatileFile], looked: CredentialFindings
 ) -> dict[str, tuple[str, ...]]:
-    """Take the values of credentials out of the sandbox, before something of it is kept: what stands in *volatile*, and
-    what interpreters hold of them. The names that went by that, of each interpreter.
+    """Remove the values of credentials from *volatile* and from interpreters, before anything of the sandbox is stored.
+
+    Returns:
+        The names of the variables that were removed, by interpreter.
 
     Raises:
-        SandboxError: if that is not certain; nothing may be kept then.
+        SandboxError: if they may not all be removed; nothing may be stored then.
     """
     for file in volatile:
         try:
@@ -111,7 +113,7 @@ def cleaned(
 
 
 def warm(within: GuestClient, interpreters: Sequence[Interpreter]) -> threading.Thread:
-    """Start *interpreters* in a thread of its own; one that cannot be started says so when it is wanted."""
+    """Start *interpreters* in a thread; a failure is reported by the first run that needs the interpreter."""
 
     def work() -> None:
         with contextlib.suppress(KasmonError):
@@ -123,7 +125,7 @@ def warm(within: GuestClient, interpreters: Sequence[Interpreter]) -> threading.
 
 
 def start(within: GuestClient, services: Sequence[ServiceSpec], told: Callable[[str], None]) -> threading.Thread | None:
-    """Start *services* in a thread of its own, and say of each whether it answers; None where there are none."""
+    """Start *services* in a thread and pass a report on each to *told*; None if there are none."""
     if not services:
         return None
     thread = threading.Thread(target=_start, args=(within, services, told), name="services", daemon=True)
@@ -159,7 +161,7 @@ def _clock(within: GuestClient) -> list[str]:
 
 
 def _moved(state: InterpretersState, counters: Mapping[str, int], was_asleep: bool) -> list[str]:
-    """What the interpreters did that nobody knows of. While no host was there, what had been asked for went on."""
+    """Return which interpreters were restarted or ran more than was recorded; runs continue while there is no host."""
     moved: list[str] = []
     for name, before in counters.items():
         after = state.counters.get(name, 0)
@@ -171,7 +173,7 @@ def _moved(state: InterpretersState, counters: Mapping[str, int], was_asleep: bo
 
 
 def _unwell(within: GuestClient) -> tuple[str, str]:
-    """Why it does not run anything, empty where it does; and what its shell lost before, which is told only once."""
+    """Return why it runs nothing (empty if it does), and what its shell lost before, which is reported only once."""
     ran = within.run("bash", "echo ok", timeout_s=HEALTH_S)
     lost = "" if ran.session_preserved else "bash had ended: its variables are lost"
     if ran.exit_code != 0 or ran.stdout.strip() != "ok":
