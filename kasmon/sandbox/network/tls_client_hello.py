@@ -1,30 +1,30 @@
-"""The first thing that a TLS client says, as far as it tells whom it wants to talk to. Pure; the bytes are foreign."""
+"""Parser for the server name in a TLS client hello. Pure; the input is untrusted."""
 
 from typing import Final, NamedTuple
 
 LONGEST: Final = 32 * 1024
-"""Bytes; a client that says more before it names its host is not listened to."""
+"""Maximum bytes of a hello; a longer one is refused."""
 HANDSHAKE: Final = 22
 CLIENT_HELLO: Final = 1
 SERVER_NAME: Final = 0
 ENCRYPTED: Final = 0xFE0D
-"""The extension that hides the true hello inside."""
+"""The extension that contains an encrypted inner hello."""
 
 
 class TlsClientHello(NamedTuple):
-    """What a client said."""
+    """The parsed hello."""
 
     name: str
-    """The host that it named; empty where it named none."""
+    """The requested server name; empty if there is none."""
     encrypted: bool
-    """It carries another hello that nobody here can read."""
+    """Whether it contains an inner hello that cannot be read here."""
 
 
 def read_hello(data: bytes) -> TlsClientHello | None:
-    """What the client says whose first bytes are *data*; None where more of them are needed.
+    """Parse *data*, the first bytes of a client; None if more are needed.
 
     Raises:
-        ValueError: if that is no TLS, or not as TLS has it.
+        ValueError: if it is not TLS, or invalid.
     """
     said = bytearray()
     at = 0
@@ -48,7 +48,7 @@ def read_hello(data: bytes) -> TlsClientHello | None:
 
 
 class _Reader:
-    """Takes fields from the front of bytes; one that is not there raises."""
+    """Takes fields from the front of *data*; a missing one raises `ValueError`."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -63,7 +63,7 @@ class _Reader:
         return int.from_bytes(self.take(width), "big")
 
     def block(self, width: int) -> bytes:
-        """A field that says in *width* bytes how long it is."""
+        """Take a field that is prefixed by its length in *width* bytes."""
         return self.take(self.number(width))
 
     @property
@@ -91,7 +91,7 @@ def _hello(body: bytes) -> TlsClientHello:
 
 
 def _server_name(field: bytes) -> str:
-    """The one host name in the list that *field* is."""
+    """Return the single host name in the list *field*."""
     outer = _Reader(field)
     names = _Reader(outer.block(2))
     kind, name = names.number(1), names.block(2)
