@@ -1,4 +1,4 @@
-"""What a jail of a policy looks like from inside: which folders of this machine it sees, and with which variables."""
+"""The view that a jail of a policy has: which folders of this machine it sees, and its variables."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ BASE: Final[Mapping[str, str]] = {
     "LANG": "C.UTF-8",
     "TMPDIR": "/tmp",
 }
-"""Variables that everybody inside has."""
+"""Variables of all processes inside."""
 OURS: Final = frozenset({*BASE, "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "GNUPGHOME", "SSH_AGENT_PID", "SSH_AUTH_SOCK"})
-"""Variables of this machine that mean nothing inside, or must not."""
+"""Variables of this machine that have no meaning inside, or must not be passed."""
 OURS_BEGIN: Final = ("XDG_", "TMUX", "WAYLAND_", "XAUTHORITY", "LD_", "KASMON_LISTEN", "KASMON_READY")
 PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 TOO_MUCH: Final = tuple(map(Path, ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/var")))
-"""Folders that no sandbox sees as a whole."""
+"""Folders that no sandbox may see as a whole."""
 OWN_PLACES: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
 
 
@@ -48,19 +48,19 @@ def scene(
     variables: Mapping[str, str],
     programs: Sequence[Path] = (),
 ) -> tuple[FilesystemView, tuple[str, ...]]:
-    """What a jail of *policy* looks like, and what a person should know of it. Its ground is made.
+    """Return the view of a jail of *policy*, and notices for the user. Creates its session folder.
 
     Args:
-        ground: what it stands on.
-        policy: what it is.
+        ground: the folders of the tier.
+        policy: the jail's policy.
         workdir: `/workspace`, which is the policy's; or a folder of this machine, which has the same path inside.
-        doors: place inside -> socket, or folder of sockets, of this machine.
-        variables: what those inside have beside `BASE`.
-        programs: what is seen inside, read-only, where it is outside.
+        doors: path inside -> socket, or folder of sockets, of this machine.
+        variables: variables of processes inside, besides `BASE`.
+        programs: files and folders that are visible inside at the same path, read-only.
 
     Raises:
-        RefusedError: if a folder is not there, cannot be used, or must not be seen.
-        OSError, UnsafeFolderError: if the ground cannot be made.
+        RefusedError: if a folder does not exist, cannot be used, or must not be visible.
+        OSError, UnsafeFolderError: if the session folder cannot be created.
     """
     folder = ground.make(policy.session)
     notices: list[str] = []
@@ -101,9 +101,10 @@ def scene(
 
 
 def fit(ground: HostFolders, source: str, target: str) -> None:
-    """
+    """Check that a jail may see *source* at *target*.
+
     Raises:
-        RefusedError: if a jail must not see *source*, or not at *target*.
+        RefusedError: if it may not.
     """
     if not target.startswith("/") or os.path.normpath(target) != target or "\0" in source + target:
         raise RefusedError(
@@ -119,7 +120,7 @@ def fit(ground: HostFolders, source: str, target: str) -> None:
 
 
 def _is_kasmons(real: Path, places: Paths, base: Path) -> bool:
-    """Whether *real* holds one of kasmon's folders, or lies in one; the worktrees of its plans are none of these."""
+    """Whether *real* contains one of kasmon's folders, or is inside one; the worktrees of its plans do not count."""
     ours = [folder.resolve() for folder in (places.state, places.config, places.runtime, base)]
     if any(folder.is_relative_to(real) for folder in ours):
         return True
@@ -130,7 +131,7 @@ def _is_kasmons(real: Path, places: Paths, base: Path) -> bool:
 
 
 def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of *variables* that mean something inside."""
+    """Return those of *variables* that are meaningful inside."""
     return {
         name: value
         for name, value in variables.items()
