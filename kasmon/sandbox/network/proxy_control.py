@@ -139,7 +139,7 @@ def found(folder: Path) -> bool:
 
 
 def tell(folder: Path, wish: Mapping[str, Any]) -> dict[str, Any]:
-    """Send a command to the proxy in *folder* and return its answer: `pid`, `hosts`, and the counts `open` and `denied`.
+    """Send a command to the proxy in *folder* and return its answer: `pid`, `hosts`, counts `open` and `denied`.
 
     Raises:
         SandboxError: if there is none, it does not answer in `ANSWER_S`, or it refuses.
