@@ -1,4 +1,4 @@
-"""A front comes to its sandbox: it is made, or found, or taken up from disk; and the agent is started in it, once."""
+"""Attach the stdio proxy to its sandbox: create, find or resume the sandbox, and start the agent in it once."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ class NotStartedError(SandboxError):
 
 
 class GuestAttachment(NamedTuple):
-    """Where a front is, once the agent is inside."""
+    """The sandbox of a stdio proxy, with the agent running."""
 
     tier: AgentTier
     runtime: SandboxRuntime
@@ -39,23 +39,23 @@ class GuestAttachment(NamedTuple):
     notices: tuple[str, ...] = ()
     lost: str = ""
     is_found: bool = False
-    """The agent was there already."""
+    """Whether the agent was running already."""
     context: bytes = b""
 
 
 def arrived(tier: AgentTier, told: RemoteLaunchSpec, size: "tuple[int, int] | None") -> GuestAttachment:
-    """Where the agent of *told* is inside, on a terminal of *size* (columns, rows) or on pipes. Blocks up to minutes.
+    """Return the sandbox with the agent of *told*, on a terminal of *size* (columns, rows) or pipes. Blocks minutes.
 
     Raises:
         NotStartedError: if its program cannot be started; nothing of the sandbox is left.
-        SandboxUnreachableError: if where it is kept cannot be asked; it is as it was.
-        KasmonError: if no sandbox can be made; likewise.
+        SandboxUnreachableError: if the service that runs it cannot be reached; it is unchanged.
+        KasmonError: if no sandbox can be created; nothing of it is left.
     """
     lost = ""
     if told.joins:
         try:
             return _found(tier, told)
-        except SandboxUnreachableError:  # nobody can tell: nothing is lost by waiting
+        except SandboxUnreachableError:  # its state is unknown: nothing is lost by waiting
             raise
         except (KasmonError, OSError, AgentConnectionError) as error:
             why = getattr(error, "message", str(error)).rstrip(".")
@@ -78,11 +78,11 @@ def arrived(tier: AgentTier, told: RemoteLaunchSpec, size: "tuple[int, int] | No
 
 
 def _found(tier: AgentTier, told: RemoteLaunchSpec) -> GuestAttachment:
-    """The agent that is there, or in a memory on disk.
+    """Return the running agent, or resume its snapshot.
 
     Raises:
-        KasmonError: if it cannot be gone on with.
-        LineError: if nobody answers there.
+        KasmonError: if that fails.
+        AgentConnectionError: if the guest does not answer.
     """
     known = launch_spec.stay(Path(told.ground))
     if known is None or known.run != told.run:
@@ -100,13 +100,13 @@ def _found(tier: AgentTier, told: RemoteLaunchSpec) -> GuestAttachment:
 
 
 def _start(told: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[int, int] | None") -> bytes:
-    """Put the gifts inside and start the program; what was put there as context.
+    """Copy the launch files inside and start the program; return the context that was copied.
 
     Raises:
-        NotStartedError, SandboxError, LineError: if that cannot be.
+        NotStartedError, SandboxError, AgentConnectionError: if that fails.
     """
     context = Path(told.context).read_bytes() if told.context else b""
-    # which terminal it is, tmux tells our process and nobody else: a shell that does not know takes it for a dumb one
+    # tmux reports the terminal type only to this process; a shell without it assumes a dumb terminal
     of_terminal = {name: value for name, value in os.environ.items() if size and name in ("TERM", "COLORTERM")}
     gifts = [(gift.path, gift.content, gift.mode) for gift in told.gifts]
     if context:

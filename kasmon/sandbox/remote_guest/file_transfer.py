@@ -1,7 +1,7 @@
-"""Files that come out of a sandbox, or go into one, where no folder is seen by both sides; `guest/files.py` is there.
+"""File transfer with sandboxes that share no folder with this machine; `guest/files.py` is the other half.
 
-What comes is the sandbox's word: it is written beneath one folder through handles, no link is followed, and nothing
-leads out of it.
+What a sandbox sends is untrusted: it is written beneath one folder through handles, without following links, and cannot
+leave that folder.
 """
 
 import base64
@@ -21,37 +21,37 @@ from kasmon.sandbox.checkpoint.scan import ScanBounds, beneath, opened, opened_f
 from kasmon.sandbox.shared.safe_tree import raze
 
 BOUNDS: Final = ScanBounds(files=50_000, bytes=256 * 1024 * 1024, seconds=30.0)
-"""What is put into a sandbox at most."""
+"""The most that is copied into a sandbox."""
 MODE: Final = 0o777
 BESIDE: Final = ".inside"
-"""What comes out of a sandbox is called so, beside what was changed here meanwhile."""
+"""Suffix of the sandbox's version of a file that was changed here meanwhile."""
 
 
 class BundledFile(msgspec.Struct, frozen=True):
-    """One path of a gift."""
+    """One path of a bundle."""
 
     kind: Literal["f", "d", "l"]
     mode: int
     content: str = ""
-    """Of a file: base64. Of a link: where it leads."""
+    """For a file: base64. For a link: its target."""
 
 
 class FileBundle(msgspec.Struct, frozen=True):
-    """What changed in a folder."""
+    """The changes in a folder."""
 
     whole: bool = True
-    """It is all that is there: what else the other side has, is to go."""
+    """Whether it holds everything: the receiver removes all other paths."""
     gone: tuple[str, ...] = ()
     fresh: dict[str, BundledFile] = {}
     left: dict[str, str] = {}
-    """What is not given: path -> why."""
+    """Paths that are not included: path -> why."""
 
 
 def packed(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool = True) -> bytes:
-    """*files* of *folder*, as a gift.
+    """Encode *files* of *folder* as a bundle.
 
     Raises:
-        SandboxError: if it cannot be looked at, or a name in it is not text.
+        SandboxError: if it cannot be read, or a name in it is not text.
     """
     fresh: dict[str, BundledFile] = {}
     with opened(folder) as top:
@@ -74,10 +74,10 @@ def packed(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool =
 
 
 def received(said: str | bytes) -> FileBundle:
-    """What a sandbox *said*.
+    """Decode a bundle that a sandbox sent.
 
     Raises:
-        SandboxError: if it is no gift.
+        SandboxError: if it is invalid.
     """
     try:
         return msgspec.json.decode(said, type=FileBundle)
@@ -86,12 +86,12 @@ def received(said: str | bytes) -> FileBundle:
 
 
 def taken(gift: FileBundle, folder: str, ours: Container[str] = frozenset()) -> tuple[str, ...]:
-    """Write what a sandbox says is its workspace into *folder*; what of it is not here, each as one sentence.
+    """Write the sandbox's workspace in *gift* to *folder*; return what could not be taken over, as sentences.
 
-    *ours*: paths that were changed here meanwhile. They stay; what comes lies beside them.
+    *ours*: paths that were changed here meanwhile. They stay; the sandbox's versions are put beside them.
 
     Raises:
-        SandboxError: if *folder* is not there.
+        SandboxError: if *folder* does not exist.
     """
     missed = [f"{path!r} was not fetched: {why}." for path, why in gift.left.items()]
     with opened(folder) as top:

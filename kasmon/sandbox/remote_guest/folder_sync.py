@@ -1,6 +1,6 @@
-"""What a sandbox that sees no folder of ours has of one: so what is changed here goes in, and what changes there comes.
+"""Syncs a folder with a sandbox that sees no folder of this machine: changes here go in, changes there come back.
 
-What it has is noted in a file of ours: whoever asks next may be another process.
+What the sandbox has is recorded in a file on this machine, since the next caller may be another process.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Files = dict[str, ManifestEntry]
 
 
 class FolderSync:
-    """One *folder*. Not for several threads at once."""
+    """The sync of one *folder*. Not thread-safe."""
 
     def __init__(self, folder: str, note: Path) -> None:
         self.folder: Final = folder
@@ -30,14 +30,14 @@ class FolderSync:
 
     @property
     def where(self) -> tuple[str, str]:
-        """The folder, and where it is noted what the sandbox has of it."""
+        """The folder, and the file that records what the sandbox has of it."""
         return self.folder, str(self._note)
 
     def whole(self) -> bytes:
-        """All of it, as a gift; that is what the sandbox has from now on.
+        """Return all of it as a bundle, and record that the sandbox has it.
 
         Raises:
-            SandboxError: if it cannot be looked at, or is too much.
+            SandboxError: if it cannot be read, or is too large.
         """
         now = self._seen()
         packed = file_transfer.packed(self.folder, _fitting(now))
@@ -45,10 +45,10 @@ class FolderSync:
         return packed
 
     def changes(self) -> tuple[bytes, Files] | None:
-        """What was changed here since the sandbox had it, as a gift, and what goes to `gave`; None where nothing was.
+        """Return the changes here since the last sync as a bundle, and the argument for `gave`; None if there are none.
 
         Raises:
-            SandboxError: if it cannot be looked at, or is too much.
+            SandboxError: if it cannot be read, or is too large.
         """
         known, now = self._known(), self._seen()
         if known is None:
@@ -59,10 +59,10 @@ class FolderSync:
         return (file_transfer.packed(self.folder, _fitting(fresh), gone, whole=False), now) if fresh or gone else None
 
     def copy(self, folder: str, note: Path) -> None:
-        """Have the same in *folder*, for a copy of the sandbox, which has the same in it.
+        """Copy the folder to *folder*, for a copy of the sandbox, which has the same files.
 
         Raises:
-            SandboxError: if it cannot be copied, or is too much.
+            SandboxError: if it cannot be copied, or is too large.
         """
         raze(Path(folder))
         try:
@@ -74,16 +74,16 @@ class FolderSync:
         copied.gave(copied._seen() if self.changes() is None else {})
 
     def gave(self, now: Files) -> None:
-        """The sandbox has *now*."""
+        """Record that the sandbox has *now*."""
         self._has(now)
 
     def takes(self, said: str | bytes) -> tuple[str, ...]:
-        """Write here what the sandbox *said* has changed in it; what of it is not here as it is there, in sentences.
+        """Write the sandbox's changes in *said* to the folder; return what differs here after that, in sentences.
 
-        What was changed here since keeps its name, and what comes lies beside it.
+        A path that was changed here since stays; the sandbox's version is put beside it.
 
         Raises:
-            SandboxError: if it is no gift, or the folder is not there.
+            SandboxError: if *said* is no bundle, or the folder does not exist.
         """
         given, known = file_transfer.received(said), self._known()
         now = self._seen()
@@ -116,15 +116,12 @@ class FolderSync:
         return None
 
     def _has(self, files: Files) -> None:
-        with contextlib.suppress(UnicodeEncodeError):  # a name that is no text went nowhere
+        with contextlib.suppress(UnicodeEncodeError):  # a name that is not text was not copied either
             write_private(self._note, msgspec.json.encode(files))
 
 
 def _fitting(files: Files) -> Files:
-    """
-    Raises:
-        SandboxError: if *files* are too much for a gift.
-    """
+    """Return *files*; raises `SandboxError` if they are too large for a bundle."""
     size = sum(each.size for each in files.values())
     if len(files) > file_transfer.BOUNDS.files or size > file_transfer.BOUNDS.bytes:
         why = f"it is too large: {len(files)} files, {size >> 20} MiB"

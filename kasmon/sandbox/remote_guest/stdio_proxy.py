@@ -1,10 +1,10 @@
-"""What stands in front of an agent in a sandbox that is reached over a line: its stdin, stdout and terminal, carried.
+"""The stdio proxy: carries stdin, stdout and terminal of an agent in a sandbox that is reached over a connection.
 
     python -P -m kasmon.sandbox.remote_guest.stdio_proxy FILE        FILE holds `RemoteLaunchSpec`, and is removed
 
-It makes the sandbox, or goes on with the one that is there or sleeps on disk, and starts the agent in it. It lives as
-long as the agent does: where the line breaks since the sandbox is put to disk, it waits and goes on where it was. What
-is typed meanwhile goes in then. It ends as the agent ends, and leaves nothing of the sandbox then.
+It creates the sandbox, or attaches to a running or paused one, and starts the agent in it. It lives as long as the
+agent: if the connection breaks because the sandbox is paused to disk, it waits and then continues. Input meanwhile is
+kept. It exits as the agent does, and removes the sandbox then.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessSt
 CANNOT: Final = 125
 LOST: Final = 1
 LOOK_S: Final = 0.1
-"""So often it is looked whether there is a line again."""
+"""How often it tries to reconnect."""
 CURRENT_S: Final = 1.0
-"""So often it is looked whether those inside are to see another context."""
+"""How often it checks whether the context inside must be updated."""
 GONE_S: Final = 5.0
-"""A sandbox that is not asleep and has not been reached for so long is gone."""
+"""An unpaused sandbox that is unreachable for so long may be gone."""
 NUDGE_S: Final = 1.0
 LEAVE_S: Final = 3.0
 """How long the agent may take to end once its terminal is gone."""
@@ -46,7 +46,7 @@ CARRIED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, 
 
 
 class StdioProxy:
-    """Carries between our own stdin, stdout and terminal and the agent of *told*, where that is by *arrival*."""
+    """Carries bytes between its own stdin, stdout and terminal and the agent of *told* in the sandbox of *arrival*."""
 
     def __init__(self, told: RemoteLaunchSpec, arrival: GuestAttachment) -> None:
         self._told, self._arrival = told, arrival
@@ -74,11 +74,11 @@ class StdioProxy:
 
     @property
     def is_over(self) -> bool:
-        """Whether the agent has ended, or is to: nobody sees it any more."""
+        """Whether the agent has ended, or is to end since its terminal is gone."""
         return self._tether.code is not None or (self._leave_at is not None and self._tether.is_joined)
 
     def run(self) -> int:
-        """Carry until the agent has ended; how it did."""
+        """Carry until the agent has ended; return its exit code."""
         self._join()
         while self._tether.code is None:
             if self._leave_at is not None and time.monotonic() > self._leave_at:
@@ -97,7 +97,7 @@ class StdioProxy:
         return self._tether.code
 
     def _wait(self) -> None:
-        """Carry what there is to be carried, and return soon."""
+        """Wait for data or a short timeout, and carry what there is."""
         watched = select.poll()
         watched.register(self._woken, select.POLLIN)
         line = self._tether.fileno()
@@ -116,7 +116,7 @@ class StdioProxy:
                 self._hear()
 
     def _hear(self) -> None:
-        """Take what comes on our stdin."""
+        """Read from stdin and pass it on."""
         try:
             data = os.read(0, BLOCK_BYTES)
         except OSError:
@@ -131,14 +131,14 @@ class StdioProxy:
             self._tether.close()
 
     def _hung_up(self) -> None:
-        """Nobody sees the agent any more: it ends, unless it sleeps."""
+        """End the agent, since its output is not read any more, unless it is paused."""
         self._is_open = False
         if self._leave_at is None:
             self._leave_at = time.monotonic() + (LEAVE_S if self._tether.is_joined else 0.0)
             self._tether.ask("process_signal", number=int(signal.SIGHUP))
 
     def _heed(self) -> int | None:
-        """Pass on the signals that came; how to end, where one is for ourselves."""
+        """Pass on received signals; return the proxy's own exit code if one ends it."""
         while self._signals:
             number = self._signals.pop(0)
             if number == signal.SIGWINCH:
@@ -155,7 +155,7 @@ class StdioProxy:
             and not self._tether.is_joined
             and launch_spec.waits(self._ground)
         ):
-            return LOST  # its host is gone; the next one finds what sleeps
+            return LOST  # its host is gone; the next one finds the paused sandbox
         return None
 
     def _said(self, stream: str, data: bytes) -> None:
@@ -166,17 +166,17 @@ class StdioProxy:
         try:
             while left:
                 left = left[os.write(2 if stream == "err" else 1, left) :]
-        except OSError:  # nobody reads it any more
+        except OSError:  # the reader is gone
             self._hung_up()
 
-    # The line.
+    # The connection.
 
     def _join(self) -> None:
         self._tether.connect(self._arrival.runtime.socket)
         self._lost_at = time.monotonic()
 
     def _find(self) -> bool:
-        """Look for the line that is gone; false once its sandbox is gone with it."""
+        """Try to reconnect; return false once the sandbox has ended."""
         now = time.monotonic()
         self._lost_at = self._lost_at or now
         if launch_spec.waits(self._ground):
@@ -191,7 +191,7 @@ class StdioProxy:
         return True
 
     def _is_there(self) -> bool:
-        """Whether the sandbox lives, reached anew, or nobody can tell now."""
+        """Whether the sandbox is alive, or its state is unknown now; records its new address."""
         try:
             there = self._arrival.tier.adopt(self._told.policy)
             if there is not None and (known := launch_spec.stay(self._ground)) is not None:
@@ -203,7 +203,7 @@ class StdioProxy:
         return there is not None
 
     def _nudge(self) -> None:
-        """Have all of the screen drawn that was drawn on another terminal: by one that is smaller for a moment."""
+        """Make the agent redraw a screen that was drawn on another terminal, by a resize that lasts a moment."""
         now = time.monotonic()
         if self._is_to_draw and self._tether.is_joined:
             self._is_to_draw, self._resize_at = False, now + NUDGE_S
@@ -213,7 +213,7 @@ class StdioProxy:
             self._resize()
 
     def _resize(self, *, less: int = 0) -> None:
-        """Tell the size of our terminal, *less* so many rows."""
+        """Send the terminal's size, reduced by *less* rows."""
         if not self._is_terminal:
             return
         with contextlib.suppress(OSError):
@@ -232,7 +232,7 @@ class StdioProxy:
 
 
 def main(path: str) -> int:
-    """Be the front that the file at *path* tells of; how it ended, where a signal is negative."""
+    """Run the stdio proxy of the file at *path*; return its exit code, where a signal is negative."""
     try:
         told = msgspec.json.decode(Path(path).read_bytes(), type=RemoteLaunchSpec)
         Path(path).unlink()
@@ -273,7 +273,7 @@ def main(path: str) -> int:
 
 @contextlib.contextmanager
 def _raw(is_terminal: bool):  # type: ignore[no-untyped-def]
-    """The terminal passes on every byte as it is meanwhile; it is as before then."""
+    """Switch the terminal to raw mode for the block."""
     if not is_terminal:
         yield
         return
@@ -293,7 +293,7 @@ def _say(text: str) -> None:
 
 
 def leave(how: int) -> None:
-    """End as *how* says; a signal is negative."""
+    """Exit with code *how*; a negative one is a signal."""
     if how < 0:
         signal.signal(-how, signal.SIG_DFL)
         os.kill(os.getpid(), -how)
