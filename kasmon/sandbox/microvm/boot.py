@@ -1,4 +1,4 @@
-"""How a machine begins: by a start, or from a memory, which is marked as used before anything in it runs again."""
+"""Boots a machine, or resumes it from a snapshot, which is marked as used before the machine runs."""
 
 import contextlib
 import os
@@ -29,12 +29,12 @@ CHANCE_BYTES: Final = 64
 
 
 class VmResources(msgspec.Struct, frozen=True, kw_only=True):
-    """What every machine of one kasmon is played with."""
+    """What all machines of one kasmon run with."""
 
     program: str
     accelerator: str
     folder: Path
-    """Where the image lies."""
+    """The folder of the image."""
     image: VmImage
 
 
@@ -49,20 +49,20 @@ def begin(
     is_nobodys: bool = False,
     limit_s: float | None = None,
 ) -> None:
-    """Let a machine begin on the disks of *lot*, from *memory* or by a start; the agent inside answers then.
+    """Start a machine on the disks of *lot*, resumed from *memory* or booted; the guest agent answers then.
 
     Args:
-        lot: whose; no machine lives there.
-        means: what it is played with.
-        code: what its door runs, as the lot's owner may read it.
-        memory: the file of what it held.
-        loaded: called when that memory is there, and nothing runs yet.
-        is_another: it is a copy of a machine, and no longer that one.
-        is_nobodys: it hears nothing of its session yet; it is to be greeted again.
-        limit_s: how long it may take; None is our own measure.
+        lot: the files of its session; no machine runs there.
+        means: what it runs with.
+        code: the code of its host end, readable for the owner.
+        memory: the file of its memory snapshot.
+        loaded: called when that memory is loaded, before the machine runs.
+        is_another: whether it is a copy of a machine and must get a new identity.
+        is_nobodys: whether it is not assigned to its session yet; `greet` must be called again.
+        limit_s: its time limit; None is the default.
 
     Raises:
-        SandboxError: if it does not; something of it may be left then.
+        SandboxError: if it does not start; something of it may be left then.
     """
     until = time.monotonic() + (limit_s or (LOAD_S if memory else BOOT_S))
     with contextlib.ExitStack() as stack:
@@ -88,10 +88,9 @@ def begin(
 
 
 def greet(lot: VmFiles, *, is_another: bool = False, is_nobodys: bool = False) -> None:
-    """Tell the machine that somebody is there, what time it is, some chance, which folders and programs it sees, and
-    whether it has a way out.
+    """Send the machine the time, entropy, its folders and programs, and whether it has network access.
 
-    It listens from then on.
+    It accepts connections from then on.
 
     Raises:
         SandboxError: if it does not answer.
@@ -153,7 +152,7 @@ def _listener(path: Path) -> Iterator[socket.socket]:
 
 
 def _heard(stream: socket.socket) -> bytes:
-    """What has been said there so far."""
+    """Return what has arrived on *stream* so far."""
     heard = b""
     stream.setblocking(False)
     with contextlib.suppress(OSError):

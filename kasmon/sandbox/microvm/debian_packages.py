@@ -1,6 +1,6 @@
-"""What of Debian a machine is made of: the packages by name and version, fetched by apt as anybody may, unpacked by us.
+"""The Debian packages of a machine image: resolved and fetched by apt without root, and unpacked here.
 
-No root, and nothing of what this system has installed: apt is told that nothing is.
+The packages installed on this system play no part: apt gets an empty status file.
 """
 
 import os
@@ -22,21 +22,21 @@ PROGRAMS: Final = (
     "procps", "python3", "sed",
     "tar",
 )  # fmt: skip
-"""What those inside find; with what these need."""
+"""Programs available inside; their dependencies are added."""
 BUSYBOX: Final = "busybox-static"
 KERNEL: Final = "linux-image-cloud-amd64"
-"""Needs the newest kernel of its kind, which is another package at each version."""
+"""Depends on the newest kernel of its kind, which is another package at each version."""
 FETCH_S: Final = 600.0
 LEFT_OUT: Final = re.compile(
     r"usr/share/(doc|man|info|locale|lintian|bash-completion|zoneinfo|icons|i18n/locales)/|usr/lib/x86_64-linux-gnu/gconv/"
     r"|usr/(s?bin/(perl|dpkg)|lib/x86_64-linux-gnu/perl)|var/|boot/|lib/modules/|.*/__pycache__/|usr/lib/python3.11/test/"
 )
-"""What nobody needs inside."""
+"""Files that are not needed inside."""
 MERGED: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 
 class DebianPackage(NamedTuple):
-    """A package, and where it lies."""
+    """A package and its file."""
 
     name: str
     version: str
@@ -44,7 +44,7 @@ class DebianPackage(NamedTuple):
 
 
 def missing() -> str:
-    """Why no image can be built here; empty where one can."""
+    """Return why no image can be built here; empty if one can."""
     if platform.machine() != "x86_64":
         return f"an image can be built for x86_64 only, and this is {platform.machine()}"
     wanted = {"apt-get": "apt", "dpkg-deb": "dpkg", "mke2fs": "e2fsprogs"}
@@ -53,15 +53,15 @@ def missing() -> str:
 
 
 def found(program: str) -> str | None:
-    """Where *program* is, also where only root looks for programs."""
+    """Return the path of *program*, also searched where only root has programs."""
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
 def fetch(folder: Path, told: Callable[[str], None] = lambda _: None) -> list[DebianPackage]:
-    """Fetch all that an image is made of into *folder*.
+    """Fetch all packages of an image into *folder*.
 
     Raises:
-        SandboxError: if apt cannot.
+        SandboxError: if apt fails.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "partial").mkdir(mode=0o700, exist_ok=True)
@@ -85,7 +85,7 @@ def fetch(folder: Path, told: Callable[[str], None] = lambda _: None) -> list[De
 
 
 def _kernel(options: Sequence[str], folder: Path) -> str:
-    """The package of the newest kernel, which the one that is named `KERNEL` needs."""
+    """Return the package of the newest kernel, on which `KERNEL` depends."""
     said = _apt(["depends", KERNEL], folder, program="apt-cache")
     names = re.findall(r"Depends: (linux-image-\S+)", said)
     if not names:
@@ -96,7 +96,7 @@ def _kernel(options: Sequence[str], folder: Path) -> str:
 
 
 def _named(file: str) -> str:
-    """`name=version` of a package's file `name_version_architecture.deb`."""
+    """Return `name=version` for a package's file `name_version_architecture.deb`."""
     name, version, _ = file.removesuffix(".deb").split("_")
     return f"{name}={version.replace('%3a', ':')}"
 
@@ -136,7 +136,7 @@ def _package(path: Path) -> DebianPackage:
 def unpack(
     package: DebianPackage, folder: Path, wanted: Callable[[str], bool] = lambda name: not LEFT_OUT.match(name)
 ) -> None:
-    """Put the files of *package* that are *wanted* below *folder*, readable, and none with its owner's rights.
+    """Unpack the files of *package* that are *wanted* below *folder*, readable and without setuid.
 
     Raises:
         SandboxError: if it cannot be read.
@@ -178,7 +178,7 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Non
 
 
 def _merged(name: str) -> str:
-    """*name* below /usr, for what systems of today have there."""
+    """Return *name* below /usr, as on current systems."""
     parts = PurePosixPath(name).parts
     return (
         str(PurePosixPath("usr", *parts)) if parts and parts[0] in MERGED else str(PurePosixPath(*parts)) * bool(parts)

@@ -1,8 +1,8 @@
-"""The microVM: a session's sandbox with a kernel of its own, which QEMU plays; its memory can be put on disk.
+"""The microvm tier: a session's sandbox with its own kernel, run by QEMU; its memory can be saved to disk.
 
-Its disk holds `/workspace` and the home, and its size is their limit. What changes there is mirrored to folders of this
-machine, so that it is there whenever an answer is. Neither QEMU nor its door runs as root, and neither can open a file:
-both inherit what they need.
+Its disk holds `/workspace` and the home, and limits their size. Changes there are mirrored to folders of this machine,
+before a run's result is passed on. Neither QEMU nor its host end runs as root, and neither can open a file: both
+inherit what they need.
 """
 
 import contextlib
@@ -45,16 +45,16 @@ STARTED: Final = "its machine was booted, not copied from a warm one"
 
 
 class MicroVm(VmProvisioning, TunnelledEgress):
-    """The machines of one kasmon. Making a `MicroVm` touches nothing."""
+    """The machines of one kasmon. Constructing a `MicroVm` has no side effects."""
 
     tier: Tier = "microvm"
     keeps_memory = True
     has_own_kernel: Literal[True] = True
 
-    # What a sandbox promises.
+    # The `SandboxTier` protocol.
 
     def probe(self) -> TierProbe:
-        """Make a machine, ask it something, and end it."""
+        """Create a machine, send it a request, and end it."""
         if lack := self.missing():
             return TierProbe(tier="microvm", ok=False, why=lack.why, hint=lack.hint)
         policy = SandboxPolicy(session=SessionId(f"vmprobe-{os.getpid()}"), tier="microvm")
@@ -72,17 +72,17 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         return TierProbe(tier="microvm", ok=True, why=f"{how}; {self.carried()}", measured_ms=took_ms)
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
-        """The folder of this machine that has what `/workspace` has inside, whenever an answer comes from there."""
+        """Return the folder of this machine that mirrors `/workspace`, up to date whenever a result arrives."""
         return str(self.ground.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /, *, is_copy: bool = True) -> SandboxRuntime:
-        """Make it: a copy of the warm one, or started; the agent inside answers when this returns. Up to two minutes.
+        """Create it, as a copy of the warm machine or booted; the guest agent answers then. Takes up to two minutes.
 
-        Without *is_copy* it is started, whatever there is to be copied.
+        Without *is_copy* it is always booted.
 
         Raises:
-            SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
-            RefusedError: if the policy wants a folder that a machine cannot see.
+            SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
+            RefusedError: if the policy names a folder that a machine cannot mount.
         """
         return self._made(policy, (), is_copy=is_copy)
 
@@ -118,28 +118,28 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             return runtime
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
-        """Whether the machine of *runtime* is still that one and lives, asleep or not."""
+        """Whether the machine of *runtime* is still the same and alive, paused or not."""
         return lives(runtime.pid, runtime.started, runtime.boot)
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
-        """The machine of *policy* that lives, also where nobody noted it; None if there is none."""
+        """Return the running machine of *policy*, even if it was not recorded; None if there is none."""
         return self._lot(policy).runtime()
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
-        """The memory on disk that it can go on from; None where there is none."""
+        """Return the snapshot on disk that it can resume; None if there is none."""
         try:
             return self._lot(policy).memories.fit(self.made_by)
         except (KasmonError, OSError):
             return None
 
     def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
-        """Its last memory on disk, whether it can go on from that or not."""
+        """Return its last snapshot on disk, and whether it can be resumed."""
         return self._lot(policy).memories.judged(lambda: self.made_by, whole=whole)
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """The command that runs *argv* in a machine of its own; *workdir* is `/workspace` there.
+        """Return the command that runs *argv* in a machine of its own; *workdir* is `/workspace` there.
 
         Raises:
             SandboxError, RefusedError, UnableError: as `fitted`.
@@ -149,13 +149,13 @@ class MicroVm(VmProvisioning, TunnelledEgress):
     def fitted(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
     ) -> FittedProgram:
-        """How *argv* is run there: with the programs of its image, or copies of this machine's where it lies elsewhere.
+        """Return how *argv* is run there: with the image's programs, or copies of this machine's if it is elsewhere.
 
-        It works in `/workspace`, which mirrors *workdir*.
+        It runs in `/workspace`, which mirrors *workdir*.
 
         Raises:
-            SandboxError: if no machine can be made here.
-            NotFoundError: if there is no such program.
+            SandboxError: if no machine can be created here.
+            NotFoundError: if the program does not exist.
             RefusedError: if it is too large.
         """
         self._can()
@@ -163,7 +163,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         known = {**own_variables(variables), **brought.variables}
         own = {name: value for name, value in known.items() if not name.startswith("LC_")}
         own |= proxy_control.finding(own, policy.hosts) if policy.hosts else {}
-        return FittedProgram(  # of languages its image knows none
+        return FittedProgram(  # without LC_*: the image has no locales
             argv=brought.argv,
             workdir=WORKSPACE,
             variables={**BASE, **own, "PATH": ":".join([BIN, *brought.path, PATH])},
@@ -175,19 +175,19 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         )
 
     def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
-        """As `create`: what an agent needs is in the image or in its home, or is put on a disk of its machine.
+        """Do as `create`; an agent's programs are in the image, in its home, or on a disk of its machine.
 
-        That disk is made where none of these programs is there yet, which takes up to a minute.
+        If that disk does not exist yet, it is made, which takes up to a minute.
         """
         return self._made(policy, fitted.programs)
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Stop all in it. *to_disk*: its memory is on disk when this returns, and it has no process.
+        """Stop it. *to_disk*: its memory is on disk when this returns, and its processes have ended.
 
         Raises:
-            SandboxError: if it is gone, or its memory cannot be kept; it can go on then.
+            SandboxError: if it has ended, or its memory cannot be stored; it can be resumed then.
         """
         self._must_live(policy, runtime)
         lot = self._lot(policy)
@@ -214,11 +214,11 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         return PauseResult(held=False, snapshot=snapshot.id)
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
-        """Let it go on, its clock set; from its memory on disk once, and only over the disk that belongs to that.
+        """Resume it and set its clock; from a snapshot on disk only once, and only with the disk that belongs to it.
 
         Raises:
-            SnapshotRefusedError: if that memory may not be gone on from; nothing runs then.
-            SandboxError: if it is gone, or does not go on.
+            SnapshotRefusedError: if that snapshot may not be resumed; nothing runs then.
+            SandboxError: if it has ended, or does not resume.
         """
         lot = self._lot(policy)
         if slept.held:
@@ -257,11 +257,11 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             raise
 
     def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
-        """Copy the disk and the memory of a machine that sleeps on disk for *other*, with what is mirrored of it.
+        """Copy the disk, snapshot and mirrored folders of a machine that is paused to disk for *other*.
 
         Raises:
-            SnapshotRefusedError: if that memory may not be gone on from.
-            SandboxError: if it could not be copied; nothing of *other* is there then.
+            SnapshotRefusedError: if that snapshot may not be resumed.
+            SandboxError: if it could not be copied; nothing of *other* is left then.
         """
         lot, theirs = self._lot(policy), self._lot(other)
         snapshot = lot.memories.fit(self.made_by)
@@ -278,10 +278,10 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             return PauseResult(held=False, snapshot=lot.memories.copy_to(theirs.memories, snapshot).id)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Leave no process, socket, disk or memory of it; what was mirrored of it stays. Idempotent.
+        """Remove its processes, sockets, disks and snapshots; its mirrored folders stay. Idempotent.
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
         self._lot(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
         proxy_control.closed(self._lot(policy).gate)
@@ -289,39 +289,38 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             self.ground.clear(policy.session)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
+        """Remove what a session keeps after `destroy`: its home, and a workspace that kasmon made. Idempotent.
 
         Returns:
-            Where the copy of its folder lies, which stays, since something in it is otherwise than there; else "".
+            The path of the copy of its folder, if that is kept since it differs from the original; else "".
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
         self.destroy(policy, None)
         return forgotten(self.ground, policy.session, policy.workspace, _whose(policy))
 
     def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> JailUsage:
-        """What it uses of this machine: QEMU's memory, and the files that are mirrored of it; beside what it may."""
+        """Return its usage of this machine, with its limits: QEMU's memory, and the size of its mirrored folders."""
         own = self._lot(policy).trees
         return usage(runtime.pid, (own["workspace"], own["home"]), SIZES[policy.size])
 
     def refresh(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> tuple[str, ...]:
-        """Put what changed outside in its folders into the machine; what a person should know of it.
+        """Copy changes outside into the machine's folders; return notices for the user.
 
-        What was changed on both sides since they were level keeps its name as it is outside, and lies beside that as it
-        is inside.
+        If a path changed on both sides, the outside version keeps its name, and the inside version is put beside it.
 
         Raises:
-            SandboxError: if it is gone, or does not answer.
+            SandboxError: if it has ended, or does not answer.
         """
         self._must_live(policy, runtime)
         return _told(asked(self._lot(policy).control, FILL_S, "refresh"))
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> ListenerConnector:
-        """The way to the ports of the machine that lives at *runtime*: over its one line.
+        """Return a connector to the ports of the machine of *runtime*, over its one connection.
 
         Raises:
-            SandboxError: if it is gone.
+            SandboxError: if it has ended.
         """
         self._must_live(policy, runtime)
         return ListenerConnector(str(self._lot(policy).ports))
@@ -346,7 +345,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             raise SandboxError(f"the machine of {policy.session!r} has ended", "QEMU has ended")
 
     def _or_nothing(self, policy: SandboxPolicy) -> AbstractContextManager[None]:
-        """Clear away what was begun where something raises; an error of the system becomes ours."""
+        """Clean up if the block raises; an error of the system becomes a `SandboxError`."""
         return or_nothing(lambda: self.destroy(policy, None), "cannot create a machine")
 
 
@@ -355,10 +354,10 @@ def _whose(policy: SandboxPolicy) -> str:
 
 
 def _filled(lot: VmFiles) -> tuple[str, ...]:
-    """Let a new machine have its files; what a person should know of that.
+    """Copy its files into a new machine; return notices for the user.
 
     Raises:
-        SandboxError: if they do not all fit in.
+        SandboxError: if they do not all fit.
     """
     said = asked(lot.control, FILL_S, "fill")
     if said.get("not_taken"):
@@ -368,7 +367,7 @@ def _filled(lot: VmFiles) -> tuple[str, ...]:
 
 
 def _told(said: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a person should know of files that were put in, by the door's answer."""
+    """Return notices for the user about copied files, from the host end's answer."""
     left = [
         f"Changes on this machine were not copied in ({each})."
         for each in (*said.get("left", ()), *said.get("not_taken", ()))

@@ -1,4 +1,4 @@
-"""What machines are made from and played with: an image, what carries them, and warm ones of each size to be copied."""
+"""Provisioning of machines: their image, their accelerator, and warm machines of each size to copy."""
 
 import contextlib
 import functools
@@ -34,21 +34,21 @@ from kasmon.sandbox.shared.host_folders import HostFolders
 KEEP_S: Final = 60.0
 BUILD_HINT: Final = "Build it: `kasmon sandbox image build`."
 WARM: Final = "warm"
-"""The file beside a machine's disk that is what it held, until it is put away."""
+"""The file beside a machine's disk with its memory, until it is stored as warm."""
 Warmed = Callable[[SandboxRuntime], None]
 
 
 class VmProvisioning:
-    """What the machines of one kasmon have in common."""
+    """What the machines of one kasmon share."""
 
     def __init__(
         self, of: Paths | None = None, *, image: Path | None = None, program: str = qemu_program.PROGRAM
     ) -> None:
         """
         Args:
-            of: whose machines; by default those of the kasmon that the environment names.
-            image: the folder of the image; by default that of the kasmon which the environment names. What is made from
-                it lies beside it.
+            of: paths of the kasmon that owns the machines; by default those that the environment names.
+            image: the folder of the image; by default that of the kasmon that the environment names. What is made from
+                it is stored beside it.
             program: QEMU, by path or name.
         """
         self.places = of or places()
@@ -58,7 +58,7 @@ class VmProvisioning:
         self._line = HostFolders(self.places, LINE)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Leave nothing of the machine of *policy*."""
+        """Remove everything of the machine of *policy*."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -74,7 +74,7 @@ class VmProvisioning:
 
     @functools.cached_property
     def made_by(self) -> SnapshotMaker:
-        """What a memory is written and read by; only the same can read it."""
+        """The maker of snapshots; only the same one can resume them."""
         whole = hashlib.sha256(f"{self.means.image.id} {code_hash()} {qemu.QUIET}".encode())
         return SnapshotMaker(
             program=f"qemu {qemu_program.version(self.program)}",
@@ -83,19 +83,19 @@ class VmProvisioning:
             image=whole.hexdigest(),
         )
 
-    # Whether KVM carries them.
+    # The accelerator: KVM or emulation.
 
     @functools.cached_property
     def accelerator(self) -> str:
-        """What QEMU plays with: KVM where that was timed here and is faster (`trial`), else it emulates."""
+        """QEMU's accelerator: KVM if a trial here found it faster (`kvm_trial`), else emulation."""
         found = None if kvm_trial.closed_to(self.ground.owner) else kvm_trial.kept(self._trial, self._identity)
         return qemu_program.CARRIED if found is not None and found.is_carried else qemu_program.EMULATED
 
     def carried(self, emulated_ms: float | None = None) -> str:
-        """Whether KVM carries machines here and how long a start takes, in words; it is timed unless it was.
+        """Return as text whether KVM is used here and how long a start takes; it is timed unless that is known.
 
         Args:
-            emulated_ms: what a start takes without it, where that is known.
+            emulated_ms: the time of a start without KVM, if known.
 
         Raises:
             SandboxError: if no machine can be created.
@@ -118,7 +118,7 @@ class VmProvisioning:
         return kvm_trial.identity(self.program, image.id if image else "")
 
     def _started_in(self, accelerator: str, limit_s: float | None) -> float:
-        """How many milliseconds a machine takes to start with *accelerator*; nothing of it is left."""
+        """Return how many milliseconds a machine takes to start with *accelerator*; it is removed."""
         policy = SandboxPolicy(session=SessionId(f"timed-{os.getpid()}"), tier="microvm")
         lot, stock = self._lot(policy), self.stock(policy.size)
         means = msgspec.structs.replace(self.means, accelerator=accelerator)
@@ -141,26 +141,26 @@ class VmProvisioning:
         for name in ("accelerator", "means", "made_by"):
             self.__dict__.pop(name, None)
 
-    # What they are given.
+    # Program disks.
 
     @property
     def disks(self) -> ProgramDisks:
-        """The disks of this machine's programs."""
+        """The disks with this machine's programs."""
         return ProgramDisks(self.image_folder.parent / "machines" / "programs")
 
-    # Warm ones.
+    # Warm machines.
 
     def stock(self, size: str) -> WarmPool:
-        """What machines of a size are made from."""
+        """Return the warm pool of a size."""
         return WarmPool(self.image_folder.parent / "machines", SIZES[size])
 
     def warm(self, policy: SandboxPolicy, warmed: Warmed) -> Snapshot:
-        """Start a machine of *policy*, let *warmed* prepare it, and put it away: new ones of its size are copies of it.
+        """Start a machine of *policy*, let *warmed* prepare it, and store it: new ones of its size are copies of it.
 
         Takes up to a minute. Nothing of the session of *policy* is left.
 
         Raises:
-            SandboxError: if it cannot be started or kept.
+            SandboxError: if it cannot be started or stored.
         """
         self._can()
         lot, stock = self._lot(policy), self.stock(policy.size)
@@ -177,15 +177,15 @@ class VmProvisioning:
             self.forget(policy)
 
     def kept_warm(self, lot: VmFiles, stock: WarmPool, warmed: Warmed) -> str:
-        """Put the machine of *lot*, which was just started and knows nothing of its session, away warm.
+        """Store the machine of *lot*, which was just started and is not assigned to its session, as warm.
 
-        It goes on then, and is to be greeted as another one.
+        It continues then, and must be greeted as another one.
 
         Returns:
-            Why there is none now of which new ones are copies; empty where there is.
+            Why there is no warm machine to copy now; empty if there is.
 
         Raises:
-            SandboxError: if it does not go on.
+            SandboxError: if it does not continue.
         """
         memory, copy = lot.folder / WARM, lot.folder / f"{WARM}-disk"
         with stock.claimed() as is_ours:
@@ -209,14 +209,14 @@ class VmProvisioning:
             return why
 
     def _as_it_is(self, lot: VmFiles, warmed: Warmed, memory: Path) -> None:
-        """Have the machine of *lot* warm and stopped, and what it holds in the file *memory*."""
+        """Warm up and stop the machine of *lot*, and write its memory to the file *memory*."""
         warmed(self._there(lot))
         asked(lot.control, KEEP_S, "freeze")
         with QmpClient(lot.orders) as orders:
             orders.do("stop")
             written(orders, memory)
 
-    # How one begins.
+    # Start.
 
     def _begin(
         self,
@@ -230,9 +230,9 @@ class VmProvisioning:
         begin(lot, self.means, self._code(), memory, loaded, is_another=is_another, is_nobodys=is_nobodys)
 
     def _boot(self, lot: VmFiles, stock: WarmPool) -> tuple[str, ...]:
-        """Start a machine that knows nothing of its session; what a person should know of that.
+        """Boot a machine without assigning it to its session; return notices for the user.
 
-        Where KVM does not carry it any more, it is emulated.
+        If it does not boot with KVM any more, it is emulated.
         """
         lot.lay(stock.plain, stock.nothing)
         try:
@@ -250,7 +250,7 @@ class VmProvisioning:
         return ()
 
     def _code(self) -> HostEndCode:
-        """What doors run, as the machines' user may read it."""
+        """Return the code of host ends, readable for the machines' user."""
         return HostEndCode(self._line.things() / "opt", self.ground.things() / "opt")
 
     def _there(self, lot: VmFiles, notices: tuple[str, ...] = ()) -> SandboxRuntime:
@@ -260,16 +260,13 @@ class VmProvisioning:
         return runtime
 
     def missing(self) -> UnavailableReason | None:
-        """Why no machine can be created here, as far as that is seen without trying; None where nothing is missing."""
+        """Return why no machine can be created here, as far as known without trying; None if nothing is missing."""
         if lack := qemu_program.lacking(self.program):
             return UnavailableReason(*lack)
         return None if found(self.image_folder) is not None else UnavailableReason("there is no image", BUILD_HINT)
 
     def _can(self) -> None:
-        """
-        Raises:
-            SandboxError: if no machine can be created here.
-        """
+        """Raise `SandboxError` if no machine can be created here."""
         if lack := self.missing():
             raise SandboxError("cannot create a machine", lack.why, lack.hint)
 

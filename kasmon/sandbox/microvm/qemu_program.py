@@ -1,4 +1,4 @@
-"""The QEMU of this machine: which it is, and whether it can play ours."""
+"""This machine's QEMU: its version, and whether it can run kasmon's machines."""
 
 import functools
 import re
@@ -22,14 +22,14 @@ RUN_S: Final = 60.0
 
 
 class MissingRequirement(NamedTuple):
-    """What is not there, and how it is got."""
+    """What is missing, and how to get it."""
 
     why: str
     hint: str
 
 
 def lacking(program: str = PROGRAM) -> MissingRequirement | None:
-    """What is missing for a machine, as far as that is seen without trying one."""
+    """Return what is missing for a machine, as far as known without trying."""
     if shutil.which(program) is None:
         return MissingRequirement("QEMU is not installed", f"Install it: {install_line('qemu-system-x86')}.")
     if shutil.which(IMAGES) is None:
@@ -46,7 +46,7 @@ def lacking(program: str = PROGRAM) -> MissingRequirement | None:
 
 @functools.cache
 def version(program: str = PROGRAM) -> str:
-    """QEMU's version with its package's; empty where it does not say it."""
+    """Return QEMU's version with its package's; empty if it does not print one."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=RUN_S).stdout
     except (OSError, subprocess.SubprocessError):
@@ -56,15 +56,15 @@ def version(program: str = PROGRAM) -> str:
 
 
 def may_carry(owner: tuple[int, int]) -> bool:
-    """Whether KVM is there for *owner*: it may be tried then, and is believed only by the time of a start."""
+    """Whether *owner* can open KVM; then it may be tried, and only a timed start proves it."""
     return KVM.exists() and may_use(KVM, owner, writable=True)
 
 
 def tool(*words: str) -> None:
-    """Run a program that makes or changes a disk.
+    """Run a program that creates or changes a disk.
 
     Raises:
-        SandboxError: if it fails; the message is its own.
+        SandboxError: if it fails, with its own message.
     """
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""The memory of a machine that is stopped, in a file: written by its QEMU, and cleaned of what must not stay in it."""
+"""Writes the memory of a stopped machine to a file, and removes credentials from it."""
 
 import errno
 import os
@@ -13,14 +13,14 @@ from kasmon.sandbox.shared.memory_scrub import scrubbed_file
 
 WRITE_S: Final = 60.0
 LITTLE_BYTES: Final = 1 << 20
-"""A disk that has less is taken for full."""
+"""A disk with less free space counts as full."""
 
 
 def written(orders: QmpClient, path: Path) -> None:
-    """Have the memory of a machine that is stopped written to *path*.
+    """Write the memory of a stopped machine to *path*.
 
     Raises:
-        OSError: if the disk cannot hold it.
+        OSError: if the disk is full.
         SandboxError: if it cannot be written.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -38,6 +38,6 @@ def written(orders: QmpClient, path: Path) -> None:
 
 
 def cleaned(policy: SandboxPolicy, path: Path) -> None:
-    """Take out of the memory at *path* what is left of the values of credentials: node gives nothing back clean."""
+    """Remove remaining values of credentials from the memory at *path*: node does not clear freed memory."""
     if policy.credentials:
         scrubbed_file(path, looked_up(policy.credentials))

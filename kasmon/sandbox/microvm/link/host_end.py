@@ -1,9 +1,9 @@
-"""The process in front of a machine: it starts QEMU and ends with it, and QEMU ends with it.
+"""The host end of a machine: a process that starts QEMU; each ends when the other does.
 
-It listens where the sandbox's agent is to be reached, and carries each connection to the agent inside over the one line
-that there is; likewise those to ports inside, and those from inside to the way out, which is a process of its own. It
-keeps the outside of the mirrored folders too, and does what its keeper asks: greet the machine, fill its folders, and
-bring the line to rest before the machine is put on disk. It runs as the machine's user.
+It listens for connections to the guest agent and multiplexes them over the one connection to the machine. It does the
+same for connections to ports inside, and for those from inside to the egress proxy, which is a separate process. It
+holds the outside of the mirrored folders, and handles kasmon's requests: greet the machine, fill its folders, and
+quiesce the connection before the machine is paused to disk. It runs as the machine's user.
 """
 
 import contextlib
@@ -37,22 +37,22 @@ from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
 
 READ_BYTES = 1 << 16
 BEHIND_BYTES = 8 * 1024 * 1024
-"""So much that the machine has not taken yet, and nobody is listened to."""
+"""With so much data unsent to the machine, clients are not read."""
 BUFFERS_BYTES = 1024 * 1024
-"""So much lies in the buffers of a machine's end of the line, and more."""
+"""More than fits in the buffers of the machine's end of the connection."""
 HOLD_BYTES = 1024 * 1024
-"""So much that somebody outside has not read yet, and the agent is not listened to for it until all of that is read."""
+"""With so much unread by a client, the agent's output for it stops until all of it is read."""
 MOST_BYTES = 64 * 1024 * 1024
-"""So much that somebody outside has not read yet, and its connection is ended: no machine of ours goes that far."""
+"""With so much unread by a client, its connection is closed; kasmon's own guest never sends as much."""
 
 Words = dict[str, object]
 
 
 def serve() -> None:
-    """Do it for the machine that stdin describes, until it ends."""
+    """Run the host end for the machine that stdin describes, until it ends."""
     with open(0, "rb", closefd=False) as file:
         told_words = json.loads(file.read())
-    if os.fork():  # whoever started us is nobody's parent
+    if os.fork():  # detach from the starter
         os._exit(0)
     VmHostEnd(told_words).run()
 
@@ -170,7 +170,7 @@ class VmHostEnd:
             self._over()
 
     def _over(self) -> None:
-        """It ended, or is not to be believed: nothing of it stays."""
+        """Kill the machine, which ended or sent invalid data, and exit."""
         with contextlib.suppress(OSError):
             os.kill(self._qemu, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -191,7 +191,7 @@ class VmHostEnd:
             self._ways.heard(kind, channel, content)
 
     def _carry(self) -> None:
-        """Go on with the connections in and out, unless the machine is far behind."""
+        """Serve the forwarded connections, unless the machine is far behind."""
         if len(self._out) > BEHIND_BYTES:
             self._flush()
             time.sleep(0.001)
@@ -224,7 +224,7 @@ class VmHostEnd:
             self._keep(lambda mirror: mirror.take(words))
 
     def _learn(self, tree: FolderChanges, words: Words) -> None:
-        """Know what the machine has: it had that before we were there."""
+        """Record what the machine already had before this host end started."""
         if tree.is_level:
             return
         if words["tell"] == "level":
@@ -233,7 +233,7 @@ class VmHostEnd:
             tree.learn(words["entries"])  # type: ignore[arg-type]
 
     def _level(self, name: str) -> None:
-        """Send what changed outside, now that all that changed inside is here."""
+        """Send changes outside, after all changes inside were received."""
         self._leveling.discard(name)
         self._left[name] = [why for tree in self._trees.values() for why in tree.tell(self._send_whole)]
         self._send(told(ASK, {"do": "taken", "id": name}))
@@ -242,7 +242,7 @@ class VmHostEnd:
         return [said for mirror in self._mirrors.values() for said in mirror.told()]
 
     def _keep(self, act: Callable[[FolderMirror], None]) -> None:
-        """Let the mirror that is told of *act*; where it cannot, the rest of that file is left out, and it is told."""
+        """Call *act* with the current mirror; if it fails, the rest of that file is skipped and reported."""
         if self._mirror:
             try:
                 act(self._mirror)
@@ -266,7 +266,7 @@ class VmHostEnd:
         self._poll.modify(self._ours, select.POLLIN)
 
     def _send_whole(self, data: bytes) -> None:
-        """As `_send`, but waits until the machine is not far behind."""
+        """Do as `_send`, but wait until the machine is not far behind."""
         self._send(data)
         while len(self._out) > BEHIND_BYTES:
             waits = select.poll()
@@ -274,7 +274,7 @@ class VmHostEnd:
             for _, events in waits.poll():
                 self._line(events)
 
-    # Whoever comes.
+    # Clients.
 
     def _come(self) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -339,7 +339,7 @@ class VmHostEnd:
             del self._waiting[channel]
             self._forget(stream)
 
-    # Its keeper.
+    # Requests from kasmon.
 
     def _keeper(self) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -388,7 +388,7 @@ class VmHostEnd:
         if words["do"] == "refresh" and all(tree.is_told() for tree in self._trees.values()):
             self._answer(stream, {"left": [], "apart": self._apart()})
             return
-        if words["do"] == "freeze":  # what lies in the line's buffers is written over
+        if words["do"] == "freeze":  # overwrite the connection's buffers
             self._send_whole(packed(PIECE, 0, bytes(BUFFERS_BYTES)))
         name = secrets.token_hex(4)
         self._asked[name] = stream
