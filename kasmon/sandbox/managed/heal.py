@@ -95,8 +95,7 @@ def cleaned(
 ) -> dict[str, tuple[str, ...]]:
     """Remove the values of credentials from *volatile* and from interpreters, before anything of the sandbox is stored.
 
-    Returns:
-        The names of the variables that were removed, by interpreter.
+    Returns the names of the variables that were removed, by interpreter.
 
     Raises:
         SandboxError: if they may not all be removed; nothing may be stored then.
