@@ -65,34 +65,34 @@ class FilesystemView(msgspec.Struct, frozen=True, kw_only=True):
     """File descriptor that bubblewrap reads before it runs anything inside."""
 
 
-def arguments(scene: FilesystemView) -> list[str]:
-    """Return bubblewrap's arguments for *scene*, without the command that runs inside."""
+def build_arguments(view: FilesystemView) -> list[str]:
+    """Return bubblewrap's arguments for *view*, without the command that runs inside."""
     return [
         *NAMESPACES,
         *("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox", "--cap-drop", "ALL"),
-        *(["--new-session"] if scene.new_session else []),
-        *(["--die-with-parent"] if scene.dies_with_starter else []),
+        *(["--new-session"] if view.new_session else []),
+        *(["--die-with-parent"] if view.dies_with_starter else []),
         *_system(),
-        *_etc(scene.things),
+        *_etc(view.things),
         *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),
-        *("--dev", "/dev", *_memory("/dev/shm", "1777", scene.size.memory_bytes // 2), "--remount-ro", "/dev"),
-        *_memory("/tmp", "1777", scene.size.memory_bytes // 2),
-        *_memory("/run", "0755", RUN_BYTES),
-        *("--ro-bind", scene.lock, LOCK, "--lock-file", LOCK),
+        *("--dev", "/dev", *_build_tmpfs("/dev/shm", "1777", view.size.memory_bytes // 2), "--remount-ro", "/dev"),
+        *_build_tmpfs("/tmp", "1777", view.size.memory_bytes // 2),
+        *_build_tmpfs("/run", "0755", RUN_BYTES),
+        *("--ro-bind", view.lock, LOCK, "--lock-file", LOCK),
         *("--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--symlink", "../run", "/var/run"),
-        *("--ro-bind", os.path.join(scene.things, "opt"), INSIDE),  # noqa: PTH118 (an argument, not a used path)
-        *("--bind", scene.home, HOME),
-        *(word for bind in _outer_first(scene.binds) for word in _bound(bind)),
-        *("--remount-ro", "/", "--chdir", scene.workdir),
+        *("--ro-bind", os.path.join(view.things, "opt"), INSIDE),  # noqa: PTH118 (an argument, not a used path)
+        *("--bind", view.home, HOME),
+        *(word for bind in _sort_outer_first(view.binds) for word in _build_bind(bind)),
+        *("--remount-ro", "/", "--chdir", view.workdir),
         "--clearenv",
-        *(word for name, value in scene.variables.items() for word in ("--setenv", name, value)),
-        *(["--info-fd", str(scene.info)] if scene.info is not None else []),
-        *(["--block-fd", str(scene.gate)] if scene.gate is not None else []),
-        *("--seccomp", scene.seccomp),
+        *(word for name, value in view.variables.items() for word in ("--setenv", name, value)),
+        *(["--info-fd", str(view.info)] if view.info is not None else []),
+        *(["--block-fd", str(view.gate)] if view.gate is not None else []),
+        *("--seccomp", view.seccomp),
     ]
 
 
-def packed(words: Sequence[str]) -> bytes:
+def encode_arguments(words: Sequence[str]) -> bytes:
     """Encode *words* for bubblewrap's `--args`.
 
     Raises:
@@ -124,14 +124,14 @@ def _etc(things: str) -> list[str]:
     return words
 
 
-def _memory(target: str, mode: str, limit_bytes: int) -> list[str]:
+def _build_tmpfs(target: str, mode: str, limit_bytes: int) -> list[str]:
     """Return the arguments of a tmpfs that can hold *limit_bytes*."""
     return ["--perms", mode, "--size", str(limit_bytes), "--tmpfs", target]
 
 
-def _outer_first(binds: Sequence[BindMount]) -> list[BindMount]:
+def _sort_outer_first(binds: Sequence[BindMount]) -> list[BindMount]:
     return sorted(binds, key=lambda bind: bind.target.count("/"))
 
 
-def _bound(bind: BindMount) -> tuple[str, str, str]:
+def _build_bind(bind: BindMount) -> tuple[str, str, str]:
     return ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)

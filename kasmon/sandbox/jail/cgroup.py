@@ -42,11 +42,11 @@ class Cgroup:
         """
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
-        self._hold("cgroup.freeze", "0")  # an existing group may be frozen
+        self._try_write("cgroup.freeze", "0")  # an existing group may be frozen
         return CgroupLimits(
-            memory=self._hold("memory.max", str(size.memory_bytes)),
-            processes=self._hold("pids.max", str(size.processes)),
-            cpus=self._hold("cpu.max", f"{int(size.cpus * PERIOD_US)} {PERIOD_US}"),
+            memory=self._try_write("memory.max", str(size.memory_bytes)),
+            processes=self._try_write("pids.max", str(size.processes)),
+            cpus=self._try_write("cpu.max", f"{int(size.cpus * PERIOD_US)} {PERIOD_US}"),
         )
 
     def take_in(self, pid: int) -> None:
@@ -85,7 +85,7 @@ class Cgroup:
 
     def remove(self) -> None:
         """Kill all processes in the group and remove it, within `END_S`. Idempotent."""
-        self._hold("cgroup.kill", "1")
+        self._try_write("cgroup.kill", "1")
         until = time.monotonic() + END_S
         while self.folder.exists() and time.monotonic() < until:
             with contextlib.suppress(OSError):  # while a process is still ending
@@ -93,7 +93,7 @@ class Cgroup:
                 break
             time.sleep(LOOK_S)
 
-    def _hold(self, name: str, value: str) -> bool:
+    def _try_write(self, name: str, value: str) -> bool:
         try:
             _write(self.folder / name, value)
         except OSError:
@@ -101,7 +101,7 @@ class Cgroup:
         return True
 
 
-def group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
+def find_group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
     """Return the group for the jail *name*, which may not exist yet; None if kasmon may not create groups."""
     try:
         lines = (proc / "mountinfo").read_text().splitlines()

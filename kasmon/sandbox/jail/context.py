@@ -17,7 +17,7 @@ from kasmon.sandbox.jail.probe import lacking
 from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.shared.cleanup import or_nothing
-from kasmon.sandbox.shared.filesystem_view import scene
+from kasmon.sandbox.shared.filesystem_view import build_view
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import lives
 
@@ -57,23 +57,23 @@ class JailContext:
         """Return why no jail can be created here, as far as known without trying; None if nothing is missing."""
         return lacking(self.program)
 
-    def _can(self) -> None:
+    def _require_available(self) -> None:
         if found := lacking(self.program):
             raise SandboxError("cannot create a jail", found.why, found.hint)
 
-    def _or_nothing(self, policy: SandboxPolicy, *, keeps_alive: bool = False) -> AbstractContextManager[None]:
+    def _undo_on_error(self, policy: SandboxPolicy, *, keeps_alive: bool = False) -> AbstractContextManager[None]:
         """Clean up if the block raises; an error of the system becomes a `SandboxError`.
 
         *keeps_alive*: a running jail of the session is left alone.
         """
 
         def clear() -> None:
-            if not keeps_alive or self._site(policy).first_process() is None:
+            if not keeps_alive or self._session_files(policy).first_process() is None:
                 self.destroy(policy, None)
 
         return or_nothing(clear, "cannot create a jail")
 
-    def _scene(
+    def _build_view(
         self,
         policy: SandboxPolicy,
         workdir: str,
@@ -84,24 +84,24 @@ class JailContext:
         doors, known = dict(self.doors), dict(variables or {})
         if policy.hosts:
             self.ground.make(policy.session)
-            doors[proxy_control.MOUNTED] = str(self._site(policy).open_gate(policy))
-            known = proxy_control.finding(known, policy.hosts)
-        return scene(self.ground, policy, workdir, doors=doors, variables=known, programs=programs)
+            doors[proxy_control.MOUNTED] = str(self._session_files(policy).open_gate(policy))
+            known = proxy_control.add_proxy_variables(known, policy.hosts)
+        return build_view(self.ground, policy, workdir, doors=doors, variables=known, programs=programs)
 
-    def _with_place(self, looks: FilesystemView, session: SessionId) -> FilesystemView:
-        """Return *looks* with the session's context files, so that `kasmon ctx` works inside."""
+    def _add_context_files(self, view: FilesystemView, session: SessionId) -> FilesystemView:
+        """Return *view* with the session's context files, so that `kasmon ctx` works inside."""
         own = AgentContextFiles(self.ground.of(session))
         own.make(self.ground.owner, context_of(self.places, session))
-        variables = {**looks.variables, "PATH": f"{BIN}:{looks.variables['PATH']}", "KASMON_CONTEXT": CONTEXT}
-        return msgspec.structs.replace(looks, binds=[*looks.binds, *own.binds], variables=variables)
+        variables = {**view.variables, "PATH": f"{BIN}:{view.variables['PATH']}", "KASMON_CONTEXT": CONTEXT}
+        return msgspec.structs.replace(view, binds=[*view.binds, *own.binds], variables=variables)
 
     def _writable(self, policy: SandboxPolicy, workdir: str) -> list[str]:
         mounts = [mount.target or mount.source for mount in policy.mounts if mount.writable]
         return [workdir, *mounts, *([PROJECT] if policy.project_writable else [])]
 
-    def _site(self, policy: SandboxPolicy) -> JailFiles:
+    def _session_files(self, policy: SandboxPolicy) -> JailFiles:
         return JailFiles(self.ground, policy.session)
 
-    def _must_live(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
+    def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):
             raise SandboxError(f"the jail of {policy.session!r} has ended", "its first process has ended")

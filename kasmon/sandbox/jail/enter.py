@@ -44,7 +44,7 @@ def read(path: str) -> "dict[str, Any]":
     return spec
 
 
-def held(content: bytes) -> int:
+def open_memory_file(content: bytes) -> int:
     """Return a file descriptor to read *content* from; the executed program inherits it."""
     handle = os.memfd_create("kasmon", 0)
     os.write(handle, content)
@@ -63,7 +63,7 @@ def drop(user: int, group: int) -> None:
         raise ValueError("root privileges could not be dropped")
 
 
-def terminal() -> "list[str]":
+def build_terminal_arguments() -> "list[str]":
     """Return the arguments that pass the terminal's own variables (`TERM...`) inside."""
     kept = [(name, value) for name, value in os.environ.items() if name.startswith("TERM")]
     return [word for name, value in kept for word in ("--setenv", name, value)]
@@ -82,13 +82,13 @@ def enter(path: str, more: "list[str]") -> None:
     if os.geteuid() == 0:
         raise ValueError("a sandbox never runs as root")
     on_terminal = os.isatty(0)
-    seccomp = held(base64.b64decode(str(spec["seccomp"]), validate=True))
+    seccomp = open_memory_file(base64.b64decode(str(spec["seccomp"]), validate=True))
     if not os.fstat(seccomp).st_size:
         raise ValueError("there is no seccomp filter")
     words = [word.format(seccomp=seccomp) if word == "{seccomp}" else word for word in spec["words"]]
-    words += terminal() if on_terminal else spec["on_pipes"]
+    words += build_terminal_arguments() if on_terminal else spec["on_pipes"]
     in_front = spec["terminal"] if on_terminal else []
-    given = held(b"".join(os.fsencode(word) + b"\0" for word in words))
+    given = open_memory_file(b"".join(os.fsencode(word) + b"\0" for word in words))
     if in_front:  # Ctrl-C is for the programs inside: *in_front* restores it for them
         for each in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(each, signal.SIG_IGN)

@@ -16,14 +16,14 @@ import msgspec
 from kasmon.paths import write_private
 from kasmon.process_identity import fields
 from kasmon.sandbox.jail.cgroup import Cgroup
-from kasmon.sandbox.shared.processes import LOOK_S, children, send, threads
+from kasmon.sandbox.shared.processes import LOOK_S, children, send_signal, threads
 
 STOP_S: Final = 2.0
 STILL: Final = frozenset({b"T", b"t", b"Z", b"X"})
 """The states of processes that do not run."""
 
 
-def sleep(init: int, group: Cgroup | None, note: Path) -> bool:
+def freeze_jail(init: int, group: Cgroup | None, note: Path) -> bool:
     """Stop the jail whose first process is *init*; return whether that worked. If not, all processes continue.
 
     Args:
@@ -38,44 +38,44 @@ def sleep(init: int, group: Cgroup | None, note: Path) -> bool:
         if group.freeze(frozen=True):
             return True
         group.freeze(frozen=False)
-    done = stop(init)
+    done = stop_tree(init)
     if done is None:
         return False
     everybody, before = done
     if len(before) < len(everybody):  # else the jail was stopped already, and *note* exists
         try:
-            _note(note, before)
+            _write_note(note, before)
         except OSError:
-            go_on(everybody, before)
+            continue_processes(everybody, before)
             raise
     return True
 
 
-def _note(note: Path, before: Collection[int]) -> None:
+def _write_note(note: Path, before: Collection[int]) -> None:
     if before:
         write_private(note, msgspec.json.encode(before))
     else:
         note.unlink(missing_ok=True)
 
 
-def wake(init: int, group: Cgroup | None, note: Path) -> None:
-    """Continue a jail that `sleep` stopped, except for the processes that were stopped before."""
+def unfreeze_jail(init: int, group: Cgroup | None, note: Path) -> None:
+    """Continue a jail that `freeze_jail` stopped, except for the processes that were stopped before."""
     if group is not None and group.is_there:
         group.freeze(frozen=False)
     try:
         before = msgspec.json.decode(note.read_bytes(), type=list[int])
     except (OSError, msgspec.MsgspecError):
         before = []
-    go_on_all(init, before)
+    continue_tree(init, before)
     note.unlink(missing_ok=True)
 
 
-def stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Whether every thread of *pid* is stopped; also true of a process that has ended."""
     return all((told := fields(pid, task)) is None or told[0] in STILL for task in threads(pid))
 
 
-def stop(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]] | None:
+def stop_tree(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]] | None:
     """Stop the process *init* and all its descendants.
 
     Returns:
@@ -92,18 +92,18 @@ def stop(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]] | No
             if told is not None and told[0] == b"T":
                 before.append(pid)
             if pid == init or (told is not None and int(told[1]) in known):
-                send(pid, signal.SIGSTOP)
+                send_signal(pid, signal.SIGSTOP)
         known.update(dict.fromkeys(fresh))
-        while not all(stopped(pid) for pid in fresh):  # before listing children: a running parent could start more
+        while not all(is_stopped(pid) for pid in fresh):  # before listing children: a running parent could start more
             if time.monotonic() > until:
-                go_on(known, before)
+                continue_processes(known, before)
                 return None
             time.sleep(LOOK_S / 4)
         fresh = list(dict.fromkeys(child for pid in known for child in children(pid) if child not in known))
     return list(known), before
 
 
-def _reached(init: int) -> list[int]:
+def _list_tree(init: int) -> list[int]:
     """Return *init* and all its descendants, as far as they can be listed while the parents may run."""
     found = [init]
     for pid in found:
@@ -111,13 +111,13 @@ def _reached(init: int) -> list[int]:
     return found
 
 
-def go_on(processes: Collection[int], but: Collection[int] = ()) -> None:
+def continue_processes(processes: Collection[int], but: Collection[int] = ()) -> None:
     """Continue *processes* (each parent before its children), the last first; those in *but* stay stopped."""
     for pid in reversed(list(processes)):
         if pid not in but:
-            send(pid, signal.SIGCONT)
+            send_signal(pid, signal.SIGCONT)
 
 
-def go_on_all(init: int, but: Collection[int] = ()) -> None:
+def continue_tree(init: int, but: Collection[int] = ()) -> None:
     """Continue the process *init* and all its descendants; those in *but* stay stopped."""
-    go_on(_reached(init), but)
+    continue_processes(_list_tree(init), but)

@@ -23,13 +23,13 @@ from kasmon.paths import write_private
 from kasmon.sandbox.base import PauseResult, TierProbe
 from kasmon.sandbox.jail import freeze, seccomp
 from kasmon.sandbox.jail.bwrap_arguments import INSIDE, PATH, WORKSPACE, BindMount
-from kasmon.sandbox.jail.limits import AGENT_BYTES, limited
+from kasmon.sandbox.jail.limits import AGENT_BYTES, build_limit_prefix
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.sandbox.jail.reports import LIMIT_S, JailReports
 from kasmon.sandbox.jail.start import start
-from kasmon.sandbox.jail.wrap import WrappedCommand, entry
+from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry
 from kasmon.sandbox.network import proxy_control
-from kasmon.sandbox.shared.cleanup import clearing, forgotten
+from kasmon.sandbox.shared.cleanup import clearing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import own_variables
 from kasmon.sandbox.shared.host_folders import PYTHON
 from kasmon.sandbox.shared.processes import started_at
@@ -54,7 +54,7 @@ class Jail(JailReports):
         policy = SandboxPolicy(session=SessionId(f"probe-{os.getpid()}"))
         began = time.monotonic()
         try:
-            _, held = self._site(policy).make_group(SIZES[policy.size])
+            _, held = self._session_files(policy).make_group(SIZES[policy.size])
             shown = self.prove_inside(policy)
         except (KasmonError, OSError) as error:
             return TierProbe(
@@ -78,22 +78,22 @@ class Jail(JailReports):
             SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
             RefusedError: if the policy names a folder that is not allowed.
         """
-        session, site = policy.session, self._site(policy)
+        session, site = policy.session, self._session_files(policy)
         if site.first_process() is not None:
             raise SandboxError(f"cannot create a jail for {session!r}", "it already has a running one")
-        self._can()
+        self._require_available()
         program = shutil.which(self.program) or self.program
-        with self._or_nothing(policy):
-            looks, notices = self._scene(policy, WORKSPACE)
-            looks = self._with_place(looks, session)
-            group, held = self._site(policy).make_group(looks.size)
-            data_bytes = 0 if held.memory else looks.size.memory_bytes
+        with self._undo_on_error(policy):
+            view, notices = self._build_view(policy, WORKSPACE)
+            view = self._add_context_files(view, session)
+            group, held = self._session_files(policy).make_group(view.size)
+            data_bytes = 0 if held.memory else view.size.memory_bytes
             agent = [PYTHON, "-I", "-S", f"{INSIDE}/main.py"]
             init = start(
                 program,
-                looks,
-                [*limited(looks.size, data_bytes=data_bytes), *_relay(policy), *agent],
-                filter_=seccomp.program(platform.machine()),
+                view,
+                [*build_limit_prefix(view.size, data_bytes=data_bytes), *_relay(policy), *agent],
+                filter_=seccomp.build_filter(platform.machine()),
                 owner=self.ground.owner,
                 sockets={"KASMON_LISTEN_FD": self.ground.socket(session)},
                 take_in=group.take_in if group is not None else lambda _: None,
@@ -108,14 +108,14 @@ class Jail(JailReports):
                 notices=notices,
             )
             if policy.hosts:
-                proxy_control.belongs(site.gate, init)
+                proxy_control.bind_to_process(site.gate, init)
             write_private(site.record, msgspec.json.encode(runtime))
         return runtime
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """Return the running jail of *policy*, even if its creator did not record it; None if there is none."""
         try:
-            runtime = msgspec.json.decode(self._site(policy).record.read_bytes(), type=SandboxRuntime)
+            runtime = msgspec.json.decode(self._session_files(policy).record.read_bytes(), type=SandboxRuntime)
         except (OSError, msgspec.MsgspecError):
             return None
         return runtime if self.find(policy, runtime) else None
@@ -156,22 +156,22 @@ class Jail(JailReports):
             belongings: kasmon's own files that are mounted inside as well.
             path: folders inside that are searched for programs first.
         """
-        self._can()
+        self._require_available()
         need = needed(argv[0], variables.get("PATH"))
-        with self._or_nothing(policy, keeps_alive=True):
+        with self._undo_on_error(policy, keeps_alive=True):
             own = {**own_variables(variables), "PATH": ":".join([*path, *need.path, PATH])}
-            looks, notices = self._scene(policy, workdir, own, need.folders)
-            looks = msgspec.structs.replace(looks, binds=[*looks.binds, *belongings])
-            group, held = self._site(policy).make_group(looks.size)
-            most = max(looks.size.memory_bytes, AGENT_BYTES)
+            view, notices = self._build_view(policy, workdir, own, need.folders)
+            view = msgspec.structs.replace(view, binds=[*view.binds, *belongings])
+            group, held = self._session_files(policy).make_group(view.size)
+            most = max(view.size.memory_bytes, AGENT_BYTES)
             command = [
-                *limited(looks.size, data_bytes=0 if held.memory else most),
+                *build_limit_prefix(view.size, data_bytes=0 if held.memory else most),
                 *_relay(policy),
                 need.program,
                 *argv[1:],
             ]
-            whole = entry(self.ground, policy, looks, command, self.program, group)
-        real = next(bind.source for bind in looks.binds if bind.target == workdir)
+            whole = build_entry(self.ground, policy, view, command, self.program, group)
+        real = next(bind.source for bind in view.binds if bind.target == workdir)
         if not held.memory:
             notices = (
                 *notices,
@@ -191,11 +191,11 @@ class Jail(JailReports):
         """
         if to_disk:
             raise UnableError("a jail cannot save its memory to disk.", hint="Pause it in RAM (`--hold`).")
-        self._must_live(policy, runtime)
-        site = self._site(policy)
+        self._require_running(policy, runtime)
+        site = self._session_files(policy)
         what = f"the jail of {policy.session!r} was not paused"
         try:
-            is_asleep = freeze.sleep(runtime.pid, site.group, site.note)
+            is_asleep = freeze.freeze_jail(runtime.pid, site.group, site.note)
         except OSError as error:
             why = f"who was stopped in it before cannot be noted ({error.strerror or error})"
             raise SandboxError(what, why) from error
@@ -209,12 +209,12 @@ class Jail(JailReports):
         Raises:
             SandboxError: if the jail has ended.
         """
-        self._must_live(policy, runtime)
-        site = self._site(policy)
+        self._require_running(policy, runtime)
+        site = self._session_files(policy)
         if policy.hosts:
             site.open_gate(policy)
-            proxy_control.belongs(site.gate, runtime.pid)
-        freeze.wake(runtime.pid, site.group, site.note)
+            proxy_control.bind_to_process(site.gate, runtime.pid)
+        freeze.unfreeze_jail(runtime.pid, site.group, site.note)
         return runtime
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
@@ -223,7 +223,7 @@ class Jail(JailReports):
         Raises:
             SandboxError: if something is left.
         """
-        site = self._site(policy)
+        site = self._session_files(policy)
         site.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
         with clearing(_whose(policy)):
             site.clear()
@@ -242,7 +242,7 @@ class Jail(JailReports):
             SandboxError: if something is left.
         """
         self.destroy(policy, None)
-        return forgotten(self.ground, policy.session, workdir or policy.workspace, _whose(policy))
+        return remove_session_files(self.ground, policy.session, workdir or policy.workspace, _whose(policy))
 
 
 def _whose(policy: SandboxPolicy) -> str:

@@ -18,7 +18,7 @@ AGENT_BYTES: Final = 16384 * MIB
 """The least memory that an agent's process may allocate: some reserve far more than they use, or fail to start."""
 
 
-def limited(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
+def build_limit_prefix(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
     """Return the prefix of a command inside that limits it and its descendants to *size*.
 
     *data_bytes* is what each process may allocate; 0 if a control group limits the memory of all of them together.
@@ -29,6 +29,6 @@ def limited(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
     return [PRLIMIT, *(f"--{name}={value}:{value}" for name, value in held.items()), "--"]
 
 
-def missing() -> str:
+def find_missing() -> str:
     """Return why limits cannot be set on this machine; empty if they can."""
     return "" if Path(PRLIMIT).exists() else f"{PRLIMIT} is missing"

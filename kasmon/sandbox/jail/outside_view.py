@@ -18,7 +18,7 @@ class Everything(Container[int]):
         return True
 
 
-def folders(init: int) -> dict[str, Path]:
+def find_memory_folders(init: int) -> dict[str, Path]:
     """Return the in-memory folders of the jail whose first process is *init*: path inside -> path on this machine.
 
     Their contents may be links to anywhere: a caller must not follow one.
@@ -26,7 +26,7 @@ def folders(init: int) -> dict[str, Path]:
     return {place: PROC / f"{init}/root{place}" for place in IN_MEMORY}
 
 
-def environments(init: int) -> Iterator[tuple[str, bytes]]:
+def read_environments(init: int) -> Iterator[tuple[str, bytes]]:
     """Yield each process of the jail, as text, with its initial environment; skip those that cannot be read."""
     for pid in tree(init):
         try:
@@ -37,7 +37,7 @@ def environments(init: int) -> Iterator[tuple[str, bytes]]:
         yield f"process {name_inside(pid) or pid} ({name})", environ
 
 
-def mapped(init: int) -> Container[int]:
+def find_mapped_inodes(init: int) -> Container[int]:
     """Return the inodes of files that a process of the jail can currently write to through shared memory.
 
     Such a write may leave a file's times unchanged while an earlier one is not yet on disk.
@@ -52,13 +52,13 @@ def mapped(init: int) -> Container[int]:
                 return Everything()
             except OSError:
                 continue
-            found.update(inode for line in maps.splitlines() if (inode := _written(line)))
+            found.update(inode for line in maps.splitlines() if (inode := _parse_written_inode(line)))
         if tree(init) == before:
             return found
     return Everything()
 
 
-def _written(line: bytes) -> int:
+def _parse_written_inode(line: bytes) -> int:
     """Return the inode of the file that the mapping *line* can write to; 0 if none."""
     _, modes, _, _, inode, *_ = line.split(None, 5)
     return int(inode) if modes[1:2] == b"w" and modes[3:4] == b"s" else 0

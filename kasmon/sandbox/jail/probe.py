@@ -39,8 +39,8 @@ def lacking(program: str) -> UnavailableReason | None:
         return UnavailableReason("a jail requires Linux namespaces", "Use another tier (`kasmon doctor` lists them).")
     found = shutil.which(program)
     if found is None:
-        return UnavailableReason("bubblewrap is not installed", f"Install it: {install_line('bubblewrap')}.")
-    version = _known_version(found, Path(found).stat().st_mtime_ns)
+        return UnavailableReason("bubblewrap is not installed", f"Install it: {find_install_command('bubblewrap')}.")
+    version = _read_cached_version(found, Path(found).stat().st_mtime_ns)
     if version is None or version < OLDEST:
         named = ".".join(map(str, version or ()))
         wanted = ".".join(map(str, OLDEST))
@@ -49,18 +49,18 @@ def lacking(program: str) -> UnavailableReason | None:
         )
     if not _runs_inside():
         return UnavailableReason(
-            f"{PYTHON} is missing or older than 3.{PYTHON_MINOR}", f"Install it: {install_line('python3')}."
+            f"{PYTHON} is missing or older than 3.{PYTHON_MINOR}", f"Install it: {find_install_command('python3')}."
         )
-    if why := limits.missing():
-        return UnavailableReason(why, f"Install it: {install_line('util-linux')}.")
+    if why := limits.find_missing():
+        return UnavailableReason(why, f"Install it: {find_install_command('util-linux')}.")
     try:
-        seccomp.program(platform.machine())
+        seccomp.build_filter(platform.machine())
     except SandboxError as error:
         return UnavailableReason(error.message, error.hint)
     return None
 
 
-def reason(said: str) -> UnavailableReason:
+def explain_failure(said: str) -> UnavailableReason:
     """Return what bubblewrap's error output *said* means."""
     line = next((line for line in reversed(said.splitlines()) if line.strip()), "") or "it gives no reason"
     why = line.removeprefix("bwrap: ").rstrip(".")
@@ -102,11 +102,11 @@ def _runs_inside() -> bool:
 
 
 @functools.cache
-def _known_version(program: str, changed_ns: int) -> tuple[int, ...] | None:
-    return version_of(program)
+def _read_cached_version(program: str, changed_ns: int) -> tuple[int, ...] | None:
+    return read_version(program)
 
 
-def version_of(program: str) -> tuple[int, ...] | None:
+def read_version(program: str) -> tuple[int, ...] | None:
     """Return the version of bubblewrap at *program*; None if it prints none."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, env={})
@@ -116,7 +116,7 @@ def version_of(program: str) -> tuple[int, ...] | None:
     return tuple(map(int, numbers.groups())) if numbers else None
 
 
-def install_line(package: str) -> str:
+def find_install_command(package: str) -> str:
     """Return the command that installs *package*."""
     line = next((line for manager, line in MANAGERS.items() if shutil.which(manager)), "")
     return f"`{line.format(package)}`" if line else f"the package {package}"

@@ -60,11 +60,11 @@ class ExpectedConfinement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe_command() -> list[str]:
-    """Return the command that runs `PROBE` inside; `told` parses its output."""
+    """Return the command that runs `PROBE` inside; `parse_report` parses its output."""
     return ["/usr/bin/python3", "-I", "-S", "-c", PROBE % (NAMESPACES,)]
 
 
-def told(text: str) -> ProcessConfinement:
+def parse_report(text: str) -> ProcessConfinement:
     """Parse the output of the probe.
 
     Raises:
@@ -76,7 +76,7 @@ def told(text: str) -> ProcessConfinement:
         raise SandboxError("confinement is not verified", "the probe in the sandbox gave no valid answer") from error
 
 
-def seen(pid: int) -> ProcessConfinement:
+def read_confinement(pid: int) -> ProcessConfinement:
     """Return what the kernel reports of process *pid*, read from outside.
 
     Raises:
@@ -93,13 +93,13 @@ def seen(pid: int) -> ProcessConfinement:
     )
 
 
-def ours() -> dict[str, str]:
+def read_own_namespaces() -> dict[str, str]:
     """Return the namespaces of the current process."""
     return {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
 
 
-def settled(pid: int, wanted: ExpectedConfinement) -> JailProof:
-    """Compare the jail that *pid* is in, or started, with *wanted*, for up to `SETTLE_S` until it matches.
+def verify(pid: int, expected: ExpectedConfinement) -> JailProof:
+    """Compare the jail that *pid* is in, or started, with *expected*, for up to `SETTLE_S` until it matches.
 
     Raises:
         SandboxError: if the process has ended or cannot be read.
@@ -107,25 +107,25 @@ def settled(pid: int, wanted: ExpectedConfinement) -> JailProof:
     until = time.monotonic() + SETTLE_S
     while True:
         try:
-            said = seen(next((each for each in tree(pid) if is_inside(each)), pid))
+            report = read_confinement(next((each for each in tree(pid) if is_inside(each)), pid))
         except OSError as error:
             raise SandboxError(f"process {pid} cannot be inspected", error.strerror or "it has ended") from error
-        shown = compare(said, wanted, ours())
+        shown = compare(report, expected, read_own_namespaces())
         if shown.ok or time.monotonic() > until:
             return shown
         time.sleep(LOOK_S)  # a starting jail applies the filter last, before it runs anything
 
 
-def compare(said: ProcessConfinement, wanted: ExpectedConfinement, outside: dict[str, str]) -> JailProof:
-    """Compare what the kernel *said* with *wanted*, and check that no namespace is in *outside*. Pure."""
-    fields = _fields(said.status)
+def compare(report: ProcessConfinement, expected: ExpectedConfinement, outside: dict[str, str]) -> JailProof:
+    """Compare what the kernel *report* with *expected*, and check that no namespace is in *outside*. Pure."""
+    fields = _fields(report.status)
     faults = [
         f"it shares its {name} namespace with this machine"
         for name in NAMESPACES
-        if said.namespaces.get(name, "") in ("", outside[name])
+        if report.namespaces.get(name, "") in ("", outside[name])
     ]
-    if said.uid != wanted.user or said.uid == 0:
-        faults.append(f"it runs as user {said.uid}, not as {wanted.user}")
+    if report.uid != expected.user or report.uid == 0:
+        faults.append(f"it runs as user {report.uid}, not as {expected.user}")
     faults += [
         f"it has capabilities ({name} {fields.get(name, 'unknown')})"
         for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")
@@ -135,10 +135,10 @@ def compare(said: ProcessConfinement, wanted: ExpectedConfinement, outside: dict
         faults.append("programs of root's that it starts could become root")
     if fields.get("Seccomp") != "2":
         faults.append("no seccomp filter is active")
-    devices = {line.partition(":")[0].strip() for line in said.devices.splitlines() if ":" in line}
+    devices = {line.partition(":")[0].strip() for line in report.devices.splitlines() if ":" in line}
     if devices - {"lo"}:
         faults.append(f"it has network devices: {', '.join(sorted(devices - {'lo'}))}")
-    faults += _mounts(said.mountinfo, wanted.writable)
+    faults += _find_mount_faults(report.mountinfo, expected.writable)
     return JailProof(ok=not faults, mismatches=tuple(faults))
 
 
@@ -146,13 +146,13 @@ def _fields(status: str) -> dict[str, str]:
     return {name: value.strip() for line in status.splitlines() for name, _, value in [line.partition(":")]}
 
 
-def _mounts(mountinfo: str, writable: Sequence[str]) -> list[str]:
+def _find_mount_faults(mountinfo: str, writable: Sequence[str]) -> list[str]:
     """Return the faults of the mounts: writable ones that should not be, and kinds that should not be mounted."""
     allowed = {*WRITABLE, *writable}
     faults = []
     for line in mountinfo.splitlines():
         front, _, back = line.partition(" - ")
-        root, target, options = (_unescaped(word) for word in front.split()[3:6])
+        root, target, options = (_unescape(word) for word in front.split()[3:6])
         kind = back.split()[0]
         if kind in ("sysfs", "cgroup", "cgroup2", "debugfs", "securityfs"):
             faults.append(f"it sees {kind} at {target}")
@@ -161,7 +161,7 @@ def _mounts(mountinfo: str, writable: Sequence[str]) -> list[str]:
     return faults
 
 
-def _unescaped(word: str) -> str:
+def _unescape(word: str) -> str:
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         word = word.replace(code, letter)
     return word

@@ -139,7 +139,7 @@ class _Step(NamedTuple):
     otherwise: str = ""
 
 
-def program(machine: str) -> bytes:
+def build_filter(machine: str) -> bytes:
     """Return the filter for *machine* (as `platform.machine()` names it): a sequence of `struct sock_filter`.
 
     Raises:
@@ -147,7 +147,7 @@ def program(machine: str) -> bytes:
     """
     for index, known in enumerate(AUDIT):
         if machine == known:
-            return _assembled(_steps(known, index))
+            return _assemble(_build_steps(known, index))
     raise SandboxError(
         "cannot create a jail",
         f"kasmon has no seccomp filter for {machine!r}",
@@ -155,7 +155,7 @@ def program(machine: str) -> bytes:
     )
 
 
-def _steps(machine: Machine, index: int) -> list[_Step | str]:
+def _build_steps(machine: Machine, index: int) -> list[_Step | str]:
     """Return the filter as steps, with labels (strings) in front of the jump targets."""
     numbers = {name: number for name, both in LOOKED_AT.items() if (number := both[index]) is not None}
     denied = sorted(number for both in DENIED.values() if (number := both[index]) is not None)
@@ -217,7 +217,7 @@ def _steps(machine: Machine, index: int) -> list[_Step | str]:
     ]
 
 
-def _assembled(steps: list[_Step | str]) -> bytes:
+def _assemble(steps: list[_Step | str]) -> bytes:
     labels: dict[str, int] = {}
     lines: list[_Step] = []
     for step in steps:

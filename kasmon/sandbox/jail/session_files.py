@@ -14,7 +14,7 @@ from kasmon.process_identity import started_at
 from kasmon.sandbox.jail import cgroup
 from kasmon.sandbox.network import proxy_control as gate
 from kasmon.sandbox.shared.host_folders import HostFolders
-from kasmon.sandbox.shared.processes import gone, holder, send
+from kasmon.sandbox.shared.processes import gone, holder, send_signal
 
 
 class JailFiles:
@@ -43,7 +43,7 @@ class JailFiles:
     def group(self) -> cgroup.Cgroup | None:
         """Its control group, which may not exist; None if kasmon may not create any. Its name is unique per kasmon."""
         whose = hashlib.sha256(os.fsencode(self.ground.places.state)).hexdigest()[:8]
-        return cgroup.group(f"{whose}-{self.session}")
+        return cgroup.find_group(f"{whose}-{self.session}")
 
     def first_process(self) -> int | None:
         """Return the first process of the jail that runs here, found by its lock; None if there is none."""
@@ -62,7 +62,7 @@ class JailFiles:
             started = known.pop().started if known else started_at(pid)
             if started is None and time.monotonic() < until:
                 continue  # it is ending
-            send(pid, signal.SIGKILL, started)
+            send_signal(pid, signal.SIGKILL, started)
             if started is None or not gone(pid, started, until - time.monotonic()):
                 raise SandboxError(f"the jail of {self.session!r} was not ended", f"its process {pid} does not end")
 
@@ -81,7 +81,7 @@ class JailFiles:
             UsageError: if the policy's hosts are not a valid list.
             SandboxError: if no proxy could be started.
         """
-        return gate.opened(self.gate, self.session, policy.hosts, owner=self.ground.owner).inside
+        return gate.open_proxy(self.gate, self.session, policy.hosts, owner=self.ground.owner).inside
 
     def clear(self) -> None:
         """Remove all files except for the home and the workspace. Idempotent.
@@ -90,7 +90,7 @@ class JailFiles:
             OSError: if something cannot be removed.
         """
         self.ground.socket(self.session).unlink(missing_ok=True)
-        gate.closed(self.gate)
+        gate.close_proxy(self.gate)
         if (group := self.group) is not None:
             group.remove()
         self.ground.clear(self.session)

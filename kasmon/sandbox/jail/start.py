@@ -16,8 +16,8 @@ from typing import Final, Self
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments, packed
-from kasmon.sandbox.jail.probe import reason
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments, encode_arguments
+from kasmon.sandbox.jail.probe import explain_failure
 
 ENVIRONMENT: Final[Mapping[str, str]] = {}
 """Bubblewrap's own environment: one of its processes stays, and programs inside can read its variables."""
@@ -28,7 +28,7 @@ LOG_BYTES: Final = 64 * 1024
 
 def start(
     program: str,
-    scene: FilesystemView,
+    view: FilesystemView,
     command: Sequence[str],
     *,
     filter_: bytes,
@@ -36,13 +36,13 @@ def start(
     sockets: Mapping[str, Path],
     take_in: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Start *command* in a jail with the view *scene*; return once the guest agent inside reports that it is ready.
+    """Start *command* in a jail with the view *view*; return once the guest agent inside reports that it is ready.
 
     Bubblewrap's outer process only waits, so it is ended then; the jail's first process has no parent here.
 
     Args:
         program: the path of bubblewrap.
-        scene: the file system and environment inside.
+        view: the file system and environment inside.
         command: the command that runs inside.
         filter_: the seccomp filter.
         owner: user and group of its processes.
@@ -58,21 +58,21 @@ def start(
     until = time.monotonic() + READY_S
     init = 0
     with _Handles() as made, contextlib.ExitStack() as on_failure:
-        log = _log(made)
-        info, tells_info = _pipe(made)
-        gate, opens_gate = _pipe(made)
-        ready, tells_ready = _pipe(made)
-        listening = {name: _listener(path, made, on_failure) for name, path in sockets.items()}
-        seccomp = _held(filter_, made)
+        log = _open_log(made)
+        info, tells_info = _open_pipe(made)
+        gate, opens_gate = _open_pipe(made)
+        ready, tells_ready = _open_pipe(made)
+        listening = {name: _listen(path, made, on_failure) for name, path in sockets.items()}
+        seccomp = _open_memory_file(filter_, made)
         handles = {**listening, "KASMON_READY_FD": tells_ready}
-        variables = {**scene.variables, **{name: str(handle) for name, handle in handles.items()}}
+        variables = {**view.variables, **{name: str(handle) for name, handle in handles.items()}}
         whole = msgspec.structs.replace(
-            scene, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
+            view, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
         )
-        words = _held(packed(arguments(whole)), made)
+        words = _open_memory_file(encode_arguments(build_arguments(whole)), made)
         theirs = (words, seccomp, tells_info, gate, *handles.values())
         child = _popen([program, "--args", str(words), "--", *command], theirs, log, owner)
-        on_failure.callback(_end, child)
+        on_failure.callback(_kill_child, child)
         try:
             for handle in (tells_info, gate, tells_ready):
                 made.close(handle)
@@ -89,10 +89,10 @@ def start(
             said = os.pread(log, LOG_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace")
             if isinstance(error, TimeoutError) and time.monotonic() > until:
                 raise SandboxError("cannot create a jail", f"it was not ready within {READY_S:g} s") from None
-            found = reason(said or ("" if isinstance(error, TimeoutError) else str(error)))
+            found = explain_failure(said or ("" if isinstance(error, TimeoutError) else str(error)))
             raise SandboxError("cannot create a jail", found.why, found.hint) from error
         on_failure.pop_all()
-        _end(child)
+        _kill_child(child)
     return init
 
 
@@ -143,19 +143,19 @@ class _Handles:
         os.close(handle)
 
 
-def _pipe(made: _Handles) -> tuple[int, int]:
+def _open_pipe(made: _Handles) -> tuple[int, int]:
     reads, writes = os.pipe()
     return made.add(reads), made.add(writes)
 
 
-def _held(content: bytes, made: _Handles) -> int:
+def _open_memory_file(content: bytes, made: _Handles) -> int:
     handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC))
     os.write(handle, content)
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
 
 
-def _log(made: _Handles) -> int:
+def _open_log(made: _Handles) -> int:
     """Return a file in memory that takes at most `LOG_BYTES`."""
     handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
     os.ftruncate(handle, LOG_BYTES)
@@ -163,7 +163,7 @@ def _log(made: _Handles) -> int:
     return handle
 
 
-def _listener(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int:
+def _listen(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     handle = made.add(os.dup(listener.fileno()))
@@ -185,7 +185,7 @@ def _read(handle: int, until: float, *, whole: bool = False) -> bytes:
     return b""
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _kill_child(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait()
 

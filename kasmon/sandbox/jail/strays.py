@@ -43,10 +43,12 @@ class JailLeftover(msgspec.Struct, frozen=True, kw_only=True):
 def strays(places: Paths, known: Collection[str]) -> tuple[JailLeftover, ...]:
     """Return this kasmon's leftovers without a session in *known*; for root, also those of kasmons that are gone."""
     own = HostFolders(places).base
-    found = [_stray(folder, is_ours=True) for folder in _grounds(own) if folder.name not in known]
+    found = [
+        _inspect_leftover(folder, is_ours=True) for folder in _list_session_folders(own) if folder.name not in known
+    ]
     for base in sorted(OF_ROOT.iterdir()) if os.geteuid() == 0 and OF_ROOT.is_dir() else ():
-        if base != own and _is_of_nobody(base):
-            found += [_stray(folder, is_ours=False) for folder in _grounds(base)] or [
+        if base != own and _is_orphaned(base):
+            found += [_inspect_leftover(folder, is_ours=False) for folder in _list_session_folders(base)] or [
                 JailLeftover(folder=base, is_ours=False)
             ]
     return tuple(each for each in found if _is_old(each.folder))
@@ -60,31 +62,31 @@ def remove(stray: JailLeftover) -> None:
     """
     base = stray.folder.parent
     raze(stray.folder)
-    if not stray.is_ours and base.parent == OF_ROOT and not any(_grounds(base)):
+    if not stray.is_ours and base.parent == OF_ROOT and not any(_list_session_folders(base)):
         raze(base)
 
 
 def empty_groups() -> tuple[Path, ...]:
     """Return the control groups of jails, of any kasmon, that contain no process."""
-    group = cgroup.group("x")
+    group = cgroup.find_group("x")
     if group is None:
         return ()
     return tuple(path for path in sorted(group.folder.parent.glob("kasmon-*")) if _is_empty(path) and _is_old(path))
 
 
-def _grounds(base: Path) -> Iterator[Path]:
+def _list_session_folders(base: Path) -> Iterator[Path]:
     for path in sorted(base.iterdir()) if base.is_dir() else ():
         if path.is_dir() and not path.name.startswith(("things-", ".")):
             yield path
 
 
-def _stray(folder: Path, *, is_ours: bool) -> JailLeftover:
+def _inspect_leftover(folder: Path, *, is_ours: bool) -> JailLeftover:
     workspace = folder / "workspace"
     holds_work = workspace.is_dir() and any(workspace.iterdir())
     return JailLeftover(folder=folder, is_ours=is_ours, holds_work=holds_work, process=holder(folder / "lock"))
 
 
-def _is_of_nobody(base: Path) -> bool:
+def _is_orphaned(base: Path) -> bool:
     """Whether *base* names the kasmon that owns it, and that kasmon's state folder is gone."""
     try:
         return not os.path.lexists((base / OF).read_bytes())

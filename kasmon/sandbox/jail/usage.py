@@ -26,7 +26,7 @@ class JailUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Its memory limit is for all processes together if a control group holds it; otherwise for each process."""
 
 
-def usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> JailUsage:
+def measure_usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> JailUsage:
     """Return the usage of the jail whose first process is *init* and whose files are in *folders*."""
     processes = tree(init)
     together = group.number("memory.current") if group is not None else None

@@ -19,9 +19,9 @@ from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import write_private
 from kasmon.sandbox.jail import enter, seccomp
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
 from kasmon.sandbox.jail.cgroup import Cgroup
-from kasmon.sandbox.jail.probe import reason
+from kasmon.sandbox.jail.probe import explain_failure
 from kasmon.sandbox.shared.host_folders import HostFolders
 
 ON_TERMINAL: Final = ["/usr/bin/env", "--default-signal=INT,QUIT"]
@@ -37,23 +37,23 @@ class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's folder on this machine."""
 
 
-def entry(
+def build_entry(
     ground: HostFolders,
     policy: SandboxPolicy,
-    looks: FilesystemView,
+    view: FilesystemView,
     command: Sequence[str],
     program: str,
     group: Cgroup | None,
 ) -> list[str]:
-    """Return the command that runs *command* in a jail with the view *looks* and dies with its starter."""
-    looks = msgspec.structs.replace(looks, dies_with_starter=True, new_session=False)
+    """Return the command that runs *command* in a jail with the view *view* and dies with its starter."""
+    view = msgspec.structs.replace(view, dies_with_starter=True, new_session=False)
     spec: dict[str, object] = {
         "program": shutil.which(program) or program,
-        "words": arguments(looks),
+        "words": build_arguments(view),
         "on_pipes": ["--new-session"],
         "terminal": ON_TERMINAL if _resets_signals() else [],
         "command": list(command),
-        "seccomp": base64.b64encode(seccomp.program(platform.machine())).decode(),
+        "seccomp": base64.b64encode(seccomp.build_filter(platform.machine())).decode(),
     }
     if os.geteuid() == 0:
         spec["user"] = list(ground.owner)
@@ -65,8 +65,8 @@ def entry(
     return [sys.executable, "-I", "-S", str(Path(enter.__file__)), str(path)]
 
 
-def answer(command: Sequence[str], limit_s: float) -> str:
-    """Return what *command*, an `entry`, prints within *limit_s*.
+def run_entry(command: Sequence[str], limit_s: float) -> str:
+    """Return what *command*, an `build_entry`, prints within *limit_s*.
 
     Raises:
         SandboxError: if it fails or does not end in time.
@@ -78,7 +78,7 @@ def answer(command: Sequence[str], limit_s: float) -> str:
     except subprocess.TimeoutExpired as error:
         raise SandboxError("cannot create a jail", f"it was not ready within {limit_s:g} s") from error
     if done.returncode:
-        found = reason(done.stderr)
+        found = explain_failure(done.stderr)
         raise SandboxError("cannot create a jail", found.why, found.hint)
     return done.stdout
 

@@ -22,19 +22,19 @@ from kasmon.sandbox.shared.credentials import CredentialFindings
 class SandboxCheckpoints:
     """The checkpoints of one sandbox. Calls block, and run one at a time, like those that move the sandbox."""
 
-    def __init__(self, box: ManagedSandbox, points: CheckpointPoints, inherited: Path | None = None) -> None:
+    def __init__(self, sandbox: ManagedSandbox, points: CheckpointPoints, inherited: Path | None = None) -> None:
         """
         Args:
-            box: the sandbox.
+            sandbox: the sandbox.
             points: the store of its checkpoints.
             inherited: the file with the initial interpreter state, if it exists.
         """
-        self._box = box
+        self._box = sandbox
         self._points = points
         self._inherited = inherited
-        self._journal = box.journal
+        self._journal = sandbox.journal
         self._leaks = CredentialLeaks()
-        box.spare, box.settle = self.spare, points.finish
+        sandbox.spare, sandbox.settle = self.spare, points.finish
 
     @property
     def wants_before(self) -> bool:
@@ -62,9 +62,9 @@ class SandboxCheckpoints:
         )
         checkpoint = ""
         try:
-            checkpoint = self._kept(when, turn, what)
+            checkpoint = self._create_checkpoint(when, turn, what)
         except (KasmonError, OSError) as error:
-            journal.tell(f"No checkpoint was created: {_why(error)}.")
+            journal.tell(f"No checkpoint was created: {_message_of(error)}.")
         self._box.refill()
         journal.move(housing.phase, held=housing.held, snapshot=housing.snapshot, is_used=when != "asked")
         return checkpoint
@@ -76,23 +76,23 @@ class SandboxCheckpoints:
             NotFoundError: if the checkpoint does not exist; nothing changed then.
             SandboxError: if it could not be restored, or there is no sandbox after that.
         """
-        box, journal = self._box, self._journal
+        sandbox, journal = self._box, self._journal
         content = self._points.state(checkpoint)
-        workspace = box.workspace
+        workspace = sandbox.workspace
         journal.move(SandboxPhase.PERSISTING, intended=True, why=f"restoring checkpoint {checkpoint}")
-        box.quieten()
+        sandbox.quieten()
         try:
             self._points.restore(checkpoint, workspace)
-            box.stop()
+            sandbox.stop()
         except (KasmonError, OSError) as error:
-            why = f"checkpoint {checkpoint} could not be restored ({_why(error)})"
-            box.stop()
-            box.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why)
+            why = f"checkpoint {checkpoint} could not be restored ({_message_of(error)})"
+            sandbox.stop()
+            sandbox.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why)
             if isinstance(error, OSError):
                 raise SandboxError("nothing was restored", why) from error
             raise
         lost = next((kept.lost for kept in journal.housing.checkpoints if kept.id == checkpoint), ())
-        return box.make(
+        return sandbox.make(
             lost=_not_kept(lost), why=f"restored checkpoint {checkpoint}", content=content, checkpoint=checkpoint
         )
 
@@ -136,9 +136,9 @@ class SandboxCheckpoints:
             return self._inherited.read_bytes() if self._inherited else b""
         return b""
 
-    def _kept(self, when: When, turn: int, what: str) -> str:
-        looked = self._box.clean()
-        saved = self._saved(looked)
+    def _create_checkpoint(self, when: When, turn: int, what: str) -> str:
+        findings = self._box.clean()
+        saved = self._save_interpreters(findings)
         point = self._points.take(self._box.workspace, turn, when, saved, self._mapped())
         self._journal.note(
             Checkpointed(
@@ -153,32 +153,32 @@ class SandboxCheckpoints:
                 what=what,
             )
         )
-        self._tell_leaks(looked)
+        self._report_leaks(findings)
         return point.id
 
-    def _saved(self, looked: CredentialFindings) -> SavedInterpreters:
+    def _save_interpreters(self, findings: CredentialFindings) -> SavedInterpreters:
         """Return the interpreter state that can be stored, without the values of credentials."""
         if self._box.within is None:
             return SavedInterpreters(lost=("all interpreter state: the guest program does not respond",))
-        saved = self._box.within.save_state(looked.secrets)
-        if holders := credentials.holders(saved.content, looked):
+        saved = self._box.within.save_state(findings.secrets)
+        if holders := credentials.holders(saved.content, findings):
             return SavedInterpreters(
                 lost=(*saved.lost, f"all interpreter state: it contains the value of {holders[0]}")
             )
         return saved
 
-    def _tell_leaks(self, looked: CredentialFindings) -> None:
+    def _report_leaks(self, findings: CredentialFindings) -> None:
         """Record which files contain the value of a credential; the code in the sandbox wrote it there, not kasmon."""
-        if files := self._leaks.in_files(self._box.workspace, looked, self._mapped()):
+        if files := self._leaks.in_files(self._box.workspace, findings, self._mapped()):
             self._journal.tell(
-                f"The value of a credential is in {credential_leaks.told(files)}, and checkpoints store it."
+                f"The value of a credential is in {credential_leaks.format_places(files)}, and checkpoints store it."
             )
 
     def _mapped(self) -> Callable[[], Container[int]]:
-        return credential_leaks.mapped(self._box.tier, self._box.policy, self._journal.housing.runtime)
+        return credential_leaks.find_mapped_inodes(self._box.tier, self._box.policy, self._journal.housing.runtime)
 
 
-def _why(error: KasmonError | OSError) -> str:
+def _message_of(error: KasmonError | OSError) -> str:
     """Return the message without a full stop."""
     return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 

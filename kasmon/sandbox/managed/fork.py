@@ -28,8 +28,10 @@ class ForkResult(NamedTuple):
     """What the source sandbox lost by being copied; empty if nothing."""
 
 
-def copied(box: ManagedSandbox, keeping: SandboxCheckpoints, wish: Fork, other: SandboxPolicy | None) -> ForkResult:
-    """Copy the sandbox of *box*, as the command *wish* asks, for the sandbox of *other*, which must not exist yet.
+def copied(
+    sandbox: ManagedSandbox, checkpoints: SandboxCheckpoints, command: Fork, other: SandboxPolicy | None
+) -> ForkResult:
+    """Copy the sandbox of *sandbox*, as *command* asks, for the sandbox of *other*, which must not exist yet.
 
     If its tier cannot copy memory, or the sandbox could not be paused to disk, a checkpoint is copied.
 
@@ -37,30 +39,30 @@ def copied(box: ManagedSandbox, keeping: SandboxCheckpoints, wish: Fork, other: 
         NotFoundError: if the checkpoint does not exist.
         SandboxError: if it could not be copied, or its snapshot may not be resumed; parts of *other* may exist then.
     """
-    why = AT_CHECKPOINT if wish.checkpoint else _why_not(box)
+    why = AT_CHECKPOINT if command.checkpoint else _why_not(sandbox)
     if not why and other is not None:
-        was_awake = box.runs
-        why = box.sleep(to_disk=True, why=FORKED)
+        was_awake = sandbox.runs
+        why = sandbox.sleep(to_disk=True, why=FORKED)
         if not why:
             try:
-                _with_memory(box, other)
+                _fork_with_memory(sandbox, other)
             finally:
-                lost = box.wake() if was_awake else ""
+                lost = sandbox.wake() if was_awake else ""
             return ForkResult(lost=lost)
-    return ForkResult(checkpoint=keeping.fork(wish.checkpoint, wish.folder, wish.memory), why=why)
+    return ForkResult(checkpoint=checkpoints.fork(command.checkpoint, command.folder, command.memory), why=why)
 
 
-def _why_not(box: ManagedSandbox) -> str:
-    return "" if isinstance(box.tier, ForkTier) else f"a {box.policy.tier} cannot copy its memory"
+def _why_not(sandbox: ManagedSandbox) -> str:
+    return "" if isinstance(sandbox.tier, ForkTier) else f"a {sandbox.policy.tier} cannot copy its memory"
 
 
-def _with_memory(box: ManagedSandbox, other: SandboxPolicy) -> None:
-    housing = box.journal.housing
-    assert isinstance(box.tier, ForkTier)
+def _fork_with_memory(sandbox: ManagedSandbox, other: SandboxPolicy) -> None:
+    housing = sandbox.journal.housing
+    assert isinstance(sandbox.tier, ForkTier)
     if housing.phase is not SandboxPhase.PAUSED or housing.held:
         raise SandboxError("it could not be copied", "it is not paused to disk")
     try:
-        box.tier.fork(box.policy, PauseResult(held=False, snapshot=housing.snapshot), other)
+        sandbox.tier.fork(sandbox.policy, PauseResult(held=False, snapshot=housing.snapshot), other)
     except SnapshotRefusedError as error:
         hint = "Fork one of its checkpoints instead: `--at`."
         raise SandboxError("it cannot be copied with its memory", error.why, hint) from error

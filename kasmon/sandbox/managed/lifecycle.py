@@ -90,17 +90,19 @@ def due(housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_t
     if terms.max_lifetime_s:
         steps.append(
             DueStep(
-                LifecycleStep.END, housing.born_at + terms.max_lifetime_s, TOO_OLD.format(told(terms.max_lifetime_s))
+                LifecycleStep.END,
+                housing.born_at + terms.max_lifetime_s,
+                TOO_OLD.format(format_duration(terms.max_lifetime_s)),
             )
         )
     if terms.idle_timeout_s and not is_on_disk:
         pauses = terms.on_timeout == "pause" and keeps_memory
-        why = NOBODY.format(told(terms.idle_timeout_s))
+        why = NOBODY.format(format_duration(terms.idle_timeout_s))
         steps.append(
             DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, housing.used_at + terms.idle_timeout_s, why)
         )
     if terms.standby_after_s and housing.phase is SandboxPhase.RUNNING:
-        why = NOBODY.format(told(terms.standby_after_s))
+        why = NOBODY.format(format_duration(terms.standby_after_s))
         steps.append(DueStep(LifecycleStep.STANDBY, housing.used_at + terms.standby_after_s, why))
     return min(steps, key=lambda step: (step.at, step.step is LifecycleStep.STANDBY), default=None)
 
@@ -139,7 +141,7 @@ def deadlines(
     return Deadlines(standby_at, pause_at, None if ends is None else ends.at)
 
 
-def told(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format *seconds* for the user: `15 min`, `24 h`, `2.5 s`."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= size and seconds % size == 0:

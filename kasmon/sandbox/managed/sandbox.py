@@ -43,22 +43,22 @@ class ManagedSandbox(SandboxUse):
         self.settle()
         journal = self.journal
         known = journal.housing
-        if not known.generation and self._inherits():
+        if not known.generation and self._adopt_forked_snapshot():
             return self.wake()
         if known.phase is SandboxPhase.EXPIRED:
             lost = ""
             if known.is_intended:
-                self._gone(known.why or NOT_DONE)
+                self._finish_end(known.why or NOT_DONE)
                 lost = f"it was ended ({known.why or NOT_DONE}): {MEMORY_LOST}; {FILES_KEPT}"
             return self.make(lost=lost, content=self.spare(""))
         if known.phase is SandboxPhase.CREATING or known.runtime is None:
-            return self._made_again(known)
+            return self._recreate(known)
         if known.is_asleep and not known.held and self.tier.keeps_memory:
             return ""
         if not self.tier.find(self.policy, known.runtime):
-            if self._is_kept(known):
+            if self._adopt_unrecorded_snapshot(known):
                 return ""
-            if not self._adopted(known):
+            if not self._adopt_unrecorded_runtime(known):
                 return self.begin_anew("the sandbox had ended")
             known = journal.housing
         if known.is_asleep:
@@ -71,7 +71,7 @@ class ManagedSandbox(SandboxUse):
                 self.stop()
                 return self.make(lost=f"its host ended while {known.why}: {MEMORY_LOST}", why=known.why)
         was_asleep = known.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING)
-        lost = self._awake(PauseResult(held=True), was_asleep=was_asleep, why="found again")
+        lost = self._resume(PauseResult(held=True), was_asleep=was_asleep, why="found again")
         if not was_asleep:  # its former host may just have emptied its volatile files
             self.refill()
         return lost
@@ -86,7 +86,7 @@ class ManagedSandbox(SandboxUse):
         if known.phase is SandboxPhase.EXPIRED:
             raise SandboxError(f"the sandbox of {self.policy.session!r} cannot be resumed", known.why or "it has ended")
         was_asleep = not self.runs
-        return self._awake(PauseResult(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
+        return self._resume(PauseResult(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
 
     def sleep(self, *, to_disk: bool = False, why: str = "") -> str:
         """Pause it without the values of credentials, which are restored on resume. A failure is recorded as a warning.
@@ -112,23 +112,23 @@ class ManagedSandbox(SandboxUse):
         runtime = self.journal.housing.runtime
         assert runtime is not None
         try:
-            looked = self.clean()
+            findings = self.clean()
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not paused: {error.message}")
             self.refill()
             return error.message.rstrip(".")
         held = not to_disk
-        self.journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why, counters=self._counted())
+        self.journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why, counters=self._read_counters())
         try:
             slept = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not paused: {error.message}")
-            self._awake(PauseResult(held=True), was_asleep=True)
+            self._resume(PauseResult(held=True), was_asleep=True)
             return error.message.rstrip(".")
         if slept.held:
-            self._tell_leaks(runtime, looked)
+            self._report_leaks(runtime, findings)
         else:
-            self._let_go()
+            self._disconnect()
         self.journal.move(SandboxPhase.PERSISTING, held=slept.held, snapshot=slept.snapshot)
         self.journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
         return ""
@@ -143,7 +143,7 @@ class ManagedSandbox(SandboxUse):
         if known.phase is SandboxPhase.EXPIRED and not known.is_intended:
             return
         self.journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
-        self._gone(why)
+        self._finish_end(why)
 
     def make(self, *, lost: str = "", why: str = "", content: bytes = b"", checkpoint: str = "") -> str:
         """Create a sandbox where there is none; return *lost*, with what was lost on the way.
@@ -178,13 +178,13 @@ class ManagedSandbox(SandboxUse):
         within = self.within = self._reach(runtime)
         self.refill()
         if content:
-            lost = self._loaded(within, content, lost)
-        heal.warm(within, PREWARMED)
-        heal.start(within, self.policy.services, self._told)
+            lost = self._load_state(within, content, lost)
+        heal.prewarm(within, PREWARMED)
+        heal.start_services(within, self.policy.services, self._report_service)
         journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
         return lost
 
-    def _inherits(self) -> bool:
+    def _adopt_forked_snapshot(self) -> bool:
         """Whether a forked snapshot was prepared for it; it is then recorded as paused on that."""
         judged = self.tier.judged(self.policy) if isinstance(self.tier, LocalSnapshotTier) else None
         if judged is None:
@@ -194,7 +194,7 @@ class ManagedSandbox(SandboxUse):
         )
         return True
 
-    def _is_kept(self, known: SandboxState) -> bool:
+    def _adopt_unrecorded_snapshot(self, known: SandboxState) -> bool:
         """Whether its memory is on disk although that is not recorded; records it."""
         if known.phase not in (SandboxPhase.PAUSING, SandboxPhase.RESUMING) or not isinstance(self.tier, RecordTier):
             return False
@@ -210,7 +210,7 @@ class ManagedSandbox(SandboxUse):
             return False
         return tier.adopt(policy) is None and tier.kept(policy) is not None
 
-    def _adopted(self, known: SandboxState) -> bool:
+    def _adopt_unrecorded_runtime(self, known: SandboxState) -> bool:
         """Whether it runs elsewhere than was recorded; records it."""
         runtime = self.tier.adopt(self.policy) if isinstance(self.tier, RecordTier) else None
         if runtime is None:
@@ -219,7 +219,7 @@ class ManagedSandbox(SandboxUse):
         move(known.phase, intended=known.is_intended, runtime=runtime, held=known.held, why=known.why)
         return True
 
-    def _made_again(self, known: SandboxState) -> str:
+    def _recreate(self, known: SandboxState) -> str:
         """Create a sandbox again that another process did not finish creating; return what was lost.
 
         The unfinished one may lack files, and no user code has run in it.
@@ -257,7 +257,7 @@ class ManagedSandbox(SandboxUse):
             SandboxError: if a process does not stop.
         """
         runtime = self.journal.housing.runtime
-        self._let_go()
+        self._disconnect()
         if runtime is not None and self.tier.find(self.policy, runtime):
             self.tier.pause(self.policy, runtime)
 
@@ -267,19 +267,19 @@ class ManagedSandbox(SandboxUse):
         Raises:
             SandboxError: if something is left.
         """
-        self._let_go()
+        self._disconnect()
         self.tier.destroy(self.policy, self.journal.housing.runtime)
 
-    def _tell_leaks(self, runtime: SandboxRuntime, looked: CredentialFindings) -> None:
+    def _report_leaks(self, runtime: SandboxRuntime, findings: CredentialFindings) -> None:
         """Record where the paused sandbox still contains the value of a credential."""
         with contextlib.suppress(KasmonError, OSError):
-            if places := self._leaks.beside_them(self.tier, self.policy, runtime, looked):
+            if places := self._leaks.beside_them(self.tier, self.policy, runtime, findings):
                 self.journal.tell_once(
-                    f"The value of a credential is in {credential_leaks.told(places)}; it stays there while the"
-                    " sandbox is paused."
+                    f"The value of a credential is in {credential_leaks.format_places(places)}; it stays there while"
+                    " the sandbox is paused."
                 )
 
-    def _awake(self, slept: PauseResult, *, was_asleep: bool, why: str = "") -> str:
+    def _resume(self, slept: PauseResult, *, was_asleep: bool, why: str = "") -> str:
         journal, runtime = self.journal, self.journal.housing.runtime
         assert runtime is not None
         if was_asleep:
@@ -301,22 +301,22 @@ class ManagedSandbox(SandboxUse):
         if not was_asleep or not slept.held:
             usage_events.prove(self.tier, self.policy, runtime, self.journal)
         within = self._reach(runtime) if self.within is None else self.within
-        looked = self.credentials()
-        healed = heal.heal(within, self.policy, journal.housing.counters, looked.values, was_asleep=was_asleep)
+        findings = self.credentials()
+        healed = heal.heal(within, self.policy, journal.housing.counters, findings.values, was_asleep=was_asleep)
         self.within = within
         if healed.why:
             return self.begin_anew(healed.why)
         for drift in healed.drift:
             journal.tell(drift)
-        heal.start(within, healed.down, self._told)
+        heal.start_services(within, healed.down, self._report_service)
         journal.move(SandboxPhase.RUNNING, counters={}, why=why, lost=healed.lost)
         return healed.lost
 
-    def _gone(self, why: str) -> None:
+    def _finish_end(self, why: str) -> None:
         self.stop()
         self.journal.move(SandboxPhase.EXPIRED, why=why)
 
-    def _loaded(self, within: GuestClient, content: bytes, lost: str) -> str:
+    def _load_state(self, within: GuestClient, content: bytes, lost: str) -> str:
         """Load *content* into the new interpreters; return what is lost after that."""
         try:
             loaded = within.load_state(content)

@@ -94,7 +94,7 @@ class SandboxUse:
             interpreter,
             code,
             timeout_s=allowed_s if timeout_s is None else min(timeout_s, allowed_s),
-            variables=self._found_by(variables),
+            variables=self._add_proxy_variables(variables),
             on_output=on_output,
             cap=cap,
             run=run,
@@ -107,7 +107,7 @@ class SandboxUse:
             return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
         return ran
 
-    def _found_by(self, variables: Mapping[str, str]) -> Mapping[str, str]:
+    def _add_proxy_variables(self, variables: Mapping[str, str]) -> Mapping[str, str]:
         """Return *variables* with the hosts to reach without a proxy: that list may have changed since the start."""
         is_gated = self.policy.hosts and isinstance(self.tier, EgressTier)
         return {**not_proxied(self.policy.hosts), **variables} if is_gated else variables
@@ -147,20 +147,20 @@ class SandboxUse:
         Raises:
             SandboxError: if they may not all be removed; nothing may be stored then.
         """
-        looked = self.credentials()
+        findings = self.credentials()
         if self.within is not None:
-            for interpreter, names in heal.cleaned(self.within, self.policy.volatile, looked).items():
+            for interpreter, names in heal.remove_credentials(self.within, self.policy.volatile, findings).items():
                 self.journal.tell(
                     f"{interpreter} no longer has {', '.join(names)}, which contained the value of a credential."
                 )
-        return looked
+        return findings
 
     def refill(self) -> None:
         """Write the volatile files again; failures are recorded."""
         if self.within is None or not self.policy.volatile:
             return
-        looked = self.credentials()
-        self.journal.tell_once(*looked.missing, *heal.rewrite(self.within, self.policy.volatile, looked.values))
+        findings = self.credentials()
+        self.journal.tell_once(*findings.missing, *heal.rewrite(self.within, self.policy.volatile, findings.values))
 
     def measure(self) -> None:
         """Record its usage, if its tier can report it and it changed enough.
@@ -171,7 +171,7 @@ class SandboxUse:
         if self.runs:
             usage_events.measure(self.tier, self.policy, self.journal)
 
-    def _counted(self) -> Mapping[str, int]:
+    def _read_counters(self) -> Mapping[str, int]:
         """Return how many runs each interpreter reports."""
         if self.within is None:
             return {}
@@ -179,10 +179,10 @@ class SandboxUse:
             return self.within.ping(secrets.token_hex(8)).counters
         return {}
 
-    def _told(self, text: str) -> None:
+    def _report_service(self, text: str) -> None:
         self.journal.tell(text, is_warning="answers on" not in text)
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self.within is not None:
             self.within.close()
             self.within = None

@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 
 from kasmon.paths import private_folder, write_private
-from kasmon.sandbox.microvm.image import formatted
-from kasmon.sandbox.microvm.program_disks import MOST_BYTES, MOST_ENTRIES, listed, on_disk, place
+from kasmon.sandbox.microvm.image import create_disk
+from kasmon.sandbox.microvm.program_disks import MOST_BYTES, MOST_ENTRIES, list_tree, path_on_disk, place
 from kasmon.sandbox.microvm.qemu import PROGRAMS_BYTES
 from kasmon.sandbox.shared.safe_tree import copy
 
@@ -44,7 +44,7 @@ class ProgramDisks:
         for folder in (self.folder.parent, self.folder):
             if not folder.exists():
                 private_folder(folder)
-        disk = self.folder / f"{identity(programs)}.ext4"
+        disk = self.folder / f"{compute_id(programs)}.ext4"
         with self._locked():
             if not disk.is_file():
                 self._make(programs, disk)
@@ -59,13 +59,13 @@ class ProgramDisks:
             root, fresh = private_folder(Path(name) / "root"), Path(name) / "disk"
             for number, part in enumerate(programs):
                 private_folder(root / str(number))
-                _copied(Path(part), root / on_disk(part, number))
-            told = {on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
+                _copied(Path(part), root / path_on_disk(part, number))
+            told = {path_on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
             write_private(root / TOLD, msgspec.json.encode(told))
             for path in [root, *root.rglob("*")]:  # its maker owns the files; they are read-only
                 if not path.is_symlink():
                     path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o111 else 0o444)
-            formatted(root, fresh)
+            create_disk(root, fresh)
             os.truncate(fresh, PROGRAMS_BYTES)
             fresh.replace(disk)
 
@@ -80,7 +80,7 @@ class ProgramDisks:
             os.close(handle)
 
 
-def identity(programs: Sequence[str]) -> str:
+def compute_id(programs: Sequence[str]) -> str:
     """Return an id of *programs* in their present version: of paths, sizes and times, without reading the files.
 
     Raises:
@@ -88,7 +88,7 @@ def identity(programs: Sequence[str]) -> str:
     """
     digest = hashlib.sha256(b"2")
     for part in programs:
-        for path, facts in listed(Path(part)):
+        for path, facts in list_tree(Path(part)):
             seen = (
                 (path, facts.st_mode, facts.st_size, facts.st_mtime_ns) if not stat.S_ISDIR(facts.st_mode) else (path,)
             )

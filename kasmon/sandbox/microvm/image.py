@@ -109,20 +109,20 @@ def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> VmImage
         told(f"Unpacking {len(fetched)} packages.")
         kernel = next(package for package in fetched if package.name.startswith("linux-image-"))
         programs = [package for package in fetched if package is not kernel]
-        modules = _kernel(kernel, work / "kernel", fresh)
-        _programs(programs, work / "root", fresh)
+        modules = _install_kernel(kernel, work / "kernel", fresh)
+        _install_programs(programs, work / "root", fresh)
         told("Creating its disk.")
-        formatted(work / "root", fresh / ROOT)
-        image = _described(fresh, kernel, fetched, modules)
+        create_disk(work / "root", fresh / ROOT)
+        image = _describe(fresh, kernel, fetched, modules)
         write_private(fresh / TOLD, msgspec.json.format(msgspec.json.encode(image), indent=1))
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
     return image
 
 
-def _described(fresh: Path, kernel: DebianPackage, fetched: Sequence[DebianPackage], modules: Sequence[str]) -> VmImage:
+def _describe(fresh: Path, kernel: DebianPackage, fetched: Sequence[DebianPackage], modules: Sequence[str]) -> VmImage:
     files = sorted(path for path in fresh.rglob("*") if path.is_file())
-    hashes = {str(path.relative_to(fresh)): hashed(path) for path in files}
+    hashes = {str(path.relative_to(fresh)): hash_file(path) for path in files}
     whole = hashlib.sha256("".join(f"{name} {value}\n" for name, value in hashes.items()).encode())
     return VmImage(
         id=whole.hexdigest()[:16],
@@ -135,11 +135,11 @@ def _described(fresh: Path, kernel: DebianPackage, fetched: Sequence[DebianPacka
     )
 
 
-def _kernel(package: DebianPackage, work: Path, fresh: Path) -> list[str]:
+def _install_kernel(package: DebianPackage, work: Path, fresh: Path) -> list[str]:
     """Put the kernel into *fresh*, with the modules it needs; return their names, each after its dependencies."""
     unpack(package, work, lambda name: not name.startswith("usr/share/"))
     packed = next(work.glob("boot/vmlinuz-*"))
-    write_private(fresh / KERNEL, _unpacked(packed.read_bytes()) or packed.read_bytes())
+    write_private(fresh / KERNEL, _decompress(packed.read_bytes()) or packed.read_bytes())
     (fresh / KERNEL).chmod(0o644)
     every = {path.stem: path for path in work.rglob("*.ko")}
     ordered: list[str] = []
@@ -160,7 +160,7 @@ def _kernel(package: DebianPackage, work: Path, fresh: Path) -> list[str]:
     return ordered
 
 
-def _unpacked(kernel: bytes) -> bytes | None:
+def _decompress(kernel: bytes) -> bytes | None:
     """Return the decompressed kernel, since decompression takes an emulated machine a second.
 
     None if `lz4` is missing, or the kernel is compressed otherwise.
@@ -183,7 +183,7 @@ def _depends(module: bytes) -> list[str]:
     return [name for name in module[at + 9 : module.index(b"\0", at + 9)].decode("ascii").split(",") if name]
 
 
-def _programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None:
+def _install_programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None:
     for name in (*FOLDERS, "usr"):
         (root / name).mkdir(mode=0o700, parents=True)
     for name in MERGED:
@@ -191,7 +191,7 @@ def _programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None
         (root / name).symlink_to(f"usr/{name}")
     for package in fetched:
         unpack(package, root)
-    _compiled(root)
+    _compile_library(root)
     shutil.copyfile(root / "usr/bin/busybox", fresh / BUSYBOX)
     for name, text in ETC.items():
         (root / "etc" / name).write_text(text)
@@ -206,7 +206,7 @@ def _programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None
             path.chmod((path.stat().st_mode & 0o755) | (0o755 if path.is_dir() else 0o444))
 
 
-def _compiled(root: Path) -> None:
+def _compile_library(root: Path) -> None:
     """Compile Python's library with its own Python: it is read-only inside, so each import would compile again."""
     libraries = root / "usr/lib/x86_64-linux-gnu"
     loader = [str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)]
@@ -225,7 +225,7 @@ def _compiled(root: Path) -> None:
         raise SandboxError("cannot build the image", f"its python's library does not compile: {done.stdout[-200:]}")
 
 
-def formatted(root: Path, target: Path) -> None:
+def create_disk(root: Path, target: Path) -> None:
     """Create the disk *target* with the content of *root*.
 
     Raises:
@@ -242,7 +242,7 @@ def formatted(root: Path, target: Path) -> None:
         raise SandboxError("cannot create a disk", f"mke2fs: {done.stderr.strip()[-200:]}")
 
 
-def hashed(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file.
 
     Raises:

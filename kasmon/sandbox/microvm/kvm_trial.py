@@ -51,7 +51,7 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 def identity(program: str, image: str) -> str:
     """Return an id of this machine, its kernel and QEMU, for a machine booted from *image*."""
-    told = [platform.release(), platform.version(), platform.machine(), qemu_program.version(program), image]
+    told = [platform.release(), platform.version(), platform.machine(), qemu_program.read_version(program), image]
     for path, keys in (("/etc/machine-id", None), ("/proc/cpuinfo", ("model name", "flags", "microcode"))):
         try:
             lines = Path(path).read_text("utf-8", "replace").splitlines()
@@ -62,7 +62,7 @@ def identity(program: str, image: str) -> str:
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
 
 
-def kept(path: Path, on: str) -> KvmTrial | None:
+def load_trial(path: Path, on: str) -> KvmTrial | None:
     """Return the result for the machine *on* that is stored at *path*; None if there is none."""
     try:
         trial = msgspec.json.decode(path.read_bytes(), type=KvmTrial)
@@ -71,7 +71,7 @@ def kept(path: Path, on: str) -> KvmTrial | None:
     return trial if trial.on == on else None
 
 
-def keep(path: Path, trial: KvmTrial) -> KvmTrial:
+def store_trial(path: Path, trial: KvmTrial) -> KvmTrial:
     """Store *trial* at *path*.
 
     Raises:
@@ -82,7 +82,7 @@ def keep(path: Path, trial: KvmTrial) -> KvmTrial:
     return trial
 
 
-def tried(on: str, started: Callable[[str, float | None], float], emulated_ms: float | None = None) -> KvmTrial:
+def run_trial(on: str, started: Callable[[str, float | None], float], emulated_ms: float | None = None) -> KvmTrial:
     """Start a machine with KVM and one without; return the result.
 
     Args:
@@ -106,11 +106,11 @@ def tried(on: str, started: Callable[[str, float | None], float], emulated_ms: f
     return KvmTrial(on=on, at=time.time(), emulated_ms=emulated_ms, carried_ms=carried_ms, why=why)
 
 
-def closed_to(owner: tuple[int, int]) -> str:
+def find_obstacle(owner: tuple[int, int]) -> str:
     """Return why KVM cannot be tried for machines that *owner* runs; empty if it can."""
     if not qemu_program.KVM.exists():
         return f"this machine has no {qemu_program.KVM}"
-    if not qemu_program.may_carry(owner):
+    if not qemu_program.can_use_kvm(owner):
         who = f"user {owner[0]}, as whom QEMU runs," if os.geteuid() == 0 else "this user"
         return f"{who} may not open {qemu_program.KVM}"
     return ""

@@ -20,20 +20,20 @@ from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
 from kasmon.paths import write_private
 from kasmon.sandbox.base import PauseResult, TierProbe
 from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
-from kasmon.sandbox.jail.usage import JailUsage, usage
+from kasmon.sandbox.jail.usage import JailUsage, measure_usage
 from kasmon.sandbox.microvm import program_disks, warm_up
 from kasmon.sandbox.microvm.boot import greet
 from kasmon.sandbox.microvm.provisioning import KEEP_S, VmProvisioning
 from kasmon.sandbox.microvm.qmp import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.snapshot_writer import cleaned, written
-from kasmon.sandbox.microvm.start import asked
+from kasmon.sandbox.microvm.snapshot_writer import remove_credentials, write_memory
+from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import MEMORY
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.port_forward import ListenerConnector
 from kasmon.sandbox.network.tunnelled_egress import TunnelledEgress
 from kasmon.sandbox.remote_guest.launch_spec import BIN, FittedProgram, wrapped
-from kasmon.sandbox.shared.cleanup import clearing, forgotten, or_nothing
+from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
 from kasmon.sandbox.shared.host_folders import COPY_ENTRIES
 from kasmon.sandbox.shared.processes import lives
@@ -84,35 +84,35 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
             RefusedError: if the policy names a folder that a machine cannot mount.
         """
-        return self._made(policy, (), is_copy=is_copy)
+        return self._create(policy, (), is_copy=is_copy)
 
-    def _made(self, policy: SandboxPolicy, parts: Sequence[str], *, is_copy: bool = True) -> SandboxRuntime:
-        self._can()
-        lot, stock = self._lot(policy), self.stock(policy.size)
-        if lot.is_taken():
+    def _create(self, policy: SandboxPolicy, parts: Sequence[str], *, is_copy: bool = True) -> SandboxRuntime:
+        self._require_available()
+        vm_files, warm_pool = self._vm_files(policy), self.stock(policy.size)
+        if vm_files.is_taken():
             raise SandboxError(f"cannot create a machine for {policy.session!r}", "it already has a running one")
-        with self._or_nothing(policy):
-            notices = lot.furnish()
-            lot.carry(self.disks.of(parts) if parts else None)
+        with self._undo_on_error(policy):
+            notices = vm_files.furnish()
+            vm_files.carry(self.disks.of(parts) if parts else None)
             self._open_gate(policy)
-            origin = stock.origin(self.made_by, is_copy=is_copy)
+            origin = warm_pool.origin(self.made_by, is_copy=is_copy)
             why = origin.why
             if origin.memory is not None:
                 try:
-                    lot.lay(origin.base, stock.nothing)
-                    lot.memories.moved_on()
-                    self._begin(lot, origin.memory, is_another=True)
+                    vm_files.lay(origin.base, warm_pool.nothing)
+                    vm_files.memories.moved_on()
+                    self._start_machine(vm_files, origin.memory, is_another=True)
                 except SandboxError as error:
-                    lot.end()
+                    vm_files.end()
                     origin, why = origin._replace(memory=None), error.message
             if origin.memory is None:
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
-                lot.memories.moved_on()
-                notices = (*notices, *self._boot(lot, stock))
-                why = self.kept_warm(lot, stock, warm_up.warmed) if is_copy else ""
+                vm_files.memories.moved_on()
+                notices = (*notices, *self._boot(vm_files, warm_pool))
+                why = self.kept_warm(vm_files, warm_pool, warm_up.warmed) if is_copy else ""
                 notices = (*notices, f"The next machine of this size has to boot too: {why}") if why else notices
-                greet(lot, is_another=True)
-            runtime = self._there(lot, (*notices, *_filled(lot)))
+                greet(vm_files, is_another=True)
+            runtime = self._require_runtime(vm_files, (*notices, *_fill(vm_files)))
             self._open_gate(policy, runtime.pid)
             self._surrounded(policy, runtime)
             return runtime
@@ -123,18 +123,18 @@ class MicroVm(VmProvisioning, TunnelledEgress):
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """Return the running machine of *policy*, even if it was not recorded; None if there is none."""
-        return self._lot(policy).runtime()
+        return self._vm_files(policy).runtime()
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """Return the snapshot on disk that it can resume; None if there is none."""
         try:
-            return self._lot(policy).memories.fit(self.made_by)
+            return self._vm_files(policy).memories.fit(self.made_by)
         except (KasmonError, OSError):
             return None
 
     def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """Return its last snapshot on disk, and whether it can be resumed."""
-        return self._lot(policy).memories.judged(lambda: self.made_by, whole=whole)
+        return self._vm_files(policy).memories.judged(lambda: self.made_by, whole=whole)
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
@@ -158,11 +158,11 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             NotFoundError: if the program does not exist.
             RefusedError: if it is too large.
         """
-        self._can()
-        brought = program_disks.brought(argv, variables)
+        self._require_available()
+        brought = program_disks.prepare_program(argv, variables)
         known = {**own_variables(variables), **brought.variables}
         own = {name: value for name, value in known.items() if not name.startswith("LC_")}
-        own |= proxy_control.finding(own, policy.hosts) if policy.hosts else {}
+        own |= proxy_control.add_proxy_variables(own, policy.hosts) if policy.hosts else {}
         return FittedProgram(  # without LC_*: the image has no locales
             argv=brought.argv,
             workdir=WORKSPACE,
@@ -179,7 +179,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
 
         If that disk does not exist yet, it is made, which takes up to a minute.
         """
-        return self._made(policy, fitted.programs)
+        return self._create(policy, fitted.programs)
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
@@ -189,28 +189,28 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         Raises:
             SandboxError: if it has ended, or its memory cannot be stored; it can be resumed then.
         """
-        self._must_live(policy, runtime)
-        lot = self._lot(policy)
+        self._require_running(policy, runtime)
+        vm_files = self._vm_files(policy)
         if not to_disk:
-            with QmpClient(lot.orders) as orders:
-                orders.do("stop")
+            with QmpClient(vm_files.orders) as qmp:
+                qmp.do("stop")
             return PauseResult(held=True)
-        faults = asked(lot.control, KEEP_S, "freeze").get("faults")
+        faults = send_request(vm_files.control, KEEP_S, "freeze").get("faults")
         if faults:
-            greet(lot)
+            greet(vm_files)
             why = f"not all of its files could be copied to this machine ({'; '.join(map(str, faults))})"
             raise SandboxError(f"the machine of {policy.session!r} was not paused", why)
-        with QmpClient(lot.orders) as orders:
-            orders.do("stop")
-            with lot.memories.draft() as draft:
-                written(orders, draft.folder / MEMORY)
-                cleaned(policy, draft.folder / MEMORY)
+        with QmpClient(vm_files.orders) as qmp:
+            qmp.do("stop")
+            with vm_files.memories.draft() as draft:
+                write_memory(qmp, draft.folder / MEMORY)
+                remove_credentials(policy, draft.folder / MEMORY)
                 snapshot = draft.confirm(self.made_by, turn)
-        read_back = lot.memories.judged(lambda: self.made_by, whole=True)
+        read_back = vm_files.memories.judged(lambda: self.made_by, whole=True)
         if read_back is None or read_back.refused or read_back.snapshot.id != snapshot.id:
             why = read_back.refused if read_back is not None and read_back.refused else "it does not exist"
             raise SandboxError(f"the machine of {policy.session!r} was not paused", f"its memory snapshot: {why}")
-        lot.end(runtime)
+        vm_files.end(runtime)
         return PauseResult(held=False, snapshot=snapshot.id)
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
@@ -220,38 +220,38 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SnapshotRefusedError: if that snapshot may not be resumed; nothing runs then.
             SandboxError: if it has ended, or does not resume.
         """
-        lot = self._lot(policy)
+        vm_files = self._vm_files(policy)
         if slept.held:
-            self._must_live(policy, runtime)
-            lot.memories.moved_on()
+            self._require_running(policy, runtime)
+            vm_files.memories.moved_on()
             self._open_gate(policy, runtime.pid)
-            with QmpClient(lot.orders) as orders:
-                orders.do("cont")
-            greet(lot)
+            with QmpClient(vm_files.orders) as qmp:
+                qmp.do("cont")
+            greet(vm_files)
             return runtime
-        if lot.is_taken():
+        if vm_files.is_taken():
             raise SandboxError(f"the machine of {policy.session!r} was not resumed", "it already has a running one")
-        snapshot = lot.memories.fit(self.made_by)
+        snapshot = vm_files.memories.fit(self.made_by)
         if slept.snapshot and slept.snapshot != snapshot.id:
             raise SnapshotRefusedError(f"the current snapshot is {snapshot.id}, not {slept.snapshot}")
         try:
-            had_gate = lot.gate.exists()
+            had_gate = vm_files.gate.exists()
             self._open_gate(policy)
-            self._begin(
-                lot,
-                lot.memories.path(snapshot, MEMORY),
-                lambda: lot.memories.used(snapshot),
-                is_another=lot.copied.exists(),
+            self._start_machine(
+                vm_files,
+                vm_files.memories.path(snapshot, MEMORY),
+                lambda: vm_files.memories.used(snapshot),
+                is_another=vm_files.copied.exists(),
             )
-            lot.copied.unlink(missing_ok=True)
-            again = self._there(lot)
+            vm_files.copied.unlink(missing_ok=True)
+            again = self._require_runtime(vm_files)
             self._open_gate(policy, again.pid)
             if not had_gate:
                 self._surrounded(policy, again)
             return again
         except BaseException as error:
             with contextlib.suppress(KasmonError):
-                lot.end()
+                vm_files.end()
             if isinstance(error, OSError):
                 raise SandboxError(f"the machine of {policy.session!r} was not resumed", str(error)) from error
             raise
@@ -263,19 +263,19 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SnapshotRefusedError: if that snapshot may not be resumed.
             SandboxError: if it could not be copied; nothing of *other* is left then.
         """
-        lot, theirs = self._lot(policy), self._lot(other)
-        snapshot = lot.memories.fit(self.made_by)
+        vm_files, theirs = self._vm_files(policy), self._vm_files(other)
+        snapshot = vm_files.memories.fit(self.made_by)
         limit = SIZES[policy.size].disk_bytes
-        with self._or_nothing(other):
+        with self._undo_on_error(other):
             theirs.furnish()
-            theirs.lay(lot.base, lot.disk)
-            theirs.carry(lot.programs.resolve() if lot.programs.exists() else None)
-            for name, folder in lot.trees.items():
+            theirs.lay(vm_files.base, vm_files.disk)
+            theirs.carry(vm_files.programs.resolve() if vm_files.programs.exists() else None)
+            for name, folder in vm_files.trees.items():
                 if folder != theirs.trees[name]:
                     raze(theirs.trees[name])
                     copy(folder, theirs.trees[name], self.ground.owner, limit_bytes=limit, limit_entries=COPY_ENTRIES)
             write_private(theirs.copied, b"")
-            return PauseResult(held=False, snapshot=lot.memories.copy_to(theirs.memories, snapshot).id)
+            return PauseResult(held=False, snapshot=vm_files.memories.copy_to(theirs.memories, snapshot).id)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Remove its processes, sockets, disks and snapshots; its mirrored folders stay. Idempotent.
@@ -283,8 +283,8 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         Raises:
             SandboxError: if something is left.
         """
-        self._lot(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
-        proxy_control.closed(self._lot(policy).gate)
+        self._vm_files(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
+        proxy_control.close_proxy(self._vm_files(policy).gate)
         with clearing(_whose(policy)):
             self.ground.clear(policy.session)
 
@@ -298,12 +298,12 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SandboxError: if something is left.
         """
         self.destroy(policy, None)
-        return forgotten(self.ground, policy.session, policy.workspace, _whose(policy))
+        return remove_session_files(self.ground, policy.session, policy.workspace, _whose(policy))
 
     def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> JailUsage:
         """Return its usage of this machine, with its limits: QEMU's memory, and the size of its mirrored folders."""
-        own = self._lot(policy).trees
-        return usage(runtime.pid, (own["workspace"], own["home"]), SIZES[policy.size])
+        own = self._vm_files(policy).trees
+        return measure_usage(runtime.pid, (own["workspace"], own["home"]), SIZES[policy.size])
 
     def refresh(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> tuple[str, ...]:
         """Copy changes outside into the machine's folders; return notices for the user.
@@ -313,8 +313,8 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         Raises:
             SandboxError: if it has ended, or does not answer.
         """
-        self._must_live(policy, runtime)
-        return _told(asked(self._lot(policy).control, FILL_S, "refresh"))
+        self._require_running(policy, runtime)
+        return _told(send_request(self._vm_files(policy).control, FILL_S, "refresh"))
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> ListenerConnector:
         """Return a connector to the ports of the machine of *runtime*, over its one connection.
@@ -322,29 +322,29 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         Raises:
             SandboxError: if it has ended.
         """
-        self._must_live(policy, runtime)
-        return ListenerConnector(str(self._lot(policy).ports))
+        self._require_running(policy, runtime)
+        return ListenerConnector(str(self._vm_files(policy).ports))
 
     # Its parts.
 
     def _gate(self, policy: SandboxPolicy) -> Path:
-        return self._lot(policy).gate
+        return self._vm_files(policy).gate
 
     def _gate_owner(self) -> tuple[int, int]:
         return self.ground.owner
 
     def _awake(self, policy: SandboxPolicy) -> SandboxRuntime | None:
-        return self._lot(policy).runtime()
+        return self._vm_files(policy).runtime()
 
     def _led_out(self, policy: SandboxPolicy) -> None:
         if policy.hosts:
-            greet(self._lot(policy))
+            greet(self._vm_files(policy))
 
-    def _must_live(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
+    def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):
             raise SandboxError(f"the machine of {policy.session!r} has ended", "QEMU has ended")
 
-    def _or_nothing(self, policy: SandboxPolicy) -> AbstractContextManager[None]:
+    def _undo_on_error(self, policy: SandboxPolicy) -> AbstractContextManager[None]:
         """Clean up if the block raises; an error of the system becomes a `SandboxError`."""
         return or_nothing(lambda: self.destroy(policy, None), "cannot create a machine")
 
@@ -353,16 +353,16 @@ def _whose(policy: SandboxPolicy) -> str:
     return f"the machine of {policy.session!r}"
 
 
-def _filled(lot: VmFiles) -> tuple[str, ...]:
+def _fill(vm_files: VmFiles) -> tuple[str, ...]:
     """Copy its files into a new machine; return notices for the user.
 
     Raises:
         SandboxError: if they do not all fit.
     """
-    said = asked(lot.control, FILL_S, "fill")
+    said = send_request(vm_files.control, FILL_S, "fill")
     if said.get("not_taken"):
         why = "; ".join(map(str, said["not_taken"]))
-        raise SandboxError(f"not all files of {lot.policy.session!r} fit into a machine", why)
+        raise SandboxError(f"not all files of {vm_files.policy.session!r} fit into a machine", why)
     return _told(said)
 
 

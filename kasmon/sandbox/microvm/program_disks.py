@@ -49,43 +49,43 @@ class ProgramInVm(NamedTuple):
     """Paths of this machine to copy to its program disk; empty for a program of the image."""
 
 
-def brought(argv: tuple[str, ...], variables: Mapping[str, str]) -> ProgramInVm:
+def prepare_program(argv: tuple[str, ...], variables: Mapping[str, str]) -> ProgramInVm:
     """Return how *argv* with *variables*, among them its PATH, is run in a machine.
 
     Its trusted certificates are copied as well: the image has none.
 
     Raises:
-        NotFoundError, RefusedError: as `needed_there`.
+        NotFoundError, RefusedError: as `find_needed_files`.
     """
     search = variables.get("PATH")
     program = shutil.which(argv[0], path=search) or argv[0]
     if "/" not in program or any(Path(program).resolve().is_relative_to(top) for top in OF_IMAGE):
         return ProgramInVm(argv)
-    need = needed_there(program, search)
+    need = find_needed_files(program, search)
     trusts = {name: path for name in TRUSTS if (path := variables.get(name)) and Path(path).is_file()}
     known = next((path for path in BUNDLES if Path(path).is_file()), "")
     if known and TRUSTS[0] not in trusts:
         trusts[TRUSTS[0]] = known
     parts = tuple(map(str, outermost([*need.folders, *(Path(path).resolve() for path in trusts.values())])))
     return ProgramInVm(
-        argv=(inside(need.program, parts), *argv[1:]),
-        path=tuple(inside(each, parts) for each in need.path),
-        variables={name: inside(str(Path(path).resolve()), parts) for name, path in trusts.items()},
+        argv=(path_inside(need.program, parts), *argv[1:]),
+        path=tuple(path_inside(each, parts) for each in need.path),
+        variables={name: path_inside(str(Path(path).resolve()), parts) for name, path in trusts.items()},
         parts=parts,
     )
 
 
-def needed_there(program: str, search: str | None = None) -> ProgramFiles:
+def find_needed_files(program: str, search: str | None = None) -> ProgramFiles:
     """Return the files that *program*, a path or a name on the PATH *search*, needs in a machine.
 
     Raises:
         NotFoundError: if the program does not exist.
         RefusedError: if a link on its path cannot be resolved, or it is too large.
     """
-    found = needed(program, search, seen=[Path(top) for top in OF_IMAGE], parts=wanted)
+    found = needed(program, search, seen=[Path(top) for top in OF_IMAGE], parts=find_parts)
     size = entries = 0
     for part in found.folders:
-        for _, facts in listed(part):
+        for _, facts in list_tree(part):
             size, entries = size + (facts.st_size if stat.S_ISREG(facts.st_mode) else 0), entries + 1
     if size > MOST_BYTES or entries > MOST_ENTRIES:
         raise RefusedError(
@@ -95,7 +95,7 @@ def needed_there(program: str, search: str | None = None) -> ProgramFiles:
     return found
 
 
-def inside(path: str, programs: Sequence[str]) -> str:
+def path_inside(path: str, programs: Sequence[str]) -> str:
     """Return the path of *path* in a machine that has *programs*; *path* itself if none contains it."""
     for number, part in enumerate(programs):
         if Path(path).is_relative_to(part):
@@ -103,7 +103,7 @@ def inside(path: str, programs: Sequence[str]) -> str:
     return path
 
 
-def on_disk(part: str, number: int) -> str:
+def path_on_disk(part: str, number: int) -> str:
     """Return the path on the disk of *part*, which has that *number*."""
     return f"{number}/{Path(part).name}"
 
@@ -111,17 +111,17 @@ def on_disk(part: str, number: int) -> str:
 def place(part: str, number: int) -> str:
     """Return the path inside of *part*, which has that *number*."""
     is_free = not any(Path(part).is_relative_to(top) or Path(top).is_relative_to(part) for top in TAKEN)
-    return part if is_free else f"{THERE}/{on_disk(part, number)}"
+    return part if is_free else f"{THERE}/{path_on_disk(part, number)}"
 
 
-def wanted(path: Path) -> tuple[Path, ...]:
+def find_parts(path: Path) -> tuple[Path, ...]:
     """Return what the program at the real path *path* needs: itself, its package, or the package with dependencies."""
     package = _package(path)
     if package is None:
         return (path,) if path.name in RUNNERS and not is_script(path) else (whole(path),)
     if not is_script(path):
         return (package,)
-    every = _depended_on(package)
+    every = _find_dependencies(package)
     return (whole(path),) if every is None else tuple(outermost(every))
 
 
@@ -134,7 +134,7 @@ def _package(path: Path) -> Path | None:
     return None
 
 
-def _depended_on(package: Path) -> list[Path] | None:
+def _find_dependencies(package: Path) -> list[Path] | None:
     """Return *package* and its installed dependencies, found as node does; None if one is a link."""
     found, ahead = dict[Path, None](), [package]
     while ahead:
@@ -142,7 +142,7 @@ def _depended_on(package: Path) -> list[Path] | None:
         if here in found:
             continue
         found[here] = None
-        for name in _asked_for(here):
+        for name in _read_dependencies(here):
             place = next(
                 (each for top in (here, *here.parents) if (each := top / "node_modules" / name).is_dir()), None
             )
@@ -153,7 +153,7 @@ def _depended_on(package: Path) -> list[Path] | None:
     return list(found)
 
 
-def _asked_for(package: Path) -> list[str]:
+def _read_dependencies(package: Path) -> list[str]:
     try:
         told = json.loads((package / "package.json").read_bytes())
         groups = [told.get(kind) or {} for kind in ("dependencies", "optionalDependencies", "peerDependencies")]
@@ -162,7 +162,7 @@ def _asked_for(package: Path) -> list[str]:
         return []
 
 
-def listed(part: Path) -> Iterator[tuple[str, os.stat_result]]:
+def list_tree(part: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield each path of *part* and its stat, always in the same order."""
     yield str(part), part.lstat()
     for folder, folders, files in os.walk(part):

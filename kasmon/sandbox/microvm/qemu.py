@@ -51,7 +51,7 @@ class OpenFiles(msgspec.Struct, frozen=True, kw_only=True):
         return (*kept, *(each for each in (self.memory, self.programs) if each is not None))
 
 
-def words(program: str, handles: OpenFiles, size: SandboxSize, *, accelerator: str) -> list[str]:
+def build_command_line(program: str, handles: OpenFiles, size: SandboxSize, *, accelerator: str) -> list[str]:
     """Return QEMU's command line; `{line}` in it stands for the descriptor of the socket to the host end."""
     return [
         program,
@@ -65,7 +65,7 @@ def words(program: str, handles: OpenFiles, size: SandboxSize, *, accelerator: s
         *_file("base", handles.base, 2, "qcow2"),
         *_file("disk", handles.disk, 3, "qcow2", over="base"),
         *("-device", "virtio-blk-pci,drive=disk"),
-        *(_nothing("programs") if handles.programs is None else _file("programs", handles.programs, 4)),
+        *(_build_empty_disk("programs") if handles.programs is None else _file("programs", handles.programs, 4)),
         *("-device", "virtio-blk-pci,drive=programs"),
         *("-device", "virtio-serial-pci,max_ports=2", "-chardev", "socket,id=line,fd={line}"),
         *("-device", "virtserialport,chardev=line,nr=1,name=kasmon", "-device", "virtio-rng-pci"),
@@ -80,7 +80,7 @@ def memory_mib(size: SandboxSize) -> int:
     return size.memory_bytes // MIB
 
 
-def _nothing(name: str) -> list[str]:
+def _build_empty_disk(name: str) -> list[str]:
     """Return the arguments of an empty program disk, of the same size as any other."""
     return [
         "-blockdev",

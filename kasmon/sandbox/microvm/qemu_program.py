@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.jail.probe import install_line
+from kasmon.sandbox.jail.probe import find_install_command
 from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
 from kasmon.sandbox.shared.host_folders import may_use
 
@@ -31,12 +31,12 @@ class MissingRequirement(NamedTuple):
 def lacking(program: str = PROGRAM) -> MissingRequirement | None:
     """Return what is missing for a machine, as far as known without trying."""
     if shutil.which(program) is None:
-        return MissingRequirement("QEMU is not installed", f"Install it: {install_line('qemu-system-x86')}.")
+        return MissingRequirement("QEMU is not installed", f"Install it: {find_install_command('qemu-system-x86')}.")
     if shutil.which(IMAGES) is None:
-        return MissingRequirement("qemu-img is not installed", f"Install it: {install_line('qemu-utils')}.")
+        return MissingRequirement("qemu-img is not installed", f"Install it: {find_install_command('qemu-utils')}.")
     if not SETPRIV.exists():
-        return MissingRequirement("setpriv is not installed", f"Install it: {install_line('util-linux')}.")
-    told = version(program)
+        return MissingRequirement("setpriv is not installed", f"Install it: {find_install_command('util-linux')}.")
+    told = read_version(program)
     if tuple(int(part) for part in re.findall(r"\d+", told)[:2]) < OLDEST:
         return MissingRequirement(
             f"QEMU is of version {told or 'unknown'}", f"It must support the machine type {MACHINE} (7.2 or later)."
@@ -45,7 +45,7 @@ def lacking(program: str = PROGRAM) -> MissingRequirement | None:
 
 
 @functools.cache
-def version(program: str = PROGRAM) -> str:
+def read_version(program: str = PROGRAM) -> str:
     """Return QEMU's version with its package's; empty if it does not print one."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=RUN_S).stdout
@@ -55,12 +55,12 @@ def version(program: str = PROGRAM) -> str:
     return " ".join(part for part in found.groups() if part) if found else ""
 
 
-def may_carry(owner: tuple[int, int]) -> bool:
+def can_use_kvm(owner: tuple[int, int]) -> bool:
     """Whether *owner* can open KVM; then it may be tried, and only a timed start proves it."""
     return KVM.exists() and may_use(KVM, owner, writable=True)
 
 
-def tool(*words: str) -> None:
+def run_tool(*words: str) -> None:
     """Run a program that creates or changes a disk.
 
     Raises:

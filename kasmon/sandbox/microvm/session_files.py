@@ -17,9 +17,9 @@ from kasmon.errors import RefusedError, SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.sandbox.jail.bwrap_arguments import PROJECT, BindMount
 from kasmon.sandbox.jail.session_files import JailFiles
-from kasmon.sandbox.shared.filesystem_view import fit
+from kasmon.sandbox.shared.filesystem_view import require_mountable
 from kasmon.sandbox.shared.host_folders import HostFolders
-from kasmon.sandbox.shared.processes import children, gone, holder, send, started_at
+from kasmon.sandbox.shared.processes import children, gone, holder, send_signal, started_at
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
 
 END_S: Final = 10.0
@@ -122,7 +122,7 @@ class VmFiles:
 
     def _settled(self, name: str, bind: BindMount) -> str:
         """Prepare one of its folders; return a notice for the user."""
-        fit(self.ground, bind.source, bind.target)
+        require_mountable(self.ground, bind.source, bind.target)
         if bind.target.startswith(FIXED):
             raise RefusedError(
                 f"a microvm cannot mount anything at {bind.target!r}: its own system is there.",
@@ -208,7 +208,7 @@ class VmFiles:
                 if (began := started_at(pid)) is not None:
                     known[pid] = began
             for pid, began in known.items():
-                send(pid, signal.SIGKILL, began)
+                send_signal(pid, signal.SIGKILL, began)
             for pid, began in known.items():
                 if not gone(pid, began, until - time.monotonic()):
                     whose = self.policy.session

@@ -56,7 +56,7 @@ class HostEndConfig(msgspec.Struct, frozen=True, kw_only=True):
         return (self.listen, self.control, self.ports, self.lock, *self.trees.values())
 
 
-def started(
+def start_host_end(
     code: HostEndCode, argv: Sequence[str], files: Sequence[int], told: HostEndConfig, log: int, owner: tuple[int, int]
 ) -> None:
     """Start the host end and, by it, QEMU with *argv*; return once both run, with the machine still stopped.
@@ -96,9 +96,9 @@ def started(
         os.close(tells)
         tells = -1
         door.wait()
-        said = _line(reads)
+        said = _read_json_line(reads)
         if "qemu" not in said:
-            why = said.get("why") or end_of(log) or "its host end did not respond"
+            why = said.get("why") or read_last_log_line(log) or "its host end did not respond"
             raise SandboxError("cannot create a machine", str(why))
     except OSError as error:
         raise SandboxError("cannot create a machine", str(error)) from error
@@ -117,7 +117,7 @@ def new_log() -> int:
     return handle
 
 
-def end_of(log: int) -> str:
+def read_last_log_line(log: int) -> str:
     """Return the last line in the log."""
     return last_line(os.pread(log, LOG_BYTES, 0))
 
@@ -128,7 +128,7 @@ def last_line(said: bytes) -> str:
     return lines[-1].removeprefix("qemu-system-x86_64: ") if lines else ""
 
 
-def _line(handle: int) -> dict[str, Any]:
+def _read_json_line(handle: int) -> dict[str, Any]:
     held, until = b"", time.monotonic() + READY_S
     while b"\n" not in held and select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
         piece = os.read(handle, 4096)
@@ -139,7 +139,7 @@ def _line(handle: int) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def asked(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
+def send_request(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
     """Send *do* to the host end at *path* and return its answer.
 
     Raises:

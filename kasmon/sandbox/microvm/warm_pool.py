@@ -19,7 +19,7 @@ from kasmon.model.sandbox.policy import SandboxSize
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker
 from kasmon.paths import private_folder
 from kasmon.sandbox.microvm import debian_packages
-from kasmon.sandbox.microvm.qemu_program import IMAGES, tool
+from kasmon.sandbox.microvm.qemu_program import IMAGES, run_tool
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
 
 WARM: Final = SessionId("golden")
@@ -71,9 +71,11 @@ class WarmPool:
             with raw.open("xb") as file:
                 file.truncate(self._size.disk_bytes)
             format_ = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0"]
-            tool(debian_packages.found("mke2fs") or "mke2fs", *format_, "-E", "lazy_itable_init=1,nodiscard", str(raw))
-            tool(IMAGES, "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(plain))
-            tool(IMAGES, "create", "-q", "-f", "qcow2", str(nothing), str(self._size.disk_bytes))
+            run_tool(
+                debian_packages.found("mke2fs") or "mke2fs", *format_, "-E", "lazy_itable_init=1,nodiscard", str(raw)
+            )
+            run_tool(IMAGES, "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(plain))
+            run_tool(IMAGES, "create", "-q", "-f", "qcow2", str(nothing), str(self._size.disk_bytes))
             plain.replace(self.plain)
             nothing.replace(self.nothing)
 
@@ -101,8 +103,8 @@ class WarmPool:
         with self.locked(), self.memories.draft() as draft:
             whole = draft.folder / DISK
             shutil.copyfile(self.plain, whole)
-            tool(IMAGES, "rebase", "-u", "-f", "qcow2", "-F", "qcow2", "-b", str(whole), str(machine))
-            tool(IMAGES, "commit", "-q", "-f", "qcow2", str(machine))
+            run_tool(IMAGES, "rebase", "-u", "-f", "qcow2", "-F", "qcow2", "-b", str(whole), str(machine))
+            run_tool(IMAGES, "commit", "-q", "-f", "qcow2", str(machine))
             memory.replace(draft.folder / MEMORY)
             return draft.confirm(made_by)
 

@@ -74,7 +74,7 @@ def allowlist(hosts: Iterable[str]) -> tuple[AllowlistEntry, ...]:
     entries: list[AllowlistEntry] = []
     for text in hosts:
         written = text.strip().lower()
-        entries += [_entry(name, name) for name in PRESETS.get(written, ())] or [_entry(text, written)]
+        entries += [_parse_entry(name, name) for name in PRESETS.get(written, ())] or [_parse_entry(text, written)]
     return tuple(dict.fromkeys(entries))
 
 
@@ -124,7 +124,7 @@ def host_name(text: str) -> tuple[str, str]:
 def address_fault(address: str, *, private: bool) -> str:
     """Return why no sandbox may connect to *address*, or "". *private* permits this machine and its networks."""
     try:
-        ip = _innermost(ipaddress.ip_address(address.partition("%")[0]))
+        ip = _embedded_address(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return "it resolves to something that is not an address"
     hiding = any(ip in network for network in _HIDING) or (ip.version == 4 and ip.is_reserved)
@@ -138,7 +138,7 @@ def address_fault(address: str, *, private: bool) -> str:
     return f"it resolves to {where}, which requires an entry (`{PRIVATE}HOST`)"
 
 
-def _innermost(
+def _embedded_address(
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """Return the IPv4 address that is embedded in *ip*; *ip* itself if there is none."""
@@ -148,30 +148,30 @@ def _innermost(
     return ip
 
 
-def _entry(text: str, written: str) -> AllowlistEntry:
+def _parse_entry(text: str, written: str) -> AllowlistEntry:
     private, rest = written.startswith(PRIVATE), written.removeprefix(PRIVATE)
     name, colon, number = rest.rpartition(":")
     if not colon or rest.endswith("]"):
         name, number = rest, ""
     if colon and not (number.isascii() and number.isdecimal() and 0 < int(number[:6]) < 65536):
-        raise _no_host(text, f"{number!r} is not a port" if name.count(":") == 0 else "an address is not a name")
+        raise _invalid_host(text, f"{number!r} is not a port" if name.count(":") == 0 else "an address is not a name")
     below = name.startswith("*.")
     host, fault = host_name(name.removeprefix("*."))
     if "*" in name.removeprefix("*."):
-        raise _no_host(text, "a `*` is allowed only in front of a domain")
+        raise _invalid_host(text, "a `*` is allowed only in front of a domain")
     if fault:
-        raise _no_host(text, fault)
+        raise _invalid_host(text, fault)
     if "." not in host and (below or not private):
         why = (
             "that would allow every host below it"
             if below
             else "a name without a dot belongs to this machine or its network"
         )
-        raise _no_host(text, why)
+        raise _invalid_host(text, why)
     return AllowlistEntry(f".{host}" if below else host, int(number) if number else 0, private)
 
 
-def _no_host(text: str, why: str) -> UsageError:
+def _invalid_host(text: str, why: str) -> UsageError:
     return UsageError(
         f"a sandbox cannot be allowed {text!r}: {why}.",
         hint=f"Write a host (`example.org`, `*.example.org`, `example.org:8443`), {', '.join(sorted(PRESETS))}, "

@@ -51,20 +51,22 @@ def read_head(data: bytes) -> RequestHead:
     if line is None:
         raise UnsupportedRequestError(400, "that is not a proxy request")
     method, target = line[1].decode(), line[2].decode()
-    headers = [_header(each) for each in lines]
+    headers = [_parse_header(each) for each in lines]
     if method == "CONNECT":
-        host, port = _authority(target, None)
+        host, port = _parse_authority(target, None)
         return RequestHead(method, host, port, True)
     scheme, separator, rest = target.partition("://")
     if not separator or scheme.lower() != "http":
         raise UnsupportedRequestError(400, "a proxy requires the whole URL, http://HOST/...; use CONNECT for https")
     end = min((rest.find(mark) for mark in "/?#" if mark in rest), default=len(rest))
-    host, port = _authority(rest[:end], 80)
+    host, port = _parse_authority(rest[:end], 80)
     path = rest[end:].partition("#")[0]
-    return RequestHead(method, host, port, False, _onward(method, path, rest[:end], headers), _length(headers))
+    return RequestHead(
+        method, host, port, False, _build_forwarded_head(method, path, rest[:end], headers), _parse_length(headers)
+    )
 
 
-def _authority(text: str, default: int | None) -> tuple[str, int]:
+def _parse_authority(text: str, default: int | None) -> tuple[str, int]:
     parts = _AUTHORITY.fullmatch(text)
     port = int(parts[2]) if parts and parts[2] else default
     if parts is None or port is None or not 0 < port < 65536:
@@ -72,14 +74,14 @@ def _authority(text: str, default: int | None) -> tuple[str, int]:
     return parts[1], port
 
 
-def _header(line: bytes) -> tuple[str, bytes]:
+def _parse_header(line: bytes) -> tuple[str, bytes]:
     header = _HEADER.fullmatch(line)
     if header is None:
         raise UnsupportedRequestError(400, "an invalid header")
     return header[1].decode().lower(), header[2]
 
 
-def _length(headers: list[tuple[str, bytes]]) -> int:
+def _parse_length(headers: list[tuple[str, bytes]]) -> int:
     if any(name == "transfer-encoding" for name, _ in headers):
         raise UnsupportedRequestError(411, "a body requires a Content-Length here")
     lengths = [value for name, value in headers if name == "content-length"]
@@ -88,7 +90,7 @@ def _length(headers: list[tuple[str, bytes]]) -> int:
     return int(lengths[0]) if lengths else 0
 
 
-def _onward(method: str, path: str, authority: str, headers: list[tuple[str, bytes]]) -> bytes:
+def _build_forwarded_head(method: str, path: str, authority: str, headers: list[tuple[str, bytes]]) -> bytes:
     """Return the head for the host, with its own `Host`, without hop-by-hop headers, and for one request only."""
     named = b",".join(value for name, value in headers if name == "connection").decode("latin-1").lower()
     ours = _OF_ONE_HOP | {word.strip() for word in named.split(",")}

@@ -19,7 +19,7 @@ CONNECT_S = 5.0
 JOINED = "joined"
 
 
-def join(pid: int) -> None:
+def join_network(pid: int) -> None:
     """Join the network of process *pid*: as root directly, else through the user namespace that owns the network.
 
     Raises:
@@ -39,7 +39,7 @@ def join(pid: int) -> None:
     os.close(network)
 
 
-def connected(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
     """Return a connection to 127.0.0.1:*port* in the current network namespace."""
     link = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     link.settimeout(CONNECT_S)
@@ -52,14 +52,14 @@ def main(pid: int) -> None:
     """Serve the peer on stdin until it closes: each 4-byte port is answered by `ok` with a socket, or by a reason."""
     with socket.socket(fileno=0) as asker:
         try:
-            join(pid)
+            join_network(pid)
         except OSError as error:
             asker.sendall((error.strerror or "it cannot be joined").encode())
             return
         asker.sendall(JOINED.encode())
         while asked := asker.recv(4):
             try:
-                with connected(int.from_bytes(asked, "big")) as link:
+                with connect(int.from_bytes(asked, "big")) as link:
                     socket.send_fds(asker, [b"ok"], [link.fileno()])
             except (OSError, OverflowError) as error:
                 asker.sendall((getattr(error, "strerror", "") or str(error)).encode())

@@ -62,11 +62,11 @@ class NetworkConnector:
         with self._lock:
             try:
                 self._asks.sendall((port & 0xFFFFFFFF).to_bytes(4, "big"))
-                said, handles, _, _ = socket.recv_fds(self._asks, 200, 1)
+                received, handles, _, _ = socket.recv_fds(self._asks, 200, 1)
             except OSError as error:
                 raise SandboxError(f"cannot reach port {port}", str(error)) from error
         if not handles:
-            why = said.decode("utf-8", "replace") or "the sandbox ended"
+            why = received.decode("utf-8", "replace") or "the sandbox ended"
             raise SandboxError(f"cannot reach port {port}", why, LISTENS)
         return socket.socket(fileno=handles[0])
 
@@ -93,15 +93,15 @@ class ListenerConnector:
             link.settimeout(ANSWER_S)
             link.connect(self._path)
             link.sendall(b"%d\n" % port)
-            said = b""
-            while not said.endswith(b"\n") and (piece := link.recv(1)):  # what follows comes from the port
-                said += piece
+            received = b""
+            while not received.endswith(b"\n") and (piece := link.recv(1)):  # what follows comes from the port
+                received += piece
         except OSError as error:
             link.close()
             raise SandboxError(f"cannot reach port {port}", str(error)) from error
-        if said != b"ok\n":
+        if received != b"ok\n":
             link.close()
-            why = said.decode("utf-8", "replace").strip() or "the sandbox ended"
+            why = received.decode("utf-8", "replace").strip() or "the sandbox ended"
             raise SandboxError(f"cannot reach port {port}", why, LISTENS)
         link.settimeout(None)
         return link

@@ -32,7 +32,14 @@ from kasmon.sandbox.network.allowlist import (
 )
 from kasmon.sandbox.network.denials import Denial, DenialLog
 from kasmon.sandbox.network.http_request import UnsupportedRequestError
-from kasmon.sandbox.network.tunnel import HostUnreachedError, ProxyTunnel, answer, carry, read_request, until_hello
+from kasmon.sandbox.network.tunnel import (
+    HostUnreachedError,
+    ProxyTunnel,
+    carry,
+    read_request,
+    read_until_hello,
+    send_response,
+)
 
 MOST: Final = 64
 """Maximum simultaneous connections; a further one gets an error and is closed."""
@@ -46,7 +53,7 @@ Resolve = Callable[[str, int], Sequence[tuple[int, str]]]
 """Returns a host's addresses at a port, each with its family."""
 
 
-def looked_up(host: str, port: int) -> list[tuple[int, str]]:
+def resolve_host(host: str, port: int) -> list[tuple[int, str]]:
     """Resolve *host* with this machine's resolver.
 
     Raises:
@@ -66,7 +73,7 @@ class EgressProxy:
         door: socket.socket,
         control: socket.socket,
         log: DenialLog,
-        resolve: Resolve = looked_up,
+        resolve: Resolve = resolve_host,
     ) -> None:
         """*door* and *control* are listening unix sockets; the sandbox sees only the first.
 
@@ -77,7 +84,7 @@ class EgressProxy:
         self._entries: tuple[AllowlistEntry, ...] = allowlist(hosts)
         self._door, self._control, self._log, self._resolve = door, control, log, resolve
         self._lock = threading.Lock()
-        self._passages: set[ProxyTunnel] = set()
+        self._tunnels: set[ProxyTunnel] = set()
         self._events = selectors.DefaultSelector()
         self._over = False
         self._path = door.getsockname()
@@ -85,7 +92,7 @@ class EgressProxy:
 
     def serve(self) -> None:
         """Accept connections from the sandbox and commands from kasmon, until the end."""
-        for listener, act in ((self._door, self._let_in), (self._control, self._hear)):
+        for listener, act in ((self._door, self._accept_client), (self._control, self._accept_command)):
             listener.setblocking(False)
             self._events.register(listener, selectors.EVENT_READ, act)
         while not self._over:
@@ -95,8 +102,8 @@ class EgressProxy:
             for key, _ in ready:
                 with contextlib.suppress(OSError, RuntimeError):  # the client is gone, or no thread can be started
                     key.data()
-        for passage in self._passages.copy():
-            passage.cut()
+        for tunnel in self._tunnels.copy():
+            tunnel.cut()
         self._events.close()
         self._door.close()
         self._control.close()
@@ -110,11 +117,11 @@ class EgressProxy:
         entries = allowlist(hosts)
         with self._lock:
             self._entries, self.hosts = entries, tuple(hosts)
-            for passage in self._passages:
-                if (old := passage.verdict) is not None:
+            for tunnel in self._tunnels:
+                if (old := tunnel.verdict) is not None:
                     now = judge(entries, old.host, old.port)
                     if not now.allowed or (old.private and not now.private):
-                        passage.cut()
+                        tunnel.cut()
 
     def _is_gone(self) -> bool:
         """Whether the sandbox's folder was removed, or another proxy replaced this one."""
@@ -125,65 +132,65 @@ class EgressProxy:
         except OSError:
             return False  # the folder is not accessible
 
-    def _let_in(self) -> None:
+    def _accept_client(self) -> None:
         client, _ = self._door.accept()
-        passage = ProxyTunnel(client)
+        tunnel = ProxyTunnel(client)
         with self._lock:
-            if full := len(self._passages) >= MOST:
+            if full := len(self._tunnels) >= MOST:
                 client.setblocking(False)
-                answer(client, 503, f"this sandbox already has {MOST} connections")
+                send_response(client, 503, f"this sandbox already has {MOST} connections")
             else:
-                self._passages.add(passage)
+                self._tunnels.add(tunnel)
         if full:
             client.close()
             return
         try:
-            threading.Thread(target=self._pass, args=(passage,), daemon=True).start()
+            threading.Thread(target=self._serve_client, args=(tunnel,), daemon=True).start()
         except RuntimeError:
-            self._over_with(passage)
+            self._finish(tunnel)
             raise
 
-    def _pass(self, passage: ProxyTunnel) -> None:
+    def _serve_client(self, tunnel: ProxyTunnel) -> None:
         """Serve one connection to its end."""
         try:
-            self._carry(passage)
+            self._handle_request(tunnel)
         except UnsupportedRequestError as error:
-            answer(passage.client, error.status, error.why)
+            send_response(tunnel.client, error.status, error.why)
         except HostUnreachedError as error:
-            answer(passage.client, 502, str(error))
+            send_response(tunnel.client, 502, str(error))
         except (OSError, ValueError):
             pass  # one side disconnected or sent invalid data
         finally:
-            self._over_with(passage)
+            self._finish(tunnel)
 
-    def _over_with(self, passage: ProxyTunnel) -> None:
+    def _finish(self, tunnel: ProxyTunnel) -> None:
         with self._lock:
-            self._passages.discard(passage)
-        passage.close()
+            self._tunnels.discard(tunnel)
+        tunnel.close()
 
-    def _carry(self, passage: ProxyTunnel) -> None:
-        head, behind = read_request(passage.client)
+    def _handle_request(self, tunnel: ProxyTunnel) -> None:
+        head, behind = read_request(tunnel.client)
         with self._lock:
             verdict = judge(self._entries, head.host, head.port)
-            passage.verdict = verdict if verdict.allowed else None
+            tunnel.verdict = verdict if verdict.allowed else None
         if not verdict.allowed:
-            raise UnsupportedRequestError(403, self._refuse(verdict, verdict.why))
-        passage.host = self._dial(verdict)
-        if passage.was_cut:
+            raise UnsupportedRequestError(403, self._log_refusal(verdict, verdict.why))
+        tunnel.host = self._dial(verdict)
+        if tunnel.was_cut:
             return
         if not head.tunnel:
-            passage.host.sendall(head.onward + behind[: head.length])
-            carry(passage, head.length - len(behind[: head.length]))
+            tunnel.host.sendall(head.onward + behind[: head.length])
+            carry(tunnel, head.length - len(behind[: head.length]))
             return
         if behind:
             raise UnsupportedRequestError(400, "no data is allowed in a tunnel before it is open")
-        passage.client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        said, fault = until_hello(passage, verdict)
+        tunnel.client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        said, fault = read_until_hello(tunnel, verdict)
         if fault:
-            self._refuse(verdict, fault, fixable=False)
+            self._log_refusal(verdict, fault, fixable=False)
             return
-        passage.host.sendall(said)
-        carry(passage)
+        tunnel.host.sendall(said)
+        carry(tunnel)
 
     def _dial(self, verdict: HostVerdict) -> socket.socket:
         try:
@@ -194,7 +201,9 @@ class EgressProxy:
         good = [each for each, fault in zip(addresses, faults, strict=True) if not fault]
         if faults and not good:
             may_be_allowed = any(not address_fault(address, private=True) for _, address in addresses)
-            said = self._refuse(verdict._replace(private=True), f"{verdict.host}: {faults[0]}", fixable=may_be_allowed)
+            said = self._log_refusal(
+                verdict._replace(private=True), f"{verdict.host}: {faults[0]}", fixable=may_be_allowed
+            )
             raise UnsupportedRequestError(403, said)
         why = "it has no address"
         for family, address in good[:MOST_ADDRESSES]:
@@ -209,7 +218,7 @@ class EgressProxy:
                 return host
         raise HostUnreachedError(f"{verdict.host}:{verdict.port} cannot be reached: {why}")
 
-    def _refuse(self, verdict: HostVerdict, why: str, *, fixable: bool = True) -> str:
+    def _log_refusal(self, verdict: HostVerdict, why: str, *, fixable: bool = True) -> str:
         """Log the refusal; return the sentence for the program."""
         entry = entry_for(verdict.host, verdict.port, private=verdict.private) if verdict.host and fixable else ""
         fix = how_to_allow(self.session, entry) if entry else ""
@@ -219,22 +228,22 @@ class EgressProxy:
             self._log.note(denial)
         return denial.sentence
 
-    def _hear(self) -> None:
+    def _accept_command(self) -> None:
         """Handle one command from kasmon: one line of JSON each way."""
         with contextlib.closing(self._control.accept()[0]) as caller:
             caller.settimeout(2.0)
             with caller.makefile("rb") as lines:
-                told = self._do(lines.readline(1 << 20))
+                told = self._handle_command(lines.readline(1 << 20))
             caller.sendall(json.dumps(told).encode() + b"\n")
 
-    def _do(self, line: bytes) -> dict[str, Any]:
+    def _handle_command(self, line: bytes) -> dict[str, Any]:
         try:
-            wish = json.loads(line)
-            match wish["do"]:
+            command = json.loads(line)
+            match command["do"]:
                 case "allow":
-                    self.allow([str(host) for host in wish["hosts"]])
+                    self.allow([str(host) for host in command["hosts"]])
                 case "belong":
-                    self._belong(int(wish["pid"]))
+                    self._end_with_process(int(command["pid"]))
                 case "end":
                     self._over = True
                 case "state":
@@ -243,9 +252,9 @@ class EgressProxy:
                     return {"error": "an unknown command"}
         except (UsageError, OSError, ValueError, KeyError, TypeError) as error:
             return {"error": str(error)}
-        return {"pid": os.getpid(), "hosts": self.hosts, "open": len(self._passages), "denied": self.denied}
+        return {"pid": os.getpid(), "hosts": self.hosts, "open": len(self._tunnels), "denied": self.denied}
 
-    def _belong(self, pid: int) -> None:
+    def _end_with_process(self, pid: int) -> None:
         """End when the process *pid* does, on Linux; elsewhere only when the socket is gone."""
         if sys.platform == "linux":
             self._events.register(os.pidfd_open(pid), selectors.EVENT_READ, self._end)

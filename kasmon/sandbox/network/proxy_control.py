@@ -58,7 +58,7 @@ def not_proxied(hosts: Sequence[str]) -> dict[str, str]:
     return dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,::1" if allowed else "localhost,127.0.0.1,::1")
 
 
-def finding(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+def add_proxy_variables(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
     """Return *variables* with those that lead programs inside to their proxy for *hosts*."""
     return {**variables, **INSIDE, **not_proxied(hosts), NODE: f"{variables.get(NODE, '')} {NODE_ALSO}".strip()}
 
@@ -78,7 +78,7 @@ class EgressProxyHandle(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.folder, "inside")
 
 
-def opened(
+def open_proxy(
     folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int, int] | None = None
 ) -> EgressProxyHandle:
     """Return the proxy in *folder*, existing or started, with *hosts* in force.
@@ -95,16 +95,16 @@ def opened(
         SandboxError: if no proxy could be started.
     """
     allowlist(hosts)
-    if found(folder):
-        pid = int(tell(folder, {"do": "allow", "hosts": list(hosts)})["pid"])
-        known = _record(folder)
+    if is_running(folder):
+        pid = int(send_command(folder, {"do": "allow", "hosts": list(hosts)})["pid"])
+        known = _read_record(folder)
         if known is not None and known.pid == pid and lives(pid, known.started, known.boot):
             return known
         try:
-            return _recorded(folder, pid)
+            return _write_record(folder, pid)
         except OSError as error:
             raise SandboxError(f"the egress proxy of {session!r} could not be recorded", str(error)) from error
-    _ended(folder)
+    _end_proxy(folder)
     is_new = not folder.exists()
     owner = owner if os.geteuid() == 0 else None
     try:
@@ -114,31 +114,31 @@ def opened(
         if not log.exists():
             write_private(log, b"")
         with contextlib.ExitStack() as kept:
-            door = kept.enter_context(_listening(socket_in(folder)))
-            control = kept.enter_context(_listening(folder / "control.sock"))
+            door = kept.enter_context(_listen(socket_in(folder)))
+            control = kept.enter_context(_listen(folder / "control.sock"))
             if owner:
                 for path in (folder, folder / "inside", socket_in(folder)):
                     os.chown(path, *owner, follow_symlinks=False)
             handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             kept.callback(os.close, handle)
-            pid = _start(session, hosts, owner, door.fileno(), control.fileno(), handle)
-        return _recorded(folder, pid)
+            pid = _start_proxy(session, hosts, owner, door.fileno(), control.fileno(), handle)
+        return _write_record(folder, pid)
     except OSError as error:
         if is_new:  # otherwise a sandbox may have it mounted
-            closed(folder)
+            close_proxy(folder)
         raise SandboxError(f"the egress proxy of {session!r} could not be started", str(error)) from error
 
 
-def found(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     """Whether a proxy answers in *folder*."""
     try:
-        tell(folder, {"do": "state"})
+        send_command(folder, {"do": "state"})
     except KasmonError:
         return False
     return True
 
 
-def tell(folder: Path, wish: Mapping[str, Any]) -> dict[str, Any]:
+def send_command(folder: Path, command: Mapping[str, Any]) -> dict[str, Any]:
     """Send a command to the proxy in *folder* and return its answer: `pid`, `hosts`, counts `open` and `denied`.
 
     Raises:
@@ -148,7 +148,7 @@ def tell(folder: Path, wish: Mapping[str, Any]) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(ANSWER_S)
             link.connect(os.fspath(folder / "control.sock"))
-            link.sendall(json.dumps(dict(wish)).encode() + b"\n")
+            link.sendall(json.dumps(dict(command)).encode() + b"\n")
             with link.makefile("rb") as lines:
                 told: dict[str, Any] = json.loads(lines.readline(1 << 20))
     except (OSError, ValueError) as error:
@@ -166,16 +166,16 @@ def allow(folder: Path, hosts: Sequence[str]) -> None:
         SandboxError: if no proxy answers.
     """
     allowlist(hosts)
-    tell(folder, {"do": "allow", "hosts": list(hosts)})
+    send_command(folder, {"do": "allow", "hosts": list(hosts)})
 
 
-def belongs(folder: Path, pid: int) -> None:
+def bind_to_process(folder: Path, pid: int) -> None:
     """Make the proxy in *folder* end with process *pid*, the sandbox's outermost one.
 
     Raises:
         SandboxError: if no proxy answers, or the process does not exist.
     """
-    tell(folder, {"do": "belong", "pid": pid})
+    send_command(folder, {"do": "belong", "pid": pid})
 
 
 def denials(folder: Path, since: float = 0.0) -> tuple[Denial, ...]:
@@ -188,17 +188,17 @@ def hint(folder: Path, since: float) -> str:
     return " ".join(f"Network: {denial.sentence}" for denial in denials(folder, since)[-3:])
 
 
-def closed(folder: Path) -> None:
+def close_proxy(folder: Path) -> None:
     """End the proxy in *folder* and remove the folder, with the log of refusals. Idempotent."""
-    _ended(folder)
+    _end_proxy(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ended(folder: Path) -> None:
+def _end_proxy(folder: Path) -> None:
     """End the proxy in *folder*, if any. The folder stays: a running sandbox has it mounted."""
-    record = _record(folder)
+    record = _read_record(folder)
     with contextlib.suppress(KasmonError):
-        tell(folder, {"do": "end"})
+        send_command(folder, {"do": "end"})
     if record is not None:
         until = time.monotonic() + END_S
         while lives(record.pid, record.started, record.boot):
@@ -209,7 +209,7 @@ def _ended(folder: Path) -> None:
             time.sleep(0.005)
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         raise OSError(f"the socket's path {str(path)!r} has more than {SOCKET_PATH_BYTES} bytes")
@@ -226,7 +226,7 @@ def _listening(path: Path) -> socket.socket:
     return listener
 
 
-def _start(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *handles: int) -> int:
+def _start_proxy(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *handles: int) -> int:
     """Start the proxy on its sockets and its log; return its pid once it serves.
 
     Raises:
@@ -254,7 +254,7 @@ def _start(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *h
             child.stdin.write(json.dumps(given).encode() + b"\n")
         threading.Thread(target=child.wait, name=f"reaps proxy {child.pid}", daemon=True).start()
         with open(ready, "rb", closefd=False) as pipe:
-            said = pipe.read(1) if _readable(ready) else None
+            said = pipe.read(1) if _wait_readable(ready) else None
         if said != b"1":
             child.kill()
             raise OSError(
@@ -267,19 +267,19 @@ def _start(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *h
             os.close(tells)
 
 
-def _readable(handle: int) -> bool:
+def _wait_readable(handle: int) -> bool:
     import select  # only needed to start a proxy
 
     return bool(select.select([handle], [], [], READY_S)[0])
 
 
-def _recorded(folder: Path, pid: int) -> EgressProxyHandle:
+def _write_record(folder: Path, pid: int) -> EgressProxyHandle:
     gate = EgressProxyHandle(folder=str(folder), pid=pid, started=started_at(pid) or 0.0, boot=boot())
     write_private(folder / "gate.json", msgspec.json.encode(gate))
     return gate
 
 
-def _record(folder: Path) -> EgressProxyHandle | None:
+def _read_record(folder: Path) -> EgressProxyHandle | None:
     try:
         return msgspec.json.decode((folder / "gate.json").read_bytes(), type=EgressProxyHandle)
     except (OSError, msgspec.MsgspecError):

@@ -26,22 +26,22 @@ def read_hello(data: bytes) -> TlsClientHello | None:
     Raises:
         ValueError: if it is not TLS, or invalid.
     """
-    said = bytearray()
+    received = bytearray()
     at = 0
     while at + 5 <= len(data):
         length = int.from_bytes(data[at + 3 : at + 5], "big")
         if data[at] != HANDSHAKE or data[at + 1] != 3 or not 0 < length <= 16384:
             raise ValueError("not a TLS handshake")
-        said += data[at + 5 : at + 5 + length]
+        received += data[at + 5 : at + 5 + length]
         at += 5 + length
-        if len(said) >= 4:
-            if said[0] != CLIENT_HELLO:
+        if len(received) >= 4:
+            if received[0] != CLIENT_HELLO:
                 raise ValueError("not a client hello")
-            whole = 4 + int.from_bytes(said[1:4], "big")
+            whole = 4 + int.from_bytes(received[1:4], "big")
             if whole > LONGEST:
                 raise ValueError("a hello that does not end")
-            if len(said) >= whole:
-                return _hello(bytes(said[4:whole]))
+            if len(received) >= whole:
+                return _parse_hello(bytes(received[4:whole]))
     if (data and data[0] != HANDSHAKE) or len(data) > LONGEST:
         raise ValueError("not a TLS handshake")
     return None
@@ -71,7 +71,7 @@ class _Reader:
         return self.at < len(self.data)
 
 
-def _hello(body: bytes) -> TlsClientHello:
+def _parse_hello(body: bytes) -> TlsClientHello:
     reader = _Reader(body)
     reader.take(2 + 32)
     reader.block(1)
@@ -80,17 +80,17 @@ def _hello(body: bytes) -> TlsClientHello:
     extensions = _Reader(reader.block(2) if reader.more else b"")
     if reader.more:
         raise ValueError("a client hello with trailing data")
-    said: dict[int, bytes] = {}
+    received: dict[int, bytes] = {}
     while extensions.more:
         kind = extensions.number(2)
-        if kind in said:
+        if kind in received:
             raise ValueError("a client hello with a duplicate extension")
-        said[kind] = extensions.block(2)
-    name = _server_name(said[SERVER_NAME]) if SERVER_NAME in said else ""
-    return TlsClientHello(name, ENCRYPTED in said)
+        received[kind] = extensions.block(2)
+    name = _parse_server_name(received[SERVER_NAME]) if SERVER_NAME in received else ""
+    return TlsClientHello(name, ENCRYPTED in received)
 
 
-def _server_name(field: bytes) -> str:
+def _parse_server_name(field: bytes) -> str:
     """Return the single host name in the list *field*."""
     outer = _Reader(field)
     names = _Reader(outer.block(2))

@@ -37,7 +37,7 @@ class ProxyTunnel:
         self.host: socket.socket | None = None
         self.verdict: HostVerdict | None = None
         """The verdict that allowed it; None before that."""
-        self.heard_at = time.monotonic()
+        self.last_traffic_at = time.monotonic()
         self.was_cut = False
 
     def cut(self) -> None:
@@ -67,7 +67,7 @@ def read_request(client: socket.socket) -> tuple[RequestHead, bytes]:
     while (end := data.find(b"\r\n\r\n")) < 0:
         if len(data) > LONGEST:
             raise UnsupportedRequestError(431, f"a head of more than {LONGEST} bytes")
-        if not (piece := _heard(client, until)):
+        if not (piece := _receive(client, until)):
             raise UnsupportedRequestError(400, "half a request")
         data += piece
     if end > LONGEST:
@@ -75,7 +75,7 @@ def read_request(client: socket.socket) -> tuple[RequestHead, bytes]:
     return read_head(bytes(data[: end + 4])), bytes(data[end + 4 :])
 
 
-def _heard(client: socket.socket, until: float) -> bytes:
+def _receive(client: socket.socket, until: float) -> bytes:
     left = until - time.monotonic()
     if left <= 0:
         raise UnsupportedRequestError(408, "the request was not received in time")
@@ -86,36 +86,38 @@ def _heard(client: socket.socket, until: float) -> bytes:
         raise UnsupportedRequestError(408, "the request was not received in time") from error
 
 
-def until_hello(passage: ProxyTunnel, verdict: HostVerdict) -> tuple[bytes, str]:
+def read_until_hello(tunnel: ProxyTunnel, verdict: HostVerdict) -> tuple[bytes, str]:
     """Return the tunnel's first bytes from the program, and why they are refused; an empty reason if they are not.
 
     Raises:
         OSError: if either side disconnected.
         UnsupportedRequestError: if nothing arrives.
     """
-    assert passage.host is not None
+    assert tunnel.host is not None
     free = verdict.listed and verdict.port != TLS_PORT
     until = time.monotonic() + ASK_S
     if free:  # the server may send first: then it is not TLS
-        ready, _, _ = select.select([passage.client, passage.host], [], [], ASK_S)
-        if passage.client not in ready:
+        ready, _, _ = select.select([tunnel.client, tunnel.host], [], [], ASK_S)
+        if tunnel.client not in ready:
             return b"", ""
-    said = bytearray()
+    received = bytearray()
     while True:
-        if not (piece := _heard(passage.client, until)):
-            return b"", "" if free or not said else "a tunnel that ended in its hello"
-        said += piece
+        if not (piece := _receive(tunnel.client, until)):
+            return b"", "" if free or not received else "a tunnel that ended in its hello"
+        received += piece
         try:
-            hello = read_hello(bytes(said))
+            hello = read_hello(bytes(received))
         except ValueError as error:
-            return bytes(said), "" if free and said[0] != 22 else f"a tunnel to {verdict.host} that is not TLS: {error}"
+            return bytes(received), "" if free and received[
+                0
+            ] != 22 else f"a tunnel to {verdict.host} that is not TLS: {error}"
         if hello is not None:
-            return bytes(said), _fault(hello, verdict)
-        if len(said) > LONGEST_HELLO:
-            return bytes(said), f"a tunnel to {verdict.host} with an endless hello"
+            return bytes(received), _find_fault(hello, verdict)
+        if len(received) > LONGEST_HELLO:
+            return bytes(received), f"a tunnel to {verdict.host} with an endless hello"
 
 
-def _fault(hello: TlsClientHello, verdict: HostVerdict) -> str:
+def _find_fault(hello: TlsClientHello, verdict: HostVerdict) -> str:
     if not hello.name:
         return f"a tunnel to {verdict.host} that names no host in its TLS hello"
     if hello.name != verdict.host:
@@ -125,22 +127,22 @@ def _fault(hello: TlsClientHello, verdict: HostVerdict) -> str:
     return ""
 
 
-def carry(passage: ProxyTunnel, onward: int | None = None) -> None:
+def carry(tunnel: ProxyTunnel, onward: int | None = None) -> None:
     """Carry bytes both ways until both sides end or are idle; at most *onward* of the program's (None: all)."""
-    host = passage.host
+    host = tunnel.host
     assert host is not None
-    for end in (passage.client, host):
+    for end in (tunnel.client, host):
         end.settimeout(IDLE_S)
-    back = threading.Thread(target=_pump, args=(passage, host, passage.client, None), daemon=True)
+    back = threading.Thread(target=_pump, args=(tunnel, host, tunnel.client, None), daemon=True)
     back.start()
     if onward is None:
-        _pump(passage, passage.client, host, None)
+        _pump(tunnel, tunnel.client, host, None)
     elif onward:
-        _pump(passage, passage.client, host, onward)
+        _pump(tunnel, tunnel.client, host, onward)
     back.join()
 
 
-def _pump(passage: ProxyTunnel, here: socket.socket, there: socket.socket, left: int | None) -> None:
+def _pump(tunnel: ProxyTunnel, here: socket.socket, there: socket.socket, left: int | None) -> None:
     """Carry bytes from *here* to *there*; with *left*, only that many, and without closing *there* for writing."""
     whole = left is None
     try:
@@ -148,21 +150,21 @@ def _pump(passage: ProxyTunnel, here: socket.socket, there: socket.socket, left:
             try:
                 piece = here.recv(PIECE if left is None else min(PIECE, left))
             except TimeoutError:
-                if time.monotonic() - passage.heard_at < IDLE_S:
+                if time.monotonic() - tunnel.last_traffic_at < IDLE_S:
                     continue
                 raise
             if not piece:
                 break
-            passage.heard_at = time.monotonic()
+            tunnel.last_traffic_at = time.monotonic()
             there.sendall(piece)
             left = None if left is None else left - len(piece)
         if whole:
             there.shutdown(socket.SHUT_WR)
     except OSError:
-        passage.cut()
+        tunnel.cut()
 
 
-def answer(client: socket.socket, status: int, sentence: str) -> None:
+def send_response(client: socket.socket, status: int, sentence: str) -> None:
     """Send *sentence* to the program, in the status line too: most programs show nothing else of a refused tunnel."""
     plain = sentence.encode("ascii", "replace").decode()
     line = f"{WORDS[status]}: {plain}" if status != 403 else plain

@@ -26,7 +26,7 @@ class TunnelledEgress:
             UsageError: if the policy's hosts are not a valid list.
             SandboxError: if its proxy, or the sandbox, does not answer.
         """
-        if proxy_control.found(self._gate(policy)):
+        if proxy_control.is_running(self._gate(policy)):
             proxy_control.allow(self._gate(policy), policy.hosts)
         elif (runtime := self._awake(policy)) is not None:
             self._open_gate(policy, runtime.pid)
@@ -56,15 +56,15 @@ class TunnelledEgress:
     def _open_gate(self, policy: SandboxPolicy, pid: int = 0) -> None:
         """Open the proxy if *policy* has hosts; it ends with process *pid*."""
         if policy.hosts:
-            proxy_control.opened(self._gate(policy), policy.session, policy.hosts, owner=self._gate_owner())
+            proxy_control.open_proxy(self._gate(policy), policy.session, policy.hosts, owner=self._gate_owner())
             if pid:
-                proxy_control.belongs(self._gate(policy), pid)
+                proxy_control.bind_to_process(self._gate(policy), pid)
 
     def _surrounded(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         """Set the proxy variables in a running sandbox, if *policy* has hosts."""
         if policy.hosts:
             inside = GuestChannel(runtime.socket)
             try:
-                inside.surround(proxy_control.finding({}, policy.hosts))
+                inside.surround(proxy_control.add_proxy_variables({}, policy.hosts))
             finally:
                 inside.close()

@@ -39,9 +39,9 @@ class FolderSync:
         Raises:
             SandboxError: if it cannot be read, or is too large.
         """
-        now = self._seen()
-        packed = file_transfer.packed(self.folder, _fitting(now))
-        self._has(now)
+        now = self._scan()
+        packed = file_transfer.encode_bundle(self.folder, _require_size(now))
+        self._record(now)
         return packed
 
     def changes(self) -> tuple[bytes, Files] | None:
@@ -50,13 +50,17 @@ class FolderSync:
         Raises:
             SandboxError: if it cannot be read, or is too large.
         """
-        known, now = self._known(), self._seen()
+        known, now = self._load_record(), self._scan()
         if known is None:
-            self._has(now)
+            self._record(now)
             return None
         fresh = {path: each for path, each in now.items() if known.get(path) != each}
         gone = tuple(path for path in known if path not in now)
-        return (file_transfer.packed(self.folder, _fitting(fresh), gone, whole=False), now) if fresh or gone else None
+        return (
+            (file_transfer.encode_bundle(self.folder, _require_size(fresh), gone, whole=False), now)
+            if fresh or gone
+            else None
+        )
 
     def copy(self, folder: str, note: Path) -> None:
         """Copy the folder to *folder*, for a copy of the sandbox, which has the same files.
@@ -71,11 +75,11 @@ class FolderSync:
         except (OSError, RefusedError) as error:
             raise SandboxError("the folder was not copied", str(error)) from error
         copied = FolderSync(folder, note)
-        copied.gave(copied._seen() if self.changes() is None else {})
+        copied.gave(copied._scan() if self.changes() is None else {})
 
     def gave(self, now: Files) -> None:
         """Record that the sandbox has *now*."""
-        self._has(now)
+        self._record(now)
 
     def takes(self, said: str | bytes) -> tuple[str, ...]:
         """Write the sandbox's changes in *said* to the folder; return what differs here after that, in sentences.
@@ -85,29 +89,29 @@ class FolderSync:
         Raises:
             SandboxError: if *said* is no bundle, or the folder does not exist.
         """
-        given, known = file_transfer.received(said), self._known()
-        now = self._seen()
+        given, known = file_transfer.decode_bundle(said), self._load_record()
+        now = self._scan()
         ours = {path for path in now if known is not None and known.get(path) != now[path]}
-        missed = file_transfer.taken(given, self.folder, ours)
-        self._took({*given.fresh, *given.gone} - ours, known, whole=given.whole)
+        missed = file_transfer.apply_bundle(given, self.folder, ours)
+        self._record_taken({*given.fresh, *given.gone} - ours, known, whole=given.whole)
         return missed
 
-    def _took(self, paths: Iterable[str], known: Files | None, *, whole: bool) -> None:
-        now = self._seen()
+    def _record_taken(self, paths: Iterable[str], known: Files | None, *, whole: bool) -> None:
+        now = self._scan()
         if whole or known is None:
-            self._has(now)
+            self._record(now)
             return
         for path in paths:
             known.pop(path, None)
             if path in now:
                 known[path] = now[path]
-        self._has(known)
+        self._record(known)
 
-    def _seen(self) -> Files:
+    def _scan(self) -> Files:
         with opened(self.folder) as top:
             return scan(top, ScanBounds()).files
 
-    def _known(self) -> Files | None:
+    def _load_record(self) -> Files | None:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return {
                 path: ManifestEntry(*each)
@@ -115,12 +119,12 @@ class FolderSync:
             }
         return None
 
-    def _has(self, files: Files) -> None:
+    def _record(self, files: Files) -> None:
         with contextlib.suppress(UnicodeEncodeError):  # a name that is not text was not copied either
             write_private(self._note, msgspec.json.encode(files))
 
 
-def _fitting(files: Files) -> Files:
+def _require_size(files: Files) -> Files:
     """Return *files*; raises `SandboxError` if they are too large for a bundle."""
     size = sum(each.size for each in files.values())
     if len(files) > file_transfer.BOUNDS.files or size > file_transfer.BOUNDS.bytes:

@@ -133,14 +133,14 @@ class RemoteAgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What of the former agent was lost, as one sentence; empty if nothing."""
 
 
-def command(quarters: RemoteLaunchSpec) -> list[str]:
-    """Store *quarters* and return the command of its stdio proxy, for its caller's stdin, stdout and terminal.
+def command(spec: RemoteLaunchSpec) -> list[str]:
+    """Store *spec* and return the command of its stdio proxy, for its caller's stdin, stdout and terminal.
 
     Raises:
         OSError: if it cannot be written.
     """
-    path = Path(quarters.ground) / f"front-{quarters.run}.json"
-    write_private(path, msgspec.json.encode(quarters))
+    path = Path(spec.ground) / f"front-{spec.run}.json"
+    write_private(path, msgspec.json.encode(spec))
     return [sys.executable, "-P", "-m", FRONT, str(path)]
 
 

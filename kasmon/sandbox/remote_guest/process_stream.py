@@ -51,14 +51,14 @@ class ProcessStream:
         """The exit code of the process; None while it runs."""
         self.has = dict(has)
         """How many bytes of each stream were received."""
-        self._said = said
-        self._told_to_have: dict[str, int] = {}
-        self._waiting = bytearray()
+        self._on_output = said
+        self._acknowledged: dict[str, int] = {}
+        self._pending = bytearray()
         self._taken: int | None = None
         """How many bytes of input the process took in total; None: not yet reported."""
         self._is_under_way = False
         self._is_closed = self._is_close_sent = False
-        self._line: socket.socket | None = None
+        self._connection: socket.socket | None = None
         self._held = bytearray()
         self._is_joined = False
 
@@ -70,51 +70,51 @@ class ProcessStream:
     @property
     def has_room(self) -> bool:
         """Whether more input may be queued; if not, the caller waits until some was taken."""
-        return len(self._waiting) < MOST_BYTES
+        return len(self._pending) < MOST_BYTES
 
     def fileno(self) -> int:
         """Return the connection's descriptor, for `poll`; -1 if there is none."""
-        return -1 if self._line is None else self._line.fileno()
+        return -1 if self._connection is None else self._connection.fileno()
 
     def connect(self, path: str) -> bool:
         """Connect to *path* and request the process; return whether that was possible."""
         self.part()
-        line = socket.socket(socket.AF_UNIX)
-        line.settimeout(CONNECT_S)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(CONNECT_S)
         try:
-            line.connect(path)
+            connection.connect(path)
         except OSError:
-            line.close()
+            connection.close()
             return False
-        line.settimeout(None)
-        self._line, self._held = line, bytearray()
+        connection.settimeout(None)
+        self._connection, self._held = connection, bytearray()
         self.ask("process_join", has=self.has)
-        return self._line is not None
+        return self._connection is not None
 
     def part(self) -> None:
         """Close the connection. Idempotent."""
-        if self._line is not None:
-            self._line.close()
-        self._line, self._is_joined, self._is_under_way, self._is_close_sent = None, False, False, False
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._is_joined, self._is_under_way, self._is_close_sent = None, False, False, False
 
     def ask(self, what: str, **words: Any) -> None:
         """Send a request, if connected; its answer is not awaited."""
-        if self._line is None:
+        if self._connection is None:
             return
         try:
-            self._line.sendall(packed({"id": what, "type": what, "run": self.run, **words}))
+            self._connection.sendall(packed({"id": what, "type": what, "run": self.run, **words}))
         except OSError:
             self.part()
 
     def tell(self, data: bytes) -> None:
         """Send *data* to the process, now or when it can take it."""
-        self._waiting += data
-        self._go_on()
+        self._pending += data
+        self._send_pending()
 
     def close(self) -> None:
         """Close its stdin after the queued input."""
         self._is_closed = True
-        self._go_on()
+        self._send_pending()
 
     def hear(self) -> None:
         """Read and handle data from the connection; called when there is some.
@@ -122,9 +122,9 @@ class ProcessStream:
         Raises:
             NoSuchRunError: if the guest does not know the process.
         """
-        assert self._line is not None
+        assert self._connection is not None
         try:
-            data = self._line.recv(1 << 18)
+            data = self._connection.recv(1 << 18)
         except OSError:
             data = b""
         if not data:
@@ -141,53 +141,53 @@ class ProcessStream:
             frame = bytes(self._held[4 : 4 + size])
             del self._held[: 4 + size]
             with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                self._take(msgspec.json.decode(frame, type=StreamFrame))
+                self._handle_frame(msgspec.json.decode(frame, type=StreamFrame))
             if self.fileno() < 0:  # the frame closed the connection
                 return
 
-    def _take(self, answer: StreamFrame) -> None:
+    def _handle_frame(self, answer: StreamFrame) -> None:
         if answer.id == "process_join":
             if answer.type != "answer":
                 raise NoSuchRunError(answer.stderr)
             self._is_joined = True
-            self._took(answer.taken)
+            self._record_taken(answer.taken)
         elif answer.id == "process_tell" and answer.type == "answer":
-            self._took(answer.taken)
+            self._record_taken(answer.taken)
         elif answer.type == "stream":
-            self._heard(answer)
+            self._receive_output(answer)
         elif answer.type == "rest":
-            self._tell_to_have(1)
+            self._acknowledge(1)
         elif answer.type == "ended":
             self.code = answer.code
 
-    def _heard(self, answer: StreamFrame) -> None:
+    def _receive_output(self, answer: StreamFrame) -> None:
         has = self.has.get(answer.name, 0)
         with contextlib.suppress(ValueError):
             data = base64.b64decode(answer.data, validate=True)[max(0, has - answer.at) :]
             if data:
                 self.has[answer.name] = max(has, answer.at) + len(data)
-                self._said(answer.name, data)
-        self._tell_to_have(HAS_BYTES)
+                self._on_output(answer.name, data)
+        self._acknowledge(HAS_BYTES)
 
-    def _tell_to_have(self, least: int) -> None:
+    def _acknowledge(self, least: int) -> None:
         for name, has in self.has.items():
-            if has - self._told_to_have.get(name, 0) >= least:
-                self._told_to_have[name] = has
+            if has - self._acknowledged.get(name, 0) >= least:
+                self._acknowledged[name] = has
                 self.ask("process_has", stream=name, to=has)
 
-    def _took(self, taken: int) -> None:
+    def _record_taken(self, taken: int) -> None:
         self._is_under_way = False
         before = taken if self._taken is None else self._taken  # an earlier stdio proxy may have sent input
-        del self._waiting[: max(0, taken - before)]
+        del self._pending[: max(0, taken - before)]
         self._taken = max(taken, before)
-        self._go_on()
+        self._send_pending()
 
-    def _go_on(self) -> None:
-        if self._line is None or not self._is_joined or self._is_under_way:
+    def _send_pending(self) -> None:
+        if self._connection is None or not self._is_joined or self._is_under_way:
             return
-        if self._waiting:
+        if self._pending:
             self._is_under_way = True
-            data = base64.b64encode(bytes(self._waiting[:PIECE_BYTES])).decode("ascii")
+            data = base64.b64encode(bytes(self._pending[:PIECE_BYTES])).decode("ascii")
             self.ask("process_tell", at=self._taken, data=data)
         elif self._is_closed and not self._is_close_sent:
             self._is_close_sent = True

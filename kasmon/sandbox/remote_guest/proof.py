@@ -33,21 +33,21 @@ def mismatches(runtime: SandboxRuntime) -> tuple[str, ...] | None:
         SandboxError: if it does not answer.
     """
     with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        said = inside.look()
-    return None if said is None else compare(said, ours())
+        report = inside.look()
+    return None if report is None else compare(report, ours())
 
 
-def compare(said: ConfinementReport, here: ConfinementReport) -> tuple[str, ...]:
-    """Return the faults in the guest's report *said*, compared with this machine's *here*, for the user. Pure."""
+def compare(report: ConfinementReport, here: ConfinementReport) -> tuple[str, ...]:
+    """Return the faults in the guest's report *report*, compared with this machine's *here*, for the user. Pure."""
     faults = []
-    is_same_boot = bool(said.boot) and said.boot == here.boot
-    if is_same_boot or (said.kernel == here.kernel and not (said.boot and here.boot)):
+    is_same_boot = bool(report.boot) and report.boot == here.boot
+    if is_same_boot or (report.kernel == here.kernel and not (report.boot and here.boot)):
         faults.append("it runs on this machine's own kernel")
-    if said.user == 0:
+    if report.user == 0:
         faults.append("it runs as root in the sandbox")
-    if said.capabilities.strip("0"):
-        faults.append(f"it has capabilities ({said.capabilities})")
-    if devices := set(said.devices) - {"lo"}:
+    if report.capabilities.strip("0"):
+        faults.append(f"it has capabilities ({report.capabilities})")
+    if devices := set(report.devices) - {"lo"}:
         faults.append(f"it has network devices: {', '.join(sorted(devices))}")
     return tuple(faults)
 

@@ -23,7 +23,7 @@ from kasmon.boot_id import boot
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.paths import SOCKET_PATH_BYTES
-from kasmon.sandbox.shared.processes import gone, lives, send, started_at
+from kasmon.sandbox.shared.processes import gone, lives, send_signal, started_at
 
 READY_S: Final = 20.0
 END_S: Final = 5.0
@@ -100,9 +100,9 @@ def ended(runtime: SandboxRuntime | None) -> None:
     if runtime is None:
         return
     if is_there(runtime):
-        send(runtime.pid, signal.SIGTERM, runtime.started)
+        send_signal(runtime.pid, signal.SIGTERM, runtime.started)
         if not gone(runtime.pid, runtime.started, END_S):
-            send(runtime.pid, signal.SIGKILL, runtime.started)
+            send_signal(runtime.pid, signal.SIGKILL, runtime.started)
             if not gone(runtime.pid, runtime.started, END_S):
                 raise SandboxError(
                     "the sandbox was not removed completely", f"its relay, process {runtime.pid}, does not end"
@@ -145,7 +145,7 @@ def serve() -> None:
     way: RelayTransport = import_module(given["way"]).way(given)
     listening = socket.socket(fileno=given["listening"])
     callers: dict[threading.Thread, socket.socket] = {}
-    signal.signal(signal.SIGTERM, lambda *_: _leave(way, callers))
+    signal.signal(signal.SIGTERM, lambda *_: _shut_down(way, callers))
     os.write(given["ready"], b"R")
     os.close(given["ready"])
     path, listening_at = given["path"], Path(given["path"]).stat().st_ino
@@ -155,7 +155,7 @@ def serve() -> None:
             caller = listening.accept()[0]
         except TimeoutError:
             if _inode(path) != listening_at:  # its starter died before recording it: unreachable
-                _leave(way, callers)
+                _shut_down(way, callers)
             continue
         caller.setblocking(True)
         for thread in [each for each in callers if not each.is_alive()]:
@@ -163,18 +163,18 @@ def serve() -> None:
         if len(callers) >= CALLERS:
             caller.close()
             continue
-        thread = threading.Thread(target=_joined, args=(way, caller), daemon=True)
+        thread = threading.Thread(target=_join_caller, args=(way, caller), daemon=True)
         callers[thread] = caller
         thread.start()
 
 
-def _joined(way: RelayTransport, caller: socket.socket) -> None:
+def _join_caller(way: RelayTransport, caller: socket.socket) -> None:
     with caller, contextlib.suppress(Exception):  # on any error the caller's connection closes, and it retries
-        if not _has_left(caller):
+        if not _has_disconnected(caller):
             way.join(caller)
 
 
-def _has_left(caller: socket.socket) -> bool:
+def _has_disconnected(caller: socket.socket) -> bool:
     """Whether *caller* disconnected before it was joined; joining costs a process inside."""
     looks = select.poll()
     looks.register(caller, 0)
@@ -188,7 +188,7 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _leave(way: RelayTransport, callers: Mapping[threading.Thread, socket.socket]) -> None:
+def _shut_down(way: RelayTransport, callers: Mapping[threading.Thread, socket.socket]) -> None:
     """Close all connections, wait until they have ended inside or the time is over, and exit."""
     until = time.monotonic() + LEAVE_S
     for caller in callers.values():

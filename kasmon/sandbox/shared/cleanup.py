@@ -32,7 +32,7 @@ def clearing(whose: str) -> Iterator[None]:
         raise SandboxError(f"{whose} was not removed completely", str(error)) from error
 
 
-def forgotten(ground: HostFolders, session: SessionId, source: str, whose: str) -> str:
+def remove_session_files(ground: HostFolders, session: SessionId, source: str, whose: str) -> str:
     """Remove the home of *session*, whose sandbox is destroyed, and a workspace that kasmon made. Idempotent.
 
     Args:
@@ -66,4 +66,4 @@ def forget_removed_tier(places: Paths, policy: SandboxPolicy) -> str:
     """
     ground = HostFolders(places)
     ground.base = ground.base.with_name(f"{ground.base.name}-{policy.tier}")
-    return forgotten(ground, policy.session, policy.workspace, f"the sandbox of {policy.session!r}")
+    return remove_session_files(ground, policy.session, policy.workspace, f"the sandbox of {policy.session!r}")

@@ -32,7 +32,7 @@ def noted(folder: Path, note: Path) -> None:
         SandboxError: if it cannot be read, or is too large.
         OSError: if *note* cannot be written.
     """
-    write_private(note, msgspec.json.encode(_seen(folder)[0]))
+    write_private(note, msgspec.json.encode(_scan(folder)[0]))
 
 
 def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
@@ -52,25 +52,27 @@ def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
         known = msgspec.json.decode(note.read_bytes(), type=Seen)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SandboxError("changes in the sandbox were not fetched", str(error)) from error
-    theirs, entries = _seen(copy)
+    theirs, entries = _scan(copy)
     fresh = {path for path, each in theirs.items() if known.get(path) != each}
     gone = {path for path in known if path not in theirs}
     if not fresh | gone:
         return ()
-    ours, have = _seen(folder, fresh | gone)
+    ours, have = _scan(folder, fresh | gone)
     both = {path for path in fresh | gone if ours.get(path) not in (known.get(path), theirs.get(path))}
     strange = both | {path for path in have if path not in known}  # a folder that contains one of these must stay
-    both |= {above for path in strange for above in _above(path) if above in fresh | gone and theirs.get(above) != DIR}
+    both |= {
+        above for path in strange for above in _parents_of(path) if above in fresh | gone and theirs.get(above) != DIR
+    }
     come = {path: _as_there(entries[path], have.get(path)) for path in fresh if ours.get(path) != theirs[path]}
     left = tuple(path for path in gone if path in ours)
-    missed = file_transfer.taken(
-        file_transfer.received(file_transfer.packed(str(copy), come, left, whole=False)), str(folder), both
+    missed = file_transfer.apply_bundle(
+        file_transfer.decode_bundle(file_transfer.encode_bundle(str(copy), come, left, whole=False)), str(folder), both
     )
     write_private(note, msgspec.json.encode(theirs))
     return missed
 
 
-def _seen(folder: Path, of: set[str] | None = None) -> tuple[Seen, dict[str, ManifestEntry]]:
+def _scan(folder: Path, of: set[str] | None = None) -> tuple[Seen, dict[str, ManifestEntry]]:
     """Return the state of *folder*, reading only paths in *of*; skips names that are not text, and git's files."""
     seen: Seen = {}
     with opened(str(folder)) as top:
@@ -98,7 +100,7 @@ def _digest(top: int, path: str, each: ManifestEntry) -> str:
     return digest.hexdigest()
 
 
-def _above(path: str) -> list[str]:
+def _parents_of(path: str) -> list[str]:
     """Return the folders that contain *path*."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]

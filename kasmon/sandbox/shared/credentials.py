@@ -55,7 +55,7 @@ def looked_up(credentials: Sequence[Credential], variables: Mapping[str, str] = 
     values: dict[str, str] = {}
     missing: list[str] = []
     for credential in credentials:
-        value, why = _value(credential, variables)
+        value, why = _look_up(credential, variables)
         if value is None:
             missing.append(f"The credential {credential.name!r} has no value: {why}.")
             continue
@@ -74,11 +74,11 @@ def fault(credential: Credential) -> str:
     return ""
 
 
-def holders(content: bytes, looked: CredentialFindings) -> tuple[str, ...]:
+def holders(content: bytes, findings: CredentialFindings) -> tuple[str, ...]:
     """Return the variables whose value is in *content*, in a form in which values are usually written."""
     return tuple(
         name
-        for name, value in looked.values.items()
+        for name, value in findings.values.items()
         if len(value) >= SHORTEST and any(form in content for form in forms(value))
     )
 
@@ -91,15 +91,15 @@ class CredentialSearch:
         self._wanted: tuple[str, ...] = ()
 
     def files_with(
-        self, folder: Path, looked: CredentialFindings, mapped: Callable[[], Container[int]] = frozenset
+        self, folder: Path, findings: CredentialFindings, mapped: Callable[[], Container[int]] = frozenset
     ) -> Iterator[tuple[str, str]]:
         """Yield the files below *folder* that contain a value, as relative path and variable. Links are not followed.
 
         *mapped* returns the inodes of files that are written through shared memory, which are always searched.
         """
-        if looked.secrets != self._wanted:
-            self._clean, self._wanted = {}, looked.secrets
-        wanted = [(name, forms(value)) for name, value in looked.values.items() if len(value) >= SHORTEST]
+        if findings.secrets != self._wanted:
+            self._clean, self._wanted = {}, findings.secrets
+        wanted = [(name, forms(value)) for name, value in findings.values.items() if len(value) >= SHORTEST]
         known, self._clean = self._clean, {}
         if not wanted:
             return
@@ -141,7 +141,7 @@ def forms(value: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(written))
 
 
-def _value(credential: Credential, variables: Mapping[str, str]) -> tuple[str | None, str]:
+def _look_up(credential: Credential, variables: Mapping[str, str]) -> tuple[str | None, str]:
     """Return the value, or None and why there is none."""
     if why := fault(credential):
         return None, why
@@ -154,10 +154,10 @@ def _value(credential: Credential, variables: Mapping[str, str]) -> tuple[str | 
                 return _text(file.read(VALUE_BYTES + 1))
         except OSError as error:
             return None, f"{credential.file!r} cannot be read ({error.strerror or error})"
-    return _told(credential.command, variables)
+    return _run_command(credential.command, variables)
 
 
-def _told(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str | None, str]:
+def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str | None, str]:
     """Return what *command* prints; its stderr may contain a secret and is discarded."""
     try:
         done = subprocess.run(

@@ -39,7 +39,7 @@ TOO_MUCH: Final = tuple(map(Path, ("/", "/boot", "/dev", "/etc", "/home", "/proc
 OWN_PLACES: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
 
 
-def scene(
+def build_view(
     ground: HostFolders,
     policy: SandboxPolicy,
     workdir: str,
@@ -67,7 +67,7 @@ def scene(
     binds: list[BindMount] = []
 
     def see(source: str, target: str, name: str, *, writable: bool) -> None:
-        fit(ground, source, target)
+        require_mountable(ground, source, target)
         settled = ground.settle(policy, Path(source), name, writable=writable)
         binds.append(BindMount(source=str(settled.path), target=target, writable=writable))
         if settled.notice:
@@ -100,7 +100,7 @@ def scene(
     return made, tuple(notices)
 
 
-def fit(ground: HostFolders, source: str, target: str) -> None:
+def require_mountable(ground: HostFolders, source: str, target: str) -> None:
     """Check that a jail may see *source* at *target*.
 
     Raises:

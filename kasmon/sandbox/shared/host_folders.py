@@ -70,12 +70,12 @@ def jail_owner(state: Path) -> tuple[int, int]:
     start = int.from_bytes(hashlib.sha256(os.fsencode(state)).digest()[:8], "big")
     for step in range(len(FEW_USERS)):
         number = numbers[(start + step) % len(numbers)]
-        if _is_nobodys(number):
+        if _is_unused(number):
             return number, number
     raise SandboxError("cannot create a jail", f"the user ids {numbers.start} to {numbers.stop - 1} are all in use")
 
 
-def _is_nobodys(number: int) -> bool:
+def _is_unused(number: int) -> bool:
     for known in (pwd.getpwuid, grp.getgrgid):
         with contextlib.suppress(KeyError):
             known(number)
@@ -153,7 +153,7 @@ class HostFolders:
         """
         self.places.make()
         with self.locked():
-            folder = _passable(self.of(session))
+            folder = _make_passable(self.of(session))
             self._take_over(folder)
             self._own(folder / "home")
             lock = folder / "lock"
@@ -184,9 +184,9 @@ class HostFolders:
                     part.mkdir(mode=0o700)
                 for name, content in contents.items():
                     write_private(fresh / name, content)
-                _compiled(fresh / "opt")
+                _compile(fresh / "opt")
                 if os.geteuid() == 0:
-                    _readable(fresh)
+                    _make_readable(fresh)
                 fresh.rename(folder)
         self._things = folder
         return folder
@@ -261,14 +261,14 @@ class HostFolders:
         """Lock out other processes that create or clear session folders."""
         while True:
             for folder in (OF_ROOT, self.base) if self.base.parent == OF_ROOT else (self.base,):
-                _passable(folder)
+                _make_passable(folder)
             with contextlib.suppress(FileNotFoundError):
                 handle = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 break
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(UnsafeFolderError):
-                _passable(self.base)  # the former holder may have removed it
+                _make_passable(self.base)  # the former holder may have removed it
             if self.base.parent == OF_ROOT and not (self.base / OF).exists():
                 write_private(self.base / OF, os.fsencode(self.places.state))
             yield
@@ -317,7 +317,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc")
 
 
-def _compiled(folder: Path) -> None:
+def _compile(folder: Path) -> None:
     """Compile the modules in *folder*, which is read-only inside, for the Python that runs there.
 
     Without this each start takes some milliseconds longer; nothing else.
@@ -327,7 +327,7 @@ def _compiled(folder: Path) -> None:
         subprocess.run([PYTHON, "-I", "-S", "-m", "compileall", "-q", *into], env={}, timeout=10, capture_output=True)
 
 
-def _passable(folder: Path) -> Path:
+def _make_passable(folder: Path) -> Path:
     """Return *folder*, created if missing; as root, others may pass through, but not list or write."""
     private_folder(folder)
     if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
@@ -335,7 +335,7 @@ def _passable(folder: Path) -> Path:
     return folder
 
 
-def _readable(folder: Path) -> None:
+def _make_readable(folder: Path) -> None:
     """Let others read *folder* and its content; only root may write."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -13,10 +13,10 @@ from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, form
 Image: TypeAlias = bytearray | mmap.mmap
 
 
-def scrubbed(image: Image, looked: CredentialFindings) -> int:
-    """Overwrite each value of *looked* in *image*, except for those too short to search; return how many."""
+def scrub(image: Image, findings: CredentialFindings) -> int:
+    """Overwrite each value of *findings* in *image*, except for those too short to search; return how many."""
     count = 0
-    for form in sorted({form for value in looked.secrets for form in forms(value)}, key=len, reverse=True):
+    for form in sorted({form for value in findings.secrets for form in forms(value)}, key=len, reverse=True):
         if len(form) < SHORTEST:
             continue
         at = image.find(form)
@@ -27,7 +27,7 @@ def scrubbed(image: Image, looked: CredentialFindings) -> int:
     return count
 
 
-def scrubbed_file(path: Path, looked: CredentialFindings) -> int:
+def scrub_file(path: Path, findings: CredentialFindings) -> int:
     """Do the same in the file at *path*, without reading it as a whole.
 
     Raises:
@@ -36,4 +36,4 @@ def scrubbed_file(path: Path, looked: CredentialFindings) -> int:
     if not path.stat().st_size:
         return 0
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-        return scrubbed(memory, looked)
+        return scrub(memory, findings)

@@ -69,7 +69,7 @@ def name_inside(pid: int) -> str:
     return numbers[-1] if len(numbers) > 1 else ""
 
 
-def send(pid: int, number: signal.Signals, started: float | None = None) -> bool:
+def send_signal(pid: int, number: signal.Signals, started: float | None = None) -> bool:
     """Send the signal to the process that now has *pid*; return whether it was sent.
 
     With *started* (as from `started_at`), a later process with the same id is not signalled.

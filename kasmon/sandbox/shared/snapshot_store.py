@@ -57,7 +57,7 @@ class SnapshotStore:
             SandboxUnreachableError: if it cannot be written; the sandbox must not run, and can be retried later.
         """
         state = self._state()
-        with _written_first():
+        with _require_written():
             self._write(msgspec.structs.replace(state, disk_generation=state.disk_generation + 1))
 
     def current(self) -> Snapshot | None:
@@ -98,7 +98,7 @@ class SnapshotStore:
             OSError: if that cannot be written; the former one stays current.
         """
         state = self._state()
-        parts = tuple(_part(path) for path in sorted(draft.folder.iterdir()))
+        parts = tuple(_describe_part(path) for path in sorted(draft.folder.iterdir()))
         snapshot = Snapshot(
             id=draft.id,
             session=self._session,
@@ -151,8 +151,8 @@ class SnapshotStore:
             SandboxUnreachableError: as `moved_on`.
         """
         fresh = msgspec.structs.replace(snapshot, used_at=time.time())
-        with _written_first():
-            write_private(self.folder / snapshot.id / RECORD, _encoded(fresh))
+        with _require_written():
+            write_private(self.folder / snapshot.id / RECORD, _encode(fresh))
         self.moved_on()
 
     def drop(self) -> None:
@@ -171,18 +171,18 @@ class SnapshotStore:
         """
         with other.draft() as draft:
             for part in snapshot.parts:
-                _copied(self.path(snapshot, part.name), draft.folder / part.name)
+                _copy_file(self.path(snapshot, part.name), draft.folder / part.name)
             return other.confirmed(draft, snapshot.made_by, snapshot.turn)
 
     def _place(self, fresh: Path, snapshot: Snapshot) -> None:
         for part in snapshot.parts:
             (fresh / part.name).chmod(0o600)
-            _synced(fresh / part.name)
-        write_private(fresh / RECORD, _encoded(snapshot))
-        _synced(fresh / RECORD)
-        _synced(fresh)
+            _sync(fresh / part.name)
+        write_private(fresh / RECORD, _encode(snapshot))
+        _sync(fresh / RECORD)
+        _sync(fresh)
         fresh.rename(self.folder / snapshot.id)
-        _synced(self.folder)
+        _sync(self.folder)
 
     def _damage(self, snapshot: Snapshot, *, whole: bool = True) -> str:
         for part in snapshot.parts:
@@ -191,7 +191,7 @@ class SnapshotStore:
                 size = path.stat().st_size
                 if size < part.size_bytes:
                     return f"it is truncated: {part.name} has {size} bytes of {part.size_bytes}"
-                if size > part.size_bytes or (whole and _part(path) != part):
+                if size > part.size_bytes or (whole and _describe_part(path) != part):
                     return f"it is damaged: {part.name} has changed since it was written"
             except OSError as error:
                 return f"it is damaged: {part.name} cannot be read ({error.strerror})"
@@ -212,9 +212,9 @@ class SnapshotStore:
 
     def _write(self, state: StoredState) -> None:
         private_folder(self.folder)
-        write_private(self.folder / "state.json", _encoded(state))
-        _synced(self.folder / "state.json")
-        _synced(self.folder)
+        write_private(self.folder / "state.json", _encode(state))
+        _sync(self.folder / "state.json")
+        _sync(self.folder)
 
     def _sweep(self) -> None:
         """Remove all but the current snapshot."""
@@ -243,7 +243,7 @@ class SnapshotDraft:
 
 
 @contextlib.contextmanager
-def _written_first() -> "Iterator[None]":
+def _require_written() -> "Iterator[None]":
     """Turn an error in writing what must precede a run into a `SandboxUnreachableError`."""
     try:
         yield
@@ -254,17 +254,17 @@ def _written_first() -> "Iterator[None]":
         ) from error
 
 
-def _encoded(value: object) -> bytes:
+def _encode(value: object) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _part(path: Path) -> SnapshotPart:
+def _describe_part(path: Path) -> SnapshotPart:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return SnapshotPart(name=path.name, size_bytes=os.fstat(file.fileno()).st_size, sha256=digest)
 
 
-def _copied(source: Path, target: Path) -> None:
+def _copy_file(source: Path, target: Path) -> None:
     """Copy a file; the file system may share its blocks."""
     with source.open("rb") as old, target.open("xb") as new:
         left = os.fstat(old.fileno()).st_size
@@ -275,7 +275,7 @@ def _copied(source: Path, target: Path) -> None:
             left -= took
 
 
-def _synced(path: Path) -> None:
+def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
