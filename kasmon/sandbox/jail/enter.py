@@ -85,10 +85,10 @@ def enter(path: str, more: "list[str]") -> None:
     seccomp = open_memory_file(base64.b64decode(str(spec["seccomp"]), validate=True))
     if not os.fstat(seccomp).st_size:
         raise ValueError("there is no seccomp filter")
-    words = [word.format(seccomp=seccomp) if word == "{seccomp}" else word for word in spec["words"]]
-    words += build_terminal_arguments() if on_terminal else spec["on_pipes"]
+    arguments = [word.format(seccomp=seccomp) if word == "{seccomp}" else word for word in spec["words"]]
+    arguments += build_terminal_arguments() if on_terminal else spec["on_pipes"]
     in_front = spec["terminal"] if on_terminal else []
-    given = open_memory_file(b"".join(os.fsencode(word) + b"\0" for word in words))
+    given = open_memory_file(b"".join(os.fsencode(word) + b"\0" for word in arguments))
     if in_front:  # Ctrl-C is for the programs inside: *in_front* restores it for them
         for each in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(each, signal.SIG_IGN)

@@ -78,8 +78,8 @@ class Jail(JailReports):
             SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
             RefusedError: if the policy names a folder that is not allowed.
         """
-        session, site = policy.session, self._session_files(policy)
-        if site.first_process() is not None:
+        session, files = policy.session, self._session_files(policy)
+        if files.first_process() is not None:
             raise SandboxError(f"cannot create a jail for {session!r}", "it already has a running one")
         self._require_available()
         program = shutil.which(self.program) or self.program
@@ -92,7 +92,7 @@ class Jail(JailReports):
             init = start(
                 program,
                 view,
-                [*build_limit_prefix(view.size, data_bytes=data_bytes), *_relay(policy), *agent],
+                [*build_limit_prefix(view.size, data_bytes=data_bytes), *_build_proxy_prefix(policy), *agent],
                 filter_=seccomp.build_filter(platform.machine()),
                 owner=self.ground.owner,
                 sockets={"KASMON_LISTEN_FD": self.ground.socket(session)},
@@ -108,8 +108,8 @@ class Jail(JailReports):
                 notices=notices,
             )
             if policy.hosts:
-                proxy_control.bind_to_process(site.gate, init)
-            write_private(site.record, msgspec.json.encode(runtime))
+                proxy_control.bind_to_process(files.gate, init)
+            write_private(files.record, msgspec.json.encode(runtime))
         return runtime
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
@@ -166,7 +166,7 @@ class Jail(JailReports):
             most = max(view.size.memory_bytes, AGENT_BYTES)
             command = [
                 *build_limit_prefix(view.size, data_bytes=0 if held.memory else most),
-                *_relay(policy),
+                *_build_proxy_prefix(policy),
                 need.program,
                 *argv[1:],
             ]
@@ -192,10 +192,10 @@ class Jail(JailReports):
         if to_disk:
             raise UnableError("a jail cannot save its memory to disk.", hint="Pause it in RAM (`--hold`).")
         self._require_running(policy, runtime)
-        site = self._session_files(policy)
+        files = self._session_files(policy)
         what = f"the jail of {policy.session!r} was not paused"
         try:
-            is_asleep = freeze.freeze_jail(runtime.pid, site.group, site.note)
+            is_asleep = freeze.freeze_jail(runtime.pid, files.group, files.note)
         except OSError as error:
             why = f"who was stopped in it before cannot be noted ({error.strerror or error})"
             raise SandboxError(what, why) from error
@@ -203,18 +203,18 @@ class Jail(JailReports):
             raise SandboxError(what, "a process in it does not stop")
         return PauseResult(held=True)
 
-    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, pause_result: PauseResult, /) -> SandboxRuntime:
         """Continue the jail; its network access is in force before that.
 
         Raises:
             SandboxError: if the jail has ended.
         """
         self._require_running(policy, runtime)
-        site = self._session_files(policy)
+        files = self._session_files(policy)
         if policy.hosts:
-            site.open_gate(policy)
-            proxy_control.bind_to_process(site.gate, runtime.pid)
-        freeze.unfreeze_jail(runtime.pid, site.group, site.note)
+            files.open_gate(policy)
+            proxy_control.bind_to_process(files.gate, runtime.pid)
+        freeze.unfreeze_jail(runtime.pid, files.group, files.note)
         return runtime
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
@@ -223,10 +223,10 @@ class Jail(JailReports):
         Raises:
             SandboxError: if something is left.
         """
-        site = self._session_files(policy)
-        site.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
-        with clearing(_whose(policy)):
-            site.clear()
+        files = self._session_files(policy)
+        files.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
+        with clearing(_label(policy)):
+            files.clear()
 
     def forget(self, policy: SandboxPolicy, /, workdir: str = "") -> str:
         """Remove what a session keeps after `destroy`: its home, and a workspace that kasmon made. Idempotent.
@@ -242,13 +242,13 @@ class Jail(JailReports):
             SandboxError: if something is left.
         """
         self.destroy(policy, None)
-        return remove_session_files(self.ground, policy.session, workdir or policy.workspace, _whose(policy))
+        return remove_session_files(self.ground, policy.session, workdir or policy.workspace, _label(policy))
 
 
-def _whose(policy: SandboxPolicy) -> str:
+def _label(policy: SandboxPolicy) -> str:
     return f"the jail of {policy.session!r}"
 
 
-def _relay(policy: SandboxPolicy) -> list[str]:
+def _build_proxy_prefix(policy: SandboxPolicy) -> list[str]:
     """Return the prefix of a command inside that has network access: a forwarder to the egress proxy."""
     return [PYTHON, "-I", "-S", f"{INSIDE}/proxy_forwarder.py", "--"] if policy.hosts else []

@@ -60,13 +60,13 @@ def lacking(program: str) -> UnavailableReason | None:
     return None
 
 
-def explain_failure(said: str) -> UnavailableReason:
-    """Return what bubblewrap's error output *said* means."""
-    line = next((line for line in reversed(said.splitlines()) if line.strip()), "") or "it gives no reason"
+def explain_failure(output: str) -> UnavailableReason:
+    """Return what bubblewrap's error output *output* means."""
+    line = next((line for line in reversed(output.splitlines()) if line.strip()), "") or "it gives no reason"
     why = line.removeprefix("bwrap: ").rstrip(".")
-    if "seccomp" in said.lower() or "PR_SET_SECCOMP" in said:
+    if "seccomp" in output.lower() or "PR_SET_SECCOMP" in output:
         return UnavailableReason(f"the kernel accepts no seccomp filter ({why})", "A jail requires one.")
-    if FORBIDDEN.search(said):
+    if FORBIDDEN.search(output):
         return UnavailableReason(f"this system lets only root create user namespaces ({why})", how_to_allow())
     return UnavailableReason(why)
 
@@ -109,10 +109,10 @@ def _read_cached_version(program: str, changed_ns: int) -> tuple[int, ...] | Non
 def read_version(program: str) -> tuple[int, ...] | None:
     """Return the version of bubblewrap at *program*; None if it prints none."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, env={})
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, env={})
     except (OSError, subprocess.SubprocessError):
         return None
-    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", said.stdout)
+    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", output.stdout)
     return tuple(map(int, numbers.groups())) if numbers else None
 
 

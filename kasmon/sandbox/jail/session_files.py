@@ -20,9 +20,9 @@ from kasmon.sandbox.shared.processes import gone, holder, send_signal
 class JailFiles:
     """The files of *session*. Constructing a `JailFiles` has no side effects."""
 
-    def __init__(self, ground: HostFolders, session: SessionId) -> None:
-        self.ground, self.session = ground, session
-        self.folder = ground.of(session)
+    def __init__(self, host_folders: HostFolders, session: SessionId) -> None:
+        self.ground, self.session = host_folders, session
+        self.folder = host_folders.of(session)
 
     @property
     def record(self) -> Path:

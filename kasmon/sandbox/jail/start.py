@@ -86,10 +86,10 @@ def start(
             if not _read(ready, until):
                 raise TimeoutError
         except (OSError, ValueError) as error:
-            said = os.pread(log, LOG_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace")
+            output = os.pread(log, LOG_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace")
             if isinstance(error, TimeoutError) and time.monotonic() > until:
                 raise SandboxError("cannot create a jail", f"it was not ready within {READY_S:g} s") from None
-            found = explain_failure(said or ("" if isinstance(error, TimeoutError) else str(error)))
+            found = explain_failure(output or ("" if isinstance(error, TimeoutError) else str(error)))
             raise SandboxError("cannot create a jail", found.why, found.hint) from error
         on_failure.pop_all()
         _kill_child(child)
@@ -176,12 +176,12 @@ def _listen(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int
 
 def _read(handle: int, until: float, *, whole: bool = False) -> bytes:
     """Read the first byte of a pipe, or all up to its end; empty if that does not come in time."""
-    said = b""
+    output = b""
     while select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
         piece = os.read(handle, 4096 if whole else 1)
-        said += piece
+        output += piece
         if not piece or not whole:
-            return said
+            return output
     return b""
 
 

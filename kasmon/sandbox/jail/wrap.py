@@ -38,7 +38,7 @@ class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_entry(
-    ground: HostFolders,
+    host_folders: HostFolders,
     policy: SandboxPolicy,
     view: FilesystemView,
     command: Sequence[str],
@@ -56,11 +56,11 @@ def build_entry(
         "seccomp": base64.b64encode(seccomp.build_filter(platform.machine())).decode(),
     }
     if os.geteuid() == 0:
-        spec["user"] = list(ground.owner)
+        spec["user"] = list(host_folders.owner)
     if group is not None:
         spec["group"] = str(group.folder)
     content = msgspec.json.encode(spec)
-    path = ground.of(policy.session) / f"enter-{hashlib.sha256(content).hexdigest()[:16]}.json"
+    path = host_folders.of(policy.session) / f"enter-{hashlib.sha256(content).hexdigest()[:16]}.json"
     write_private(path, content)
     return [sys.executable, "-I", "-S", str(Path(enter.__file__)), str(path)]
 

@@ -49,14 +49,14 @@ class SandboxCheckpoints:
         Raises:
             SandboxError: if the sandbox is not in its former state after that.
         """
-        journal, housing = self._journal, self._journal.housing
-        if housing.is_asleep:
+        journal, state = self._journal, self._journal.housing
+        if state.is_asleep:
             self._box.wake()
             try:
                 return self.keep(when, what)
             finally:
-                self._box.sleep(why=housing.why)
-        turn = housing.turn + (1 if when == "before" else 0)
+                self._box.sleep(why=state.why)
+        turn = state.turn + (1 if when == "before" else 0)
         journal.move(
             SandboxPhase.PERSISTING, intended=True, held=True, why=f"creating a checkpoint ({when} turn {turn})"
         )
@@ -66,7 +66,7 @@ class SandboxCheckpoints:
         except (KasmonError, OSError) as error:
             journal.tell(f"No checkpoint was created: {_message_of(error)}.")
         self._box.refill()
-        journal.move(housing.phase, held=housing.held, snapshot=housing.snapshot, is_used=when != "asked")
+        journal.move(state.phase, held=state.held, snapshot=state.snapshot, is_used=when != "asked")
         return checkpoint
 
     def restore(self, checkpoint: str) -> str:

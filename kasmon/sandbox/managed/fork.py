@@ -57,12 +57,12 @@ def _why_not(sandbox: ManagedSandbox) -> str:
 
 
 def _fork_with_memory(sandbox: ManagedSandbox, other: SandboxPolicy) -> None:
-    housing = sandbox.journal.housing
+    state = sandbox.journal.housing
     assert isinstance(sandbox.tier, ForkTier)
-    if housing.phase is not SandboxPhase.PAUSED or housing.held:
+    if state.phase is not SandboxPhase.PAUSED or state.held:
         raise SandboxError("it could not be copied", "it is not paused to disk")
     try:
-        sandbox.tier.fork(sandbox.policy, PauseResult(held=False, snapshot=housing.snapshot), other)
+        sandbox.tier.fork(sandbox.policy, PauseResult(held=False, snapshot=state.snapshot), other)
     except SnapshotRefusedError as error:
         hint = "Fork one of its checkpoints instead: `--at`."
         raise SandboxError("it cannot be copied with its memory", error.why, hint) from error

@@ -17,7 +17,7 @@ class SandboxJournal:
 
     def __init__(
         self,
-        housing: SandboxState | None,
+        state: SandboxState | None,
         write: Callable[[Event], None],
         *,
         tier: LoggedTier,
@@ -27,14 +27,14 @@ class SandboxJournal:
     ) -> None:
         """
         Args:
-            housing: the state after the events so far.
+            state: the state after the events so far.
             write: records an event; if it raises, nothing was recorded.
             tier: the sandbox's tier.
             keeps_memory: whether it can be paused to disk.
             terms: its time limits.
             clock: returns the time.
         """
-        self.housing = housing or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
+        self.housing = state or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
         self.clock = clock
         self._lock = threading.Lock()
         self._told: set[str] = set()

@@ -74,24 +74,24 @@ def only_held(terms: LifetimeTerms) -> LifetimeTerms:
     return terms if terms.is_idle_limit_given else msgspec.structs.replace(terms, idle_timeout_s=0.0)
 
 
-def due(housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_turn: bool) -> DueStep | None:
-    """Return the next step of the sandbox of *housing* if it stays unused; None if there is none.
+def due(state: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_turn: bool) -> DueStep | None:
+    """Return the next step of the sandbox of *state* if it stays unused; None if there is none.
 
     Args:
-        housing: the sandbox's state.
+        state: the sandbox's state.
         terms: its time limits.
         keeps_memory: whether its tier can pause to disk.
         in_turn: whether a turn runs in it.
     """
-    if in_turn or housing.phase is SandboxPhase.EXPIRED:
+    if in_turn or state.phase is SandboxPhase.EXPIRED:
         return None
     steps: list[DueStep] = []
-    is_on_disk = housing.phase is SandboxPhase.PAUSED and not housing.held
+    is_on_disk = state.phase is SandboxPhase.PAUSED and not state.held
     if terms.max_lifetime_s:
         steps.append(
             DueStep(
                 LifecycleStep.END,
-                housing.born_at + terms.max_lifetime_s,
+                state.born_at + terms.max_lifetime_s,
                 TOO_OLD.format(format_duration(terms.max_lifetime_s)),
             )
         )
@@ -99,11 +99,11 @@ def due(housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_t
         pauses = terms.on_timeout == "pause" and keeps_memory
         why = NOBODY.format(format_duration(terms.idle_timeout_s))
         steps.append(
-            DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, housing.used_at + terms.idle_timeout_s, why)
+            DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, state.used_at + terms.idle_timeout_s, why)
         )
-    if terms.standby_after_s and housing.phase is SandboxPhase.RUNNING:
+    if terms.standby_after_s and state.phase is SandboxPhase.RUNNING:
         why = NOBODY.format(format_duration(terms.standby_after_s))
-        steps.append(DueStep(LifecycleStep.STANDBY, housing.used_at + terms.standby_after_s, why))
+        steps.append(DueStep(LifecycleStep.STANDBY, state.used_at + terms.standby_after_s, why))
     return min(steps, key=lambda step: (step.at, step.step is LifecycleStep.STANDBY), default=None)
 
 
@@ -118,16 +118,12 @@ class Deadlines(NamedTuple):
     """It ends."""
 
 
-def deadlines(
-    housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, is_on_disk: bool = False
-) -> Deadlines:
+def deadlines(state: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, is_on_disk: bool = False) -> Deadlines:
     """Return the deadlines of the sandbox.
 
     *is_on_disk*: it is paused to disk from now on, where only its maximum lifetime ends it.
     """
-    runs = msgspec.structs.replace(
-        housing, phase=SandboxPhase.PAUSED if is_on_disk else SandboxPhase.RUNNING, held=False
-    )
+    runs = msgspec.structs.replace(state, phase=SandboxPhase.PAUSED if is_on_disk else SandboxPhase.RUNNING, held=False)
     wakeful = msgspec.structs.replace(terms, standby_after_s=0.0)
     first = due(runs, wakeful, keeps_memory=keeps_memory, in_turn=False)
     pause_at = first.at if first is not None and first.step is LifecycleStep.PAUSE else None
@@ -135,7 +131,7 @@ def deadlines(
     if pause_at is not None:
         paused = msgspec.structs.replace(runs, phase=SandboxPhase.PAUSED, held=False)
         ends = due(paused, wakeful, keeps_memory=keeps_memory, in_turn=False)
-    standby_at = housing.used_at + terms.standby_after_s if terms.standby_after_s and not is_on_disk else None
+    standby_at = state.used_at + terms.standby_after_s if terms.standby_after_s and not is_on_disk else None
     if standby_at is not None and first is not None and standby_at >= first.at:
         standby_at = None
     return Deadlines(standby_at, pause_at, None if ends is None else ends.at)

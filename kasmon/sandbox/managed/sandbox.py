@@ -120,17 +120,17 @@ class ManagedSandbox(SandboxUse):
         held = not to_disk
         self.journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why, counters=self._read_counters())
         try:
-            slept = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
+            pause_result = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not paused: {error.message}")
             self._resume(PauseResult(held=True), was_asleep=True)
             return error.message.rstrip(".")
-        if slept.held:
+        if pause_result.held:
             self._report_leaks(runtime, findings)
         else:
             self._disconnect()
-        self.journal.move(SandboxPhase.PERSISTING, held=slept.held, snapshot=slept.snapshot)
-        self.journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
+        self.journal.move(SandboxPhase.PERSISTING, held=pause_result.held, snapshot=pause_result.snapshot)
+        self.journal.move(SandboxPhase.PAUSED, held=pause_result.held, snapshot=pause_result.snapshot, why=why)
         return ""
 
     def end(self, why: str) -> None:
@@ -175,12 +175,12 @@ class ManagedSandbox(SandboxUse):
         for notice in runtime.notices:
             journal.tell(notice)
         usage_events.prove(self.tier, self.policy, runtime, self.journal)
-        within = self.within = self._reach(runtime)
+        guest = self.within = self._reach(runtime)
         self.refill()
         if content:
-            lost = self._load_state(within, content, lost)
-        heal.prewarm(within, PREWARMED)
-        heal.start_services(within, self.policy.services, self._report_service)
+            lost = self._load_state(guest, content, lost)
+        heal.prewarm(guest, PREWARMED)
+        heal.start_services(guest, self.policy.services, self._report_service)
         journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
         return lost
 
@@ -241,10 +241,10 @@ class ManagedSandbox(SandboxUse):
 
     def regain(self, generation: int, why: str) -> str:
         """Check whether the sandbox of *generation* still responds; if not, create another. Return what was lost."""
-        housing = self.journal.housing
-        if housing.generation != generation:
-            return housing.lost
-        if self.within is not None and housing.runtime and self.tier.find(self.policy, housing.runtime):
+        state = self.journal.housing
+        if state.generation != generation:
+            return state.lost
+        if self.within is not None and state.runtime and self.tier.find(self.policy, state.runtime):
             with contextlib.suppress(KasmonError):
                 self.within.ping(secrets.token_hex(8))
                 return ""
@@ -279,36 +279,36 @@ class ManagedSandbox(SandboxUse):
                     " the sandbox is paused."
                 )
 
-    def _resume(self, slept: PauseResult, *, was_asleep: bool, why: str = "") -> str:
+    def _resume(self, pause_result: PauseResult, *, was_asleep: bool, why: str = "") -> str:
         journal, runtime = self.journal, self.journal.housing.runtime
         assert runtime is not None
         if was_asleep:
-            journal.move(SandboxPhase.RESUMING, intended=True, held=slept.held, snapshot=slept.snapshot)
+            journal.move(SandboxPhase.RESUMING, intended=True, held=pause_result.held, snapshot=pause_result.snapshot)
             try:
-                runtime = self.tier.resume(self.policy, runtime, slept)
+                runtime = self.tier.resume(self.policy, runtime, pause_result)
             except SandboxUnreachableError:
-                journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot)
+                journal.move(SandboxPhase.PAUSED, held=pause_result.held, snapshot=pause_result.snapshot)
                 raise
             except KasmonError as error:
                 why = error.message.rstrip(".")
-                if not slept.held and self._sleeps_on_disk():
-                    journal.move(SandboxPhase.PAUSED, held=False, snapshot=slept.snapshot)
+                if not pause_result.held and self._sleeps_on_disk():
+                    journal.move(SandboxPhase.PAUSED, held=False, snapshot=pause_result.snapshot)
                     raise SandboxUnreachableError(
                         f"the sandbox of {self.policy.session!r} was not resumed", why, STILL_KEPT
                     ) from error
                 return self.begin_anew(f"it could not be resumed ({why})")
-        journal.move(SandboxPhase.HEALING, runtime=runtime, held=slept.held)
-        if not was_asleep or not slept.held:
+        journal.move(SandboxPhase.HEALING, runtime=runtime, held=pause_result.held)
+        if not was_asleep or not pause_result.held:
             usage_events.prove(self.tier, self.policy, runtime, self.journal)
-        within = self._reach(runtime) if self.within is None else self.within
+        guest = self._reach(runtime) if self.within is None else self.within
         findings = self.credentials()
-        healed = heal.heal(within, self.policy, journal.housing.counters, findings.values, was_asleep=was_asleep)
-        self.within = within
+        healed = heal.heal(guest, self.policy, journal.housing.counters, findings.values, was_asleep=was_asleep)
+        self.within = guest
         if healed.why:
             return self.begin_anew(healed.why)
         for drift in healed.drift:
             journal.tell(drift)
-        heal.start_services(within, healed.down, self._report_service)
+        heal.start_services(guest, healed.down, self._report_service)
         journal.move(SandboxPhase.RUNNING, counters={}, why=why, lost=healed.lost)
         return healed.lost
 
@@ -316,10 +316,10 @@ class ManagedSandbox(SandboxUse):
         self.stop()
         self.journal.move(SandboxPhase.EXPIRED, why=why)
 
-    def _load_state(self, within: GuestClient, content: bytes, lost: str) -> str:
+    def _load_state(self, guest: GuestClient, content: bytes, lost: str) -> str:
         """Load *content* into the new interpreters; return what is lost after that."""
         try:
-            loaded = within.load_state(content)
+            loaded = guest.load_state(content)
         except KasmonError as error:
             return f"{lost}; the saved state could not be loaded ({error.message.rstrip('.')})"
         if loaded.lost:

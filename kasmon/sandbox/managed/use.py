@@ -85,12 +85,12 @@ class SandboxUse:
             RefusedError: if it is paused.
             SandboxError: if its guest is gone; whether the code ran is unknown then.
         """
-        within = self.within
-        if within is None or not self.runs:
+        guest = self.within
+        if guest is None or not self.runs:
             raise RefusedError(f"the sandbox of {self.policy.session!r} is {self.phase}: it cannot run anything.")
         self._refresh()
         allowed_s, began_at = SIZES[self.policy.size].time_s, time.time()
-        ran = within.run(
+        ran = guest.run(
             interpreter,
             code,
             timeout_s=allowed_s if timeout_s is None else min(timeout_s, allowed_s),

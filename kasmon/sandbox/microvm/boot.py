@@ -141,7 +141,7 @@ def _start_processes(
             if vm_files.programs.is_symlink() or vm_files.programs.exists()
             else None,
         )
-        told = HostEndConfig(
+        config = HostEndConfig(
             listen=stack.enter_context(_listener(vm_files.agent)).fileno(),
             control=stack.enter_context(_listener(vm_files.control)).fileno(),
             ports=stack.enter_context(_listener(vm_files.ports)).fileno(),
@@ -153,7 +153,7 @@ def _start_processes(
         )
         program = shutil.which(resources.program) or resources.program
         argv = build_command_line(program, handles, size, accelerator=resources.accelerator)
-        start_host_end(code, argv, handles.every, told, log, vm_files.ground.owner)
+        start_host_end(code, argv, handles.every, config, log, vm_files.ground.owner)
 
 
 @contextlib.contextmanager

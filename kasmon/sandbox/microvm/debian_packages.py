@@ -57,7 +57,7 @@ def found(program: str) -> str | None:
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
-def fetch(folder: Path, told: Callable[[str], None] = lambda _: None) -> list[DebianPackage]:
+def fetch(folder: Path, report: Callable[[str], None] = lambda _: None) -> list[DebianPackage]:
     """Fetch all packages of an image into *folder*.
 
     Raises:
@@ -73,21 +73,21 @@ def fetch(folder: Path, told: Callable[[str], None] = lambda _: None) -> list[De
     ]
     wanted = [*PROGRAMS, BUSYBOX]
     kernel = _kernel(options, folder)
-    told(f"Resolving the dependencies of {', '.join(PROGRAMS)}.")
+    report(f"Resolving the dependencies of {', '.join(PROGRAMS)}.")
     plan = ["--print-uris", "--no-install-recommends", "-y", "-qq", "install"]
     lines = _apt([*options, *plan, *wanted], folder).splitlines()
-    named = [name for line in lines if line.startswith("'") and (name := _named(shlex.split(line)[1]))]
+    named = [name for line in lines if line.startswith("'") and (name := _parse_name_version(shlex.split(line)[1]))]
     if not named:
         raise SandboxError("cannot build the image", "apt knows none of its packages", "Run `apt-get update` as root.")
-    told(f"Fetching {len(named) + 1} packages.")
+    report(f"Fetching {len(named) + 1} packages.")
     _apt([*options, "-qq", "download", kernel, *named], folder)
     return [_package(path) for path in sorted(folder.glob("*.deb"))]
 
 
 def _kernel(options: Sequence[str], folder: Path) -> str:
     """Return the package of the newest kernel, on which `KERNEL` depends."""
-    said = _apt(["depends", KERNEL], folder, program="apt-cache")
-    names = re.findall(r"Depends: (linux-image-\S+)", said)
+    output = _apt(["depends", KERNEL], folder, program="apt-cache")
+    names = re.findall(r"Depends: (linux-image-\S+)", output)
     if not names:
         raise SandboxError(
             "cannot build the image", f"apt does not know {KERNEL}", "It requires Debian's own packages."
@@ -95,7 +95,7 @@ def _kernel(options: Sequence[str], folder: Path) -> str:
     return str(names[-1])
 
 
-def _named(file: str) -> str:
+def _parse_name_version(file: str) -> str:
     """Return `name=version` for a package's file `name_version_architecture.deb`."""
     name, version, _ = file.removesuffix(".deb").split("_")
     return f"{name}={version.replace('%3a', ':')}"
@@ -125,12 +125,12 @@ def _apt(words: Sequence[str], folder: Path, program: str = "apt-get") -> str:
 
 
 def _package(path: Path) -> DebianPackage:
-    said = subprocess.run(
+    output = subprocess.run(
         ["dpkg-deb", "--show", "--showformat=${Package} ${Version}", path], capture_output=True, text=True, timeout=60
     ).stdout.split()
-    if len(said) != 2:
+    if len(output) != 2:
         raise SandboxError("cannot build the image", f"{path.name} is not a package")
-    return DebianPackage(said[0], said[1], path)
+    return DebianPackage(output[0], output[1], path)
 
 
 def unpack(
@@ -145,9 +145,9 @@ def unpack(
         try:
             with tarfile.open(fileobj=reader.stdout, mode="r|") as archive:
                 for member in archive:
-                    member.name = _merged(member.name.removeprefix("./"))
+                    member.name = _move_below_usr(member.name.removeprefix("./"))
                     if member.islnk():
-                        member.linkname = _merged(member.linkname.removeprefix("./"))
+                        member.linkname = _move_below_usr(member.linkname.removeprefix("./"))
                     if member.name and wanted(f"{member.name}/" if member.isdir() else member.name):
                         member.mode = (member.mode & 0o777) | (0o755 if member.isdir() else 0o444)
                         _put(archive, member, folder)
@@ -177,7 +177,7 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Non
         target.chmod(member.mode)
 
 
-def _merged(name: str) -> str:
+def _move_below_usr(name: str) -> str:
     """Return *name* below /usr, as on current systems."""
     parts = PurePosixPath(name).parts
     return (

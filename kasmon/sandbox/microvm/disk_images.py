@@ -59,7 +59,7 @@ class ProgramDisks:
             root, fresh = private_folder(Path(name) / "root"), Path(name) / "disk"
             for number, part in enumerate(programs):
                 private_folder(root / str(number))
-                _copied(Path(part), root / path_on_disk(part, number))
+                _copy_part(Path(part), root / path_on_disk(part, number))
             told = {path_on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
             write_private(root / TOLD, msgspec.json.encode(told))
             for path in [root, *root.rglob("*")]:  # its maker owns the files; they are read-only
@@ -96,7 +96,7 @@ def compute_id(programs: Sequence[str]) -> str:
     return digest.hexdigest()[:24]
 
 
-def _copied(source: Path, target: Path) -> None:
+def _copy_part(source: Path, target: Path) -> None:
     if source.is_dir():
         owner = (os.geteuid(), os.getegid())
         copy(source, target, owner, limit_bytes=MOST_BYTES, limit_entries=MOST_ENTRIES, is_exact=True)

@@ -92,7 +92,7 @@ def found(folder: Path) -> VmImage | None:
     return image if image.recipe == recipe() and whole else None
 
 
-def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> VmImage:
+def build(folder: Path, report: Callable[[str], None] = lambda _: None) -> VmImage:
     """Build an image and replace the one in *folder*, completely or not at all. Takes a minute.
 
     Raises:
@@ -103,15 +103,15 @@ def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> VmImage
     private_folder(folder.parent)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".image-") as name:
         work = Path(name)
-        fetched = fetch(work / "packages", told)
+        fetched = fetch(work / "packages", report)
         fresh = work / "fresh"
         (fresh / "modules").mkdir(mode=0o700, parents=True)
-        told(f"Unpacking {len(fetched)} packages.")
+        report(f"Unpacking {len(fetched)} packages.")
         kernel = next(package for package in fetched if package.name.startswith("linux-image-"))
         programs = [package for package in fetched if package is not kernel]
         modules = _install_kernel(kernel, work / "kernel", fresh)
         _install_programs(programs, work / "root", fresh)
-        told("Creating its disk.")
+        report("Creating its disk.")
         create_disk(work / "root", fresh / ROOT)
         image = _describe(fresh, kernel, fetched, modules)
         write_private(fresh / TOLD, msgspec.json.format(msgspec.json.encode(image), indent=1))
@@ -172,8 +172,8 @@ def _decompress(kernel: bytes) -> bytes | None:
     header = struct.unpack_from("<I", kernel, 0x248)[0], struct.unpack_from("<I", kernel, 0x24C)[0]
     first = (kernel[0x1F1] or 4) * 512 + 512 + header[0]
     payload = kernel[first : first + header[1]] if kernel[first : first + 4] == LZ4_LEGACY else kernel[at:]
-    said = subprocess.run([program, "-dc"], input=payload[:-4], capture_output=True, timeout=60).stdout
-    return said if said.startswith(b"\x7fELF") else None
+    output = subprocess.run([program, "-dc"], input=payload[:-4], capture_output=True, timeout=60).stdout
+    return output if output.startswith(b"\x7fELF") else None
 
 
 def _depends(module: bytes) -> list[str]:
@@ -210,10 +210,22 @@ def _compile_library(root: Path) -> None:
     """Compile Python's library with its own Python: it is read-only inside, so each import would compile again."""
     libraries = root / "usr/lib/x86_64-linux-gnu"
     loader = [str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)]
-    words = ["-s", "-S", "-m", "compileall", "-q", "-s", str(root), "-p", "/", "--invalidation-mode", "unchecked-hash"]
+    arguments = [
+        "-s",
+        "-S",
+        "-m",
+        "compileall",
+        "-q",
+        "-s",
+        str(root),
+        "-p",
+        "/",
+        "--invalidation-mode",
+        "unchecked-hash",
+    ]
     try:
         done = subprocess.run(
-            [*loader, str(root / "usr/bin/python3.11"), *words, str(root / "usr/lib/python3.11")],
+            [*loader, str(root / "usr/bin/python3.11"), *arguments, str(root / "usr/lib/python3.11")],
             env={"PYTHONHOME": str(root / "usr"), "LC_ALL": "C.UTF-8"},
             capture_output=True,
             text=True,
@@ -235,9 +247,9 @@ def create_disk(root: Path, target: Path) -> None:
     used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
     blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
     program = debian_packages.found("mke2fs") or "mke2fs"
-    words = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
-    words += ["-N", str(len(entries) + SPARE_INODES)]
-    done = subprocess.run([program, *words, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
+    arguments = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
+    arguments += ["-N", str(len(entries) + SPARE_INODES)]
+    done = subprocess.run([program, *arguments, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise SandboxError("cannot create a disk", f"mke2fs: {done.stderr.strip()[-200:]}")
 

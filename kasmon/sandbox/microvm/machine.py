@@ -213,7 +213,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         vm_files.end(runtime)
         return PauseResult(held=False, snapshot=snapshot.id)
 
-    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, pause_result: PauseResult, /) -> SandboxRuntime:
         """Resume it and set its clock; from a snapshot on disk only once, and only with the disk that belongs to it.
 
         Raises:
@@ -221,7 +221,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SandboxError: if it has ended, or does not resume.
         """
         vm_files = self._vm_files(policy)
-        if slept.held:
+        if pause_result.held:
             self._require_running(policy, runtime)
             vm_files.memories.moved_on()
             self._open_gate(policy, runtime.pid)
@@ -232,8 +232,8 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         if vm_files.is_taken():
             raise SandboxError(f"the machine of {policy.session!r} was not resumed", "it already has a running one")
         snapshot = vm_files.memories.fit(self.made_by)
-        if slept.snapshot and slept.snapshot != snapshot.id:
-            raise SnapshotRefusedError(f"the current snapshot is {snapshot.id}, not {slept.snapshot}")
+        if pause_result.snapshot and pause_result.snapshot != snapshot.id:
+            raise SnapshotRefusedError(f"the current snapshot is {snapshot.id}, not {pause_result.snapshot}")
         try:
             had_gate = vm_files.gate.exists()
             self._open_gate(policy)
@@ -256,7 +256,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
                 raise SandboxError(f"the machine of {policy.session!r} was not resumed", str(error)) from error
             raise
 
-    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
+    def fork(self, policy: SandboxPolicy, pause_result: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         """Copy the disk, snapshot and mirrored folders of a machine that is paused to disk for *other*.
 
         Raises:
@@ -285,7 +285,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         """
         self._vm_files(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
         proxy_control.close_proxy(self._vm_files(policy).gate)
-        with clearing(_whose(policy)):
+        with clearing(_label(policy)):
             self.ground.clear(policy.session)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
@@ -298,7 +298,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SandboxError: if something is left.
         """
         self.destroy(policy, None)
-        return remove_session_files(self.ground, policy.session, policy.workspace, _whose(policy))
+        return remove_session_files(self.ground, policy.session, policy.workspace, _label(policy))
 
     def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> JailUsage:
         """Return its usage of this machine, with its limits: QEMU's memory, and the size of its mirrored folders."""
@@ -314,7 +314,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SandboxError: if it has ended, or does not answer.
         """
         self._require_running(policy, runtime)
-        return _told(send_request(self._vm_files(policy).control, FILL_S, "refresh"))
+        return _collect_notices(send_request(self._vm_files(policy).control, FILL_S, "refresh"))
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> ListenerConnector:
         """Return a connector to the ports of the machine of *runtime*, over its one connection.
@@ -349,7 +349,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         return or_nothing(lambda: self.destroy(policy, None), "cannot create a machine")
 
 
-def _whose(policy: SandboxPolicy) -> str:
+def _label(policy: SandboxPolicy) -> str:
     return f"the machine of {policy.session!r}"
 
 
@@ -359,17 +359,17 @@ def _fill(vm_files: VmFiles) -> tuple[str, ...]:
     Raises:
         SandboxError: if they do not all fit.
     """
-    said = send_request(vm_files.control, FILL_S, "fill")
-    if said.get("not_taken"):
-        why = "; ".join(map(str, said["not_taken"]))
+    reply = send_request(vm_files.control, FILL_S, "fill")
+    if reply.get("not_taken"):
+        why = "; ".join(map(str, reply["not_taken"]))
         raise SandboxError(f"not all files of {vm_files.policy.session!r} fit into a machine", why)
-    return _told(said)
+    return _collect_notices(reply)
 
 
-def _told(said: Mapping[str, Any]) -> tuple[str, ...]:
+def _collect_notices(reply: Mapping[str, Any]) -> tuple[str, ...]:
     """Return notices for the user about copied files, from the host end's answer."""
     left = [
         f"Changes on this machine were not copied in ({each})."
-        for each in (*said.get("left", ()), *said.get("not_taken", ()))
+        for each in (*reply.get("left", ()), *reply.get("not_taken", ()))
     ]
-    return (*left, *map(str, said.get("apart", ())))
+    return (*left, *map(str, reply.get("apart", ())))

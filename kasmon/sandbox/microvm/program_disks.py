@@ -82,7 +82,7 @@ def find_needed_files(program: str, search: str | None = None) -> ProgramFiles:
         NotFoundError: if the program does not exist.
         RefusedError: if a link on its path cannot be resolved, or it is too large.
     """
-    found = needed(program, search, seen=[Path(top) for top in OF_IMAGE], parts=find_parts)
+    found = needed(program, search, visible=[Path(top) for top in OF_IMAGE], parts=find_parts)
     size = entries = 0
     for part in found.folders:
         for _, facts in list_tree(part):

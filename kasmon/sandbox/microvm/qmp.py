@@ -49,14 +49,14 @@ class QmpClient:
         sent = json.dumps({"execute": order, "arguments": {**(words or {}), **more}}).encode() + b"\n"
         try:
             socket.send_fds(self._socket, [sent], list(handles))
-            said = self._receive("return", "error")
+            reply = self._receive("return", "error")
         except (OSError, ValueError) as error:
             raise SandboxError(
                 f"the machine's command {order!r} failed", str(error) or "it does not respond"
             ) from error
-        if "error" in said:
-            raise SandboxError(f"the machine's command {order!r} failed", str(said["error"].get("desc", "")))
-        answer = said["return"]
+        if "error" in reply:
+            raise SandboxError(f"the machine's command {order!r} failed", str(reply["error"].get("desc", "")))
+        answer = reply["return"]
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def moved(self, limit_s: float) -> None:
@@ -81,6 +81,6 @@ class QmpClient:
                     raise OSError("it ended")
                 self._held += data
             line, _, self._held = self._held.partition(b"\n")
-            said = json.loads(line)
-            if isinstance(said, dict) and any(name in said for name in wanted):
-                return said
+            reply = json.loads(line)
+            if isinstance(reply, dict) and any(name in reply for name in wanted):
+                return reply

@@ -33,9 +33,9 @@ SOCKETS: Final = ("box", "door", "ports", "qmp")
 class VmFiles:
     """The files of *policy*'s session. Constructing a `VmFiles` has no side effects."""
 
-    def __init__(self, ground: HostFolders, policy: SandboxPolicy) -> None:
-        self.ground, self.policy = ground, policy
-        self.folder = ground.of(policy.session)
+    def __init__(self, host_folders: HostFolders, policy: SandboxPolicy) -> None:
+        self.ground, self.policy = host_folders, policy
+        self.folder = host_folders.of(policy.session)
         self.memories = SnapshotStore(self.folder / "memory", policy.session, "microvm")
 
     @property
@@ -171,14 +171,14 @@ class VmFiles:
 
     def runtime(self, notices: tuple[str, ...] = ()) -> SandboxRuntime | None:
         """Return the running machine; None if there is none."""
-        door = holder(self.lock)
-        qemu = next((pid for pid in children(door) if started_at(pid) is not None), None) if door else None
+        host_end = holder(self.lock)
+        qemu = next((pid for pid in children(host_end) if started_at(pid) is not None), None) if host_end else None
         if qemu is None:
             return None
         return SandboxRuntime(
             pid=qemu,
             started=started_at(qemu) or 0.0,
-            front=door or 0,
+            front=host_end or 0,
             boot=boot(),
             socket=str(self.agent),
             ground=str(self.folder),
@@ -203,8 +203,8 @@ class VmFiles:
         """
         until = time.monotonic() + END_S
         known = {runtime.pid: runtime.started} if runtime is not None else {}
-        while (door := holder(self.lock)) or known:
-            for pid in (*children(door), door) if door else ():
+        while (host_end := holder(self.lock)) or known:
+            for pid in (*children(host_end), host_end) if host_end else ():
                 if (began := started_at(pid)) is not None:
                     known[pid] = began
             for pid, began in known.items():

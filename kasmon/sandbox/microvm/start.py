@@ -57,7 +57,12 @@ class HostEndConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_host_end(
-    code: HostEndCode, argv: Sequence[str], files: Sequence[int], told: HostEndConfig, log: int, owner: tuple[int, int]
+    code: HostEndCode,
+    argv: Sequence[str],
+    files: Sequence[int],
+    config: HostEndConfig,
+    log: int,
+    owner: tuple[int, int],
 ) -> None:
     """Start the host end and, by it, QEMU with *argv*; return once both run, with the machine still stopped.
 
@@ -67,7 +72,7 @@ def start_host_end(
         code: the code of the host end, readable for *owner*.
         argv: QEMU's command line.
         files: descriptors that QEMU inherits.
-        told: the configuration of the host end.
+        config: the configuration of the host end.
         log: a file for their output.
         owner: user and group of both.
 
@@ -76,29 +81,29 @@ def start_host_end(
     """
     reads, tells = os.pipe()
     given = os.memfd_create("kasmon", os.MFD_CLOEXEC)
-    words = {**msgspec.to_builtins(told), "argv": list(argv), "files": list(files), "ready": tells}
+    words = {**msgspec.to_builtins(config), "argv": list(argv), "files": list(files), "ready": tells}
     drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
     try:
         os.write(given, msgspec.json.encode(words))
         os.lseek(given, 0, os.SEEK_SET)
-        door = subprocess.Popen(  # type: ignore[call-overload]
+        host_end = subprocess.Popen(  # type: ignore[call-overload]
             [PYTHON, "-I", "-S", os.fspath(code.line / "main.py"), "door", os.fspath(code.inside)],
             env={"LC_ALL": "C.UTF-8"},
             cwd="/",
             stdin=given,
             stdout=log,
             stderr=log,
-            pass_fds=[*files, *told.every, tells],
+            pass_fds=[*files, *config.every, tells],
             start_new_session=True,
             umask=0o077,
             **drop,
         )
         os.close(tells)
         tells = -1
-        door.wait()
-        said = _read_json_line(reads)
-        if "qemu" not in said:
-            why = said.get("why") or read_last_log_line(log) or "its host end did not respond"
+        host_end.wait()
+        reply = _read_json_line(reads)
+        if "qemu" not in reply:
+            why = reply.get("why") or read_last_log_line(log) or "its host end did not respond"
             raise SandboxError("cannot create a machine", str(why))
     except OSError as error:
         raise SandboxError("cannot create a machine", str(error)) from error
@@ -122,9 +127,9 @@ def read_last_log_line(log: int) -> str:
     return last_line(os.pread(log, LOG_BYTES, 0))
 
 
-def last_line(said: bytes) -> str:
-    """Return the last line of *said*, without QEMU's name in front."""
-    lines = said.rstrip(b"\0").decode("utf-8", "replace").strip().splitlines()
+def last_line(reply: bytes) -> str:
+    """Return the last line of *reply*, without QEMU's name in front."""
+    lines = reply.rstrip(b"\0").decode("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("qemu-system-x86_64: ") if lines else ""
 
 
@@ -135,8 +140,8 @@ def _read_json_line(handle: int) -> dict[str, Any]:
         if not piece:
             return {}
         held += piece
-    said = json.loads(held) if b"\n" in held else {}
-    return said if isinstance(said, dict) else {}
+    reply = json.loads(held) if b"\n" in held else {}
+    return reply if isinstance(reply, dict) else {}
 
 
 def send_request(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
@@ -158,7 +163,7 @@ def send_request(path: Path, limit_s: float, do: str, **words: Any) -> dict[str,
             raise SandboxError(f"the machine did not {do}", error.strerror or str(error)) from error
     if not line:
         raise SandboxError(f"the machine did not {do}", "it ended")
-    said: dict[str, Any] = json.loads(line)
-    if why := said.get("why"):
+    reply: dict[str, Any] = json.loads(line)
+    if why := reply.get("why"):
         raise SandboxError(f"the machine did not {do}", str(why))
-    return said
+    return reply

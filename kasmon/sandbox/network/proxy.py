@@ -70,24 +70,24 @@ class EgressProxy:
         self,
         session: str,
         hosts: Sequence[str],
-        door: socket.socket,
+        client_listener: socket.socket,
         control: socket.socket,
         log: DenialLog,
         resolve: Resolve = resolve_host,
     ) -> None:
-        """*door* and *control* are listening unix sockets; the sandbox sees only the first.
+        """*client_listener* and *control* are listening unix sockets; the sandbox sees only the first.
 
         Raises:
             UsageError: if *hosts* is not a valid list.
         """
         self.session, self.hosts, self.denied = session, tuple(hosts), 0
         self._entries: tuple[AllowlistEntry, ...] = allowlist(hosts)
-        self._door, self._control, self._log, self._resolve = door, control, log, resolve
+        self._door, self._control, self._log, self._resolve = client_listener, control, log, resolve
         self._lock = threading.Lock()
         self._tunnels: set[ProxyTunnel] = set()
         self._events = selectors.DefaultSelector()
         self._over = False
-        self._path = door.getsockname()
+        self._path = client_listener.getsockname()
         self._inode = os.lstat(self._path).st_ino
 
     def serve(self) -> None:
@@ -266,8 +266,8 @@ class EgressProxy:
 def main() -> None:
     """Serve as one JSON object on stdin describes, with the file descriptors of the sockets and the log."""
     wanted = json.loads(sys.stdin.buffer.readline())
-    door, control = (socket.socket(fileno=wanted[name]) for name in ("door", "control"))
-    egress = EgressProxy(wanted["session"], wanted["hosts"], door, control, DenialLog(wanted["log"]))
+    client_listener, control = (socket.socket(fileno=wanted[name]) for name in ("door", "control"))
+    egress = EgressProxy(wanted["session"], wanted["hosts"], client_listener, control, DenialLog(wanted["log"]))
     "example.org".encode("idna")  # loads the codec while its files can be read
     if wanted["user"] is not None:
         user, group = wanted["user"]

@@ -73,14 +73,14 @@ def encode_bundle(folder: str, files: Files, gone: Sequence[str] = (), *, whole:
         ) from error
 
 
-def decode_bundle(said: str | bytes) -> FileBundle:
+def decode_bundle(reply: str | bytes) -> FileBundle:
     """Decode a bundle that a sandbox sent.
 
     Raises:
         SandboxError: if it is invalid.
     """
     try:
-        return msgspec.json.decode(said, type=FileBundle)
+        return msgspec.json.decode(reply, type=FileBundle)
     except msgspec.MsgspecError as error:
         raise SandboxError("the content of the sandbox's workspace is unknown", str(error)) from error
 

@@ -81,15 +81,15 @@ class FolderSync:
         """Record that the sandbox has *now*."""
         self._record(now)
 
-    def takes(self, said: str | bytes) -> tuple[str, ...]:
-        """Write the sandbox's changes in *said* to the folder; return what differs here after that, in sentences.
+    def takes(self, reply: str | bytes) -> tuple[str, ...]:
+        """Write the sandbox's changes in *reply* to the folder; return what differs here after that, in sentences.
 
         A path that was changed here since stays; the sandbox's version is put beside it.
 
         Raises:
-            SandboxError: if *said* is no bundle, or the folder does not exist.
+            SandboxError: if *reply* is no bundle, or the folder does not exist.
         """
-        given, known = file_transfer.decode_bundle(said), self._load_record()
+        given, known = file_transfer.decode_bundle(reply), self._load_record()
         now = self._scan()
         ours = {path for path in now if known is not None and known.get(path) != now[path]}
         missed = file_transfer.apply_bundle(given, self.folder, ours)

@@ -156,10 +156,12 @@ def wrapped(
     policy = msgspec.structs.replace(policy, workspace=policy.workspace or workdir)
     fitted = tier.fitted(policy, tuple(argv), workdir, variables)
     try:
-        ground = tier.ground.make(policy.session)
+        session_folder = tier.ground.make(policy.session)
         run = secrets.token_hex(8)
         own = environment() | fitted.front
-        return command(RemoteLaunchSpec(policy=policy, fitted=fitted, run=run, ground=str(ground), environment=own))
+        return command(
+            RemoteLaunchSpec(policy=policy, fitted=fitted, run=run, ground=str(session_folder), environment=own)
+        )
     except OSError as error:
         raise SandboxError("cannot create a sandbox", str(error)) from error
 
@@ -174,31 +176,31 @@ def volatile(path: str, content: bytes, mode: int) -> dict[str, object]:
     return {"path": path, "data": base64.b64encode(content).decode("ascii"), "mode": mode}
 
 
-def stay(ground: Path) -> RemoteAgentStatus | None:
-    """Return the last recorded status of the agent of *ground*; None if there is none."""
+def stay(session_folder: Path) -> RemoteAgentStatus | None:
+    """Return the last recorded status of the agent of *session_folder*; None if there is none."""
     try:
-        return msgspec.json.decode((ground / "stay.json").read_bytes(), type=RemoteAgentStatus)
+        return msgspec.json.decode((session_folder / "stay.json").read_bytes(), type=RemoteAgentStatus)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
-def note(ground: Path, noted: RemoteAgentStatus) -> None:
-    """Record the status of the agent of *ground*; raises `OSError` if it cannot be written."""
-    write_private(ground / "stay.json", msgspec.json.encode(noted))
+def note(session_folder: Path, noted: RemoteAgentStatus) -> None:
+    """Record the status of the agent of *session_folder*; raises `OSError` if it cannot be written."""
+    write_private(session_folder / "stay.json", msgspec.json.encode(noted))
 
 
-def tell_apart(ground: Path, sentences: Sequence[str]) -> None:
-    """Add *sentences* to the differences to report for *ground*'s folders; do nothing if they cannot be written."""
+def tell_apart(session_folder: Path, sentences: Sequence[str]) -> None:
+    """Add *sentences* to the differences to report for *session_folder*; do nothing if they cannot be written."""
     lines = b"".join(msgspec.json.encode(each) + b"\n" for each in sentences)
-    path = ground / APART
+    path = session_folder / APART
     with contextlib.suppress(OSError):
         write_private(path, (path.read_bytes() if path.exists() else b"") + lines)
 
 
-def apart(ground: Path) -> tuple[str, ...]:
-    """Take the differences to report for *ground*'s folders: return and remove them."""
+def apart(session_folder: Path) -> tuple[str, ...]:
+    """Take the differences to report for *session_folder*: return and remove them."""
     try:
-        (ground / APART).rename(taken := ground / f"{APART}~")
+        (session_folder / APART).rename(taken := session_folder / f"{APART}~")
         lines = taken.read_bytes().splitlines()
         taken.unlink()
     except OSError:
@@ -210,24 +212,24 @@ def apart(ground: Path) -> tuple[str, ...]:
     return tuple(told)
 
 
-def let_wait(ground: Path) -> None:
-    """Make a stdio proxy of *ground* that loses its connection wait for a new one.
+def let_wait(session_folder: Path) -> None:
+    """Make a stdio proxy of *session_folder* that loses its connection wait for a new one.
 
     Raises:
         OSError: if that cannot be recorded.
     """
-    write_private(ground / "asleep", b"")
+    write_private(session_folder / "asleep", b"")
 
 
-def wait_no_more(ground: Path) -> None:
-    """Make a stdio proxy of *ground* that loses its connection not wait for a new one. Idempotent."""
+def wait_no_more(session_folder: Path) -> None:
+    """Make a stdio proxy of *session_folder* that loses its connection not wait for a new one. Idempotent."""
     with contextlib.suppress(FileNotFoundError):
-        (ground / "asleep").unlink()
+        (session_folder / "asleep").unlink()
 
 
-def waits(ground: Path) -> bool:
-    """Whether a stdio proxy of *ground* that loses its connection waits."""
-    return (ground / "asleep").exists()
+def waits(session_folder: Path) -> bool:
+    """Whether a stdio proxy of *session_folder* that loses its connection waits."""
+    return (session_folder / "asleep").exists()
 
 
 def _lodges(tier: SandboxTier) -> TypeGuard[AgentTier]:

@@ -54,8 +54,8 @@ class RelayCleanup(Protocol):
         ...
 
 
-def started(way: str, path: Path, given: Mapping[str, Any]) -> SandboxRuntime:
-    """Start a relay with the module *way* that listens at *path*; return the sandbox's runtime.
+def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRuntime:
+    """Start a relay with the module *transport* that listens at *path*; return the sandbox's runtime.
 
     Raises:
         SandboxError: if it does not start, or *path* is too long for a socket.
@@ -65,8 +65,8 @@ def started(way: str, path: Path, given: Mapping[str, Any]) -> SandboxRuntime:
         raise SandboxError("cannot create a sandbox", why, "Set XDG_RUNTIME_DIR to a folder with a shorter name.")
     ready, tells = os.pipe()
     try:
-        with _listening(path) as listening:
-            told = {**given, "way": way, "path": str(path), "listening": listening.fileno(), "ready": tells}
+        with _listen(path) as listening:
+            told = {**config, "way": transport, "path": str(path), "listening": listening.fileno(), "ready": tells}
             child = _popen((listening.fileno(), tells))
             assert child.stdin is not None
             with contextlib.suppress(BrokenPipeError), child.stdin:
@@ -111,7 +111,7 @@ def ended(runtime: SandboxRuntime | None) -> None:
         Path(runtime.socket).unlink(missing_ok=True)
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
     old = os.umask(0o177)
@@ -141,21 +141,21 @@ def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":
 
 def serve() -> None:
     """Run the relay."""
-    given = json.loads(sys.stdin.readline())
-    way: RelayTransport = import_module(given["way"]).way(given)
-    listening = socket.socket(fileno=given["listening"])
+    config = json.loads(sys.stdin.readline())
+    transport: RelayTransport = import_module(config["way"]).way(config)
+    listening = socket.socket(fileno=config["listening"])
     callers: dict[threading.Thread, socket.socket] = {}
-    signal.signal(signal.SIGTERM, lambda *_: _shut_down(way, callers))
-    os.write(given["ready"], b"R")
-    os.close(given["ready"])
-    path, listening_at = given["path"], Path(given["path"]).stat().st_ino
-    listening.settimeout(given.get("look_s", LOOK_S))
+    signal.signal(signal.SIGTERM, lambda *_: _shut_down(transport, callers))
+    os.write(config["ready"], b"R")
+    os.close(config["ready"])
+    path, listening_at = config["path"], Path(config["path"]).stat().st_ino
+    listening.settimeout(config.get("look_s", LOOK_S))
     while True:
         try:
             caller = listening.accept()[0]
         except TimeoutError:
             if _inode(path) != listening_at:  # its starter died before recording it: unreachable
-                _shut_down(way, callers)
+                _shut_down(transport, callers)
             continue
         caller.setblocking(True)
         for thread in [each for each in callers if not each.is_alive()]:
@@ -163,15 +163,15 @@ def serve() -> None:
         if len(callers) >= CALLERS:
             caller.close()
             continue
-        thread = threading.Thread(target=_join_caller, args=(way, caller), daemon=True)
+        thread = threading.Thread(target=_join_caller, args=(transport, caller), daemon=True)
         callers[thread] = caller
         thread.start()
 
 
-def _join_caller(way: RelayTransport, caller: socket.socket) -> None:
+def _join_caller(transport: RelayTransport, caller: socket.socket) -> None:
     with caller, contextlib.suppress(Exception):  # on any error the caller's connection closes, and it retries
         if not _has_disconnected(caller):
-            way.join(caller)
+            transport.join(caller)
 
 
 def _has_disconnected(caller: socket.socket) -> bool:
@@ -188,7 +188,7 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _shut_down(way: RelayTransport, callers: Mapping[threading.Thread, socket.socket]) -> None:
+def _shut_down(transport: RelayTransport, callers: Mapping[threading.Thread, socket.socket]) -> None:
     """Close all connections, wait until they have ended inside or the time is over, and exit."""
     until = time.monotonic() + LEAVE_S
     for caller in callers.values():
@@ -196,8 +196,8 @@ def _shut_down(way: RelayTransport, callers: Mapping[threading.Thread, socket.so
             caller.shutdown(socket.SHUT_RDWR)
     for thread in callers:
         thread.join(max(0.0, until - time.monotonic()))
-    if isinstance(way, RelayCleanup):
-        way.leave()
+    if isinstance(transport, RelayCleanup):
+        transport.leave()
     os._exit(0)
 
 

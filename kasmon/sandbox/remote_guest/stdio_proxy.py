@@ -240,7 +240,7 @@ def main(path: str) -> int:
         _print_error(f"kasmon: the sandbox cannot be entered: {error}. Nothing was started.")
         return CANNOT
     os.environ.update(spec.environment)
-    ground, is_terminal = Path(spec.ground), os.isatty(0)
+    session_folder, is_terminal = Path(spec.ground), os.isatty(0)
     if is_terminal:
         _print_error(f"kasmon: creating a sandbox ({spec.policy.tier}).")
     try:
@@ -259,7 +259,7 @@ def main(path: str) -> int:
             marks=attachment.marks,
             lost=attachment.lost,
         )
-        launch_spec.note(ground, stay)
+        launch_spec.note(session_folder, stay)
         try:
             how = front.run()
         except NoSuchRunError:

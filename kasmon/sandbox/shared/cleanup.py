@@ -24,22 +24,22 @@ def or_nothing(clear: Callable[[], object], what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def clearing(whose: str) -> Iterator[None]:
-    """Turn a system error while removing *whose* into a `SandboxError` that its removal is incomplete."""
+def clearing(label: str) -> Iterator[None]:
+    """Turn a system error while removing *label* into a `SandboxError` that its removal is incomplete."""
     try:
         yield
     except OSError as error:
-        raise SandboxError(f"{whose} was not removed completely", str(error)) from error
+        raise SandboxError(f"{label} was not removed completely", str(error)) from error
 
 
-def remove_session_files(ground: HostFolders, session: SessionId, source: str, whose: str) -> str:
+def remove_session_files(host_folders: HostFolders, session: SessionId, source: str, label: str) -> str:
     """Remove the home of *session*, whose sandbox is destroyed, and a workspace that kasmon made. Idempotent.
 
     Args:
-        ground: the folders of the tier.
+        host_folders: the folders of the tier.
         session: the session of the sandbox.
         source: the folder that the sandbox was given, of which it may have had a copy.
-        whose: the sandbox, as text for errors.
+        label: the sandbox, as text for errors.
 
     Returns:
         The path of that copy, if it is kept since it differs from *source*; else "".
@@ -47,9 +47,9 @@ def remove_session_files(ground: HostFolders, session: SessionId, source: str, w
     Raises:
         SandboxError: if something is left.
     """
-    kept = ground.kept_copy(session, source)
-    with clearing(whose):
-        ground.clear(session, ("workspace",) if kept else ())
+    kept = host_folders.kept_copy(session, source)
+    with clearing(label):
+        host_folders.clear(session, ("workspace",) if kept else ())
     return str(kept) if kept else ""
 
 
@@ -64,6 +64,6 @@ def forget_removed_tier(places: Paths, policy: SandboxPolicy) -> str:
     Raises:
         SandboxError: if something is left.
     """
-    ground = HostFolders(places)
-    ground.base = ground.base.with_name(f"{ground.base.name}-{policy.tier}")
-    return remove_session_files(ground, policy.session, policy.workspace, f"the sandbox of {policy.session!r}")
+    host_folders = HostFolders(places)
+    host_folders.base = host_folders.base.with_name(f"{host_folders.base.name}-{policy.tier}")
+    return remove_session_files(host_folders, policy.session, policy.workspace, f"the sandbox of {policy.session!r}")

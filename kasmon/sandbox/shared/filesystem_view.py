@@ -40,7 +40,7 @@ OWN_PLACES: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
 
 
 def build_view(
-    ground: HostFolders,
+    host_folders: HostFolders,
     policy: SandboxPolicy,
     workdir: str,
     *,
@@ -51,7 +51,7 @@ def build_view(
     """Return the view of a jail of *policy*, and notices for the user. Creates its session folder.
 
     Args:
-        ground: the folders of the tier.
+        host_folders: the folders of the tier.
         policy: the jail's policy.
         workdir: `/workspace`, which is the policy's; or a folder of this machine, which has the same path inside.
         doors: path inside -> socket, or folder of sockets, of this machine.
@@ -62,13 +62,13 @@ def build_view(
         RefusedError: if a folder does not exist, cannot be used, or must not be visible.
         OSError, UnsafeFolderError: if the session folder cannot be created.
     """
-    folder = ground.make(policy.session)
+    folder = host_folders.make(policy.session)
     notices: list[str] = []
     binds: list[BindMount] = []
 
     def see(source: str, target: str, name: str, *, writable: bool) -> None:
-        require_mountable(ground, source, target)
-        settled = ground.settle(policy, Path(source), name, writable=writable)
+        require_mountable(host_folders, source, target)
+        settled = host_folders.settle(policy, Path(source), name, writable=writable)
         binds.append(BindMount(source=str(settled.path), target=target, writable=writable))
         if settled.notice:
             notices.append(settled.notice)
@@ -78,7 +78,7 @@ def build_view(
     elif policy.workspace:
         see(policy.workspace, WORKSPACE, "workspace", writable=True)
     else:
-        binds.append(BindMount(source=str(ground.own_workspace(policy.session)), target=WORKSPACE, writable=True))
+        binds.append(BindMount(source=str(host_folders.own_workspace(policy.session)), target=WORKSPACE, writable=True))
     if policy.project:
         see(policy.project, PROJECT, "project", writable=policy.project_writable)
     for number, mount in enumerate(policy.mounts):
@@ -88,8 +88,8 @@ def build_view(
             see(str(program), str(program), f"program-{program.name}", writable=False)
     binds += [BindMount(source=source, target=target) for target, source in doors.items()]
     made = FilesystemView(
-        things=str(ground.things()),
-        home=str(ground.home(policy.session)),
+        things=str(host_folders.things()),
+        home=str(host_folders.home(policy.session)),
         lock=str(folder / "lock"),
         binds=binds,
         workdir=workdir,
@@ -100,7 +100,7 @@ def build_view(
     return made, tuple(notices)
 
 
-def require_mountable(ground: HostFolders, source: str, target: str) -> None:
+def require_mountable(host_folders: HostFolders, source: str, target: str) -> None:
     """Check that a jail may see *source* at *target*.
 
     Raises:
@@ -115,7 +115,7 @@ def require_mountable(ground: HostFolders, source: str, target: str) -> None:
     real = Path(source).resolve()
     if real in (*TOO_MUCH, Path.home().resolve()) or Path("/proc") in real.parents or Path("/sys") in real.parents:
         raise RefusedError(f"{source!r} contains more than a sandbox should see.", hint="Give one of its folders.")
-    if _is_kasmons(real, ground.places, ground.base):
+    if _is_kasmons(real, host_folders.places, host_folders.base):
         raise RefusedError(f"{source!r} contains kasmon's own files, or is one of them: no sandbox may see those.")
 
 

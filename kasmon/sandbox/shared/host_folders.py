@@ -297,20 +297,20 @@ def may_pass(folder: Path, owner: tuple[int, int]) -> bool:
 def may_use(path: Path, owner: tuple[int, int], *, writable: bool) -> bool:
     """Whether *owner* may reach *path* and read it, or also write to it; for a folder, its direct content."""
     real = Path(os.path.realpath(path))
-    wanted = 4 | (2 if writable else 0) | (1 if real.is_dir() else 0)
-    return may_pass(real, owner) and _may(real, owner, wanted)
+    access = 4 | (2 if writable else 0) | (1 if real.is_dir() else 0)
+    return may_pass(real, owner) and _may(real, owner, access)
 
 
-def _may(path: Path, owner: tuple[int, int], wanted: int) -> bool:
-    """Whether *path*'s mode grants *owner* the access *wanted*: 4 read, 2 write, 1 pass."""
+def _may(path: Path, owner: tuple[int, int], access: int) -> bool:
+    """Whether *path*'s mode grants *owner* the access *access*: 4 read, 2 write, 1 pass."""
     if owner[0] == os.geteuid():
-        return os.access(path, wanted)
+        return os.access(path, access)
     try:
         facts = path.stat()
     except OSError:
         return False
     shift = 6 if facts.st_uid == owner[0] else 3 if facts.st_gid == owner[1] else 0
-    return (stat.S_IMODE(facts.st_mode) >> shift) & wanted == wanted
+    return (stat.S_IMODE(facts.st_mode) >> shift) & access == access
 
 
 def _files(folder: Path) -> list[Path]:

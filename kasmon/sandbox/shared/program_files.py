@@ -35,7 +35,7 @@ def needed(
     program: str,
     search: str | None = None,
     *,
-    seen: Sequence[Path] = SEEN,
+    visible: Sequence[Path] = SEEN,
     parts: Callable[[Path], Sequence[Path]] = lambda path: (whole(path),),
 ) -> ProgramFiles:
     """Return the files that *program*, a path or a name on the PATH *search*, needs.
@@ -43,7 +43,7 @@ def needed(
     Args:
         program: the program to run.
         search: the PATH to search.
-        seen: folders whose content is visible anyway.
+        visible: folders whose content is visible anyway.
         parts: what each program on the way needs, by its real path; by default the smallest whole folder.
 
     Raises:
@@ -57,7 +57,7 @@ def needed(
     folders: list[Path] = []
     path: list[str] = []
     for each in _runs_on(real, search, DEPTH):
-        if not any(each.is_relative_to(top) for top in seen):
+        if not any(each.is_relative_to(top) for top in visible):
             folders.extend(parts(each))
             if str(each.parent) not in path:
                 path.append(str(each.parent))

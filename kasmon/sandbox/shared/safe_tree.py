@@ -41,7 +41,7 @@ def weigh(*folders: Path, limit_s: float = MEASURE_S, most_entries: int = MOST_E
     until = time.monotonic() + limit_s
     seen: set[tuple[int, int]] = set()
     whole = True
-    for facts in _facts(folders):
+    for facts in _stat_all(folders):
         if facts is None:
             whole = False
             continue
@@ -55,14 +55,14 @@ def weigh(*folders: Path, limit_s: float = MEASURE_S, most_entries: int = MOST_E
     return TreeSize(total, entries, whole)
 
 
-def _facts(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
+def _stat_all(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
     """Yield the stat of everything in *folders*; None for a folder too deep. Each is opened relative to its parent."""
     for folder in folders:
         path: list[tuple[int, list[str]]] = []
         try:
             with contextlib.suppress(OSError):
                 path.append((os.open(folder, _FOLDER), []))
-                yield from _listed(*path[-1])
+                yield from _stat_entries(*path[-1])
             while path:
                 here, further = path[-1]
                 if not further:
@@ -74,13 +74,13 @@ def _facts(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
                     name = further.pop()
                     with contextlib.suppress(OSError):
                         path.append((os.open(name, _FOLDER, dir_fd=here), []))
-                        yield from _listed(*path[-1])
+                        yield from _stat_entries(*path[-1])
         finally:
             for handle, _ in path:
                 os.close(handle)
 
 
-def _listed(handle: int, folders: list[str]) -> Iterator[os.stat_result]:
+def _stat_entries(handle: int, folders: list[str]) -> Iterator[os.stat_result]:
     """Yield the stat of each entry in the folder *handle*; append the names of folders to *folders*."""
     with os.scandir(handle) as entries:
         for entry in entries:
@@ -105,7 +105,7 @@ def copy(
     left = [limit_bytes, limit_entries]
     target.mkdir(mode=0o700)
     try:
-        with _opened(source) as here, _opened(target) as there:
+        with _open_folder(source) as here, _open_folder(target) as there:
             _copy_folder(here, there, owner, left, source, is_exact=is_exact)
         os.chown(target, *owner, follow_symlinks=False)
     except BaseException:
@@ -114,7 +114,7 @@ def copy(
 
 
 @contextlib.contextmanager
-def _opened(path: str | Path, below: int | None = None) -> Iterator[int]:
+def _open_folder(path: str | Path, below: int | None = None) -> Iterator[int]:
     handle = os.open(path, _FOLDER, dir_fd=below)
     try:
         yield handle
@@ -133,7 +133,7 @@ def _copy_folder(
             raise RefusedError(f"{str(source)!r} is too large to be copied.")
         if stat.S_ISDIR(facts.st_mode):
             os.mkdir(name, mode=0o700, dir_fd=there)
-            with _opened(name, here) as from_, _opened(name, there) as to:
+            with _open_folder(name, here) as from_, _open_folder(name, there) as to:
                 _copy_folder(from_, to, owner, left, source, is_exact=is_exact)
         elif stat.S_ISLNK(facts.st_mode):
             os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
@@ -167,7 +167,7 @@ def give(top: Path, owner: tuple[int, int]) -> None:
         OSError: if that fails; part of it may have the new owner then.
     """
     if stat.S_ISDIR(top.lstat().st_mode):
-        with _opened(top) as here:
+        with _open_folder(top) as here:
             _give_folder(here, owner)
     os.chown(top, *owner, follow_symlinks=False)
 
@@ -175,7 +175,7 @@ def give(top: Path, owner: tuple[int, int]) -> None:
 def _give_folder(here: int, owner: tuple[int, int]) -> None:
     for name, facts in _entries(here):
         if stat.S_ISDIR(facts.st_mode):
-            with _opened(name, here) as below:
+            with _open_folder(name, here) as below:
                 _give_folder(below, owner)
         os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
 
@@ -183,7 +183,7 @@ def _give_folder(here: int, owner: tuple[int, int]) -> None:
 def is_same(copied: Path, source: Path) -> bool:
     """Whether the folder *copied* equals what `copy` would make of *source* now; false if that is unknown."""
     try:
-        with _opened(source) as here, _opened(copied) as there:
+        with _open_folder(source) as here, _open_folder(copied) as there:
             return _same_folder(here, there)
     except (OSError, RecursionError):
         return False
@@ -198,7 +198,7 @@ def _same_folder(here: int, there: int) -> bool:
         if _kind(facts) != _kind(found[name]):
             return False
         if stat.S_ISDIR(facts.st_mode):
-            with _opened(name, here) as from_, _opened(name, there) as to:
+            with _open_folder(name, here) as from_, _open_folder(name, there) as to:
                 if not _same_folder(from_, to):
                     return False
         elif stat.S_ISLNK(facts.st_mode):
@@ -239,7 +239,7 @@ def raze(top: Path) -> None:
         OSError: if something cannot be removed.
     """
     try:
-        here = _made_open(os.fspath(top), None)
+        here = _open_accessible(os.fspath(top), None)
     except FileNotFoundError:
         return
     try:
@@ -258,12 +258,12 @@ def raze(top: Path) -> None:
 
 def _empty(name: str, top: int, count: int) -> int:
     """Empty the folder *name* in *top*; its folders are moved to *top*, with names numbered from *count*."""
-    here = _made_open(name, top)
+    here = _open_accessible(name, top)
     try:
         for each in os.listdir(here):  # noqa: PTH208 (of a handle)
             if stat.S_ISDIR(os.stat(each, dir_fd=here, follow_symlinks=False).st_mode):
-                os.close(_made_open(each, here))  # a folder without write permission cannot be moved
-                count = _moved_up(each, here, top, count)
+                os.close(_open_accessible(each, here))  # a folder without write permission cannot be moved
+                count = _move_up(each, here, top, count)
             else:
                 os.unlink(each, dir_fd=here)
     finally:
@@ -271,7 +271,7 @@ def _empty(name: str, top: int, count: int) -> int:
     return count
 
 
-def _moved_up(name: str, here: int, top: int, count: int) -> int:
+def _move_up(name: str, here: int, top: int, count: int) -> int:
     while True:
         count += 1
         try:
@@ -283,7 +283,7 @@ def _moved_up(name: str, here: int, top: int, count: int) -> int:
             return count
 
 
-def _made_open(name: str, below: int | None) -> int:
+def _open_accessible(name: str, below: int | None) -> int:
     """Open the folder *name*, and give its owner (if that is this user) access."""
     try:
         handle = os.open(name, _FOLDER, dir_fd=below)

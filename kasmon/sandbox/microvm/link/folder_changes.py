@@ -75,14 +75,14 @@ class FolderChanges:
     def manifest(self) -> Iterator[list[object]]:
         """Yield path, mode, size and time of all that the other side has, for a peer that does not know it."""
         for path, (mode, size, at_ns, _, _) in self._known.items():
-            yield [_named(path), mode, size, at_ns]
+            yield [_encode_path(path), mode, size, at_ns]
 
     def learn(self, manifest: Iterable[list[object]]) -> None:
         """Record the other side's state from a part of its *manifest*; the caller sets `is_level` at its end."""
         for name, mode, size, at_ns in manifest:
             path = str(name).encode("latin-1").decode("utf-8", "surrogateescape")
             facts = self._facts(path)
-            is_same = facts is not None and _alike(facts, int(str(mode)), int(str(size)), int(str(at_ns)))
+            is_same = facts is not None and _is_equal(facts, int(str(mode)), int(str(size)), int(str(at_ns)))
             self._known[path] = facts if facts is not None and is_same else OTHERWISE
 
     def _walk(self) -> Iterator[tuple[str, Facts]]:
@@ -106,7 +106,7 @@ class FolderChanges:
         return _facts(lambda *, follow_symlinks: os.stat(whole, follow_symlinks=follow_symlinks))  # noqa: PTH116
 
     def _say(self, send: Send, what: str, path: str, **words: object) -> None:
-        send(told(self._kind, {**self._more, "tell": what, "tree": self.name, "path": _named(path), **words}))
+        send(told(self._kind, {**self._more, "tell": what, "tree": self.name, "path": _encode_path(path), **words}))
 
     def _send(self, send: Send, path: str, facts: Facts) -> str:
         """Send *path*; return why that failed, empty if it was sent or is gone."""
@@ -153,12 +153,12 @@ def _content(facts: Facts) -> tuple[int, ...]:
     return (stat.S_IFMT(mode),) if stat.S_ISDIR(mode) else (stat.S_IFMT(mode), size, at_ns, inode)
 
 
-def _alike(facts: Facts, mode: int, size: int, at_ns: int) -> bool:
+def _is_equal(facts: Facts, mode: int, size: int, at_ns: int) -> bool:
     """Whether both sides agree; a link's time differs on each side, and a folder's mode."""
     if stat.S_IFMT(facts[0]) != stat.S_IFMT(mode) or facts[1] != size:
         return False
     return not stat.S_ISREG(mode) or (stat.S_IMODE(facts[0]) & 0o777, facts[2]) == (mode & 0o777, at_ns)
 
 
-def _named(path: str) -> str:
+def _encode_path(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("latin-1")

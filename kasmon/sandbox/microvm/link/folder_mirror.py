@@ -41,7 +41,7 @@ class FolderMirror:
         self._owner, self._is_outside = owner, is_outside
         self._writing: tuple[int, int, str, int, int, str] | None = None
         self._left = most_bytes
-        self._apart_now: list[str] = []
+        self._conflicts: list[str] = []
 
     def take(self, words: dict[str, object]) -> None:
         """Apply one record of the other side.
@@ -56,7 +56,7 @@ class FolderMirror:
             raise RefusedNameError(1, f"{path!r} is not a path in the folder")
         folder, name, whole = self._folder(parts[:-1]), os.fsdecode(parts[-1]), os.fsdecode(path)
         try:
-            name, whole = self._apart(folder, name, whole, str(what))
+            name, whole = self._resolve_conflict(folder, name, whole, str(what))
             if what == "gone" and name:
                 self._remove(folder, name, is_told=True)
             elif what == "folder":
@@ -109,10 +109,10 @@ class FolderMirror:
 
     def told(self) -> list[str]:
         """Return and clear the conflicts since the last call, each as one sentence."""
-        apart, self._apart_now = self._apart_now, []
+        apart, self._conflicts = self._conflicts, []
         return apart
 
-    def _apart(self, folder: int, name: str, path: str, what: str) -> tuple[str, str]:
+    def _resolve_conflict(self, folder: int, name: str, path: str, what: str) -> tuple[str, str]:
         """Return the name to write *path* to, and its path if both sides then agree on it (else "").
 
         In a conflict one version is put beside the other; an empty name means no removal.
@@ -120,16 +120,16 @@ class FolderMirror:
         if not self.tree.is_ours(path) or (what == "folder" and _is_folder(folder, name)):
             return name, path
         if what == "gone":
-            self._apart_now.append(f"{path!r} was changed on one side and removed on the other: it was restored.")
+            self._conflicts.append(f"{path!r} was changed on one side and removed on the other: it was restored.")
             return "", ""
-        beside = _free(folder, name)
-        self._apart_now.append(
+        beside = _find_free_name(folder, name)
+        self._conflicts.append(
             f"{path!r} was changed in the sandbox and on this machine: this machine's version keeps the name, the"
             f" sandbox's version is {beside!r}."
         )
         if what == "folder" and self._is_outside:
-            beside = _free(folder, name, ".outside")
-            self._apart_now[-1] = f"{path!r} is a folder in the sandbox: this machine's file is now {beside!r}."
+            beside = _find_free_name(folder, name, ".outside")
+            self._conflicts[-1] = f"{path!r} is a folder in the sandbox: this machine's file is now {beside!r}."
         if self._is_outside and what != "folder":
             return beside, ""
         os.rename(name, beside, src_dir_fd=folder, dst_dir_fd=folder)
@@ -194,7 +194,7 @@ def _is_folder(folder: int, name: str) -> bool:
         return False
 
 
-def _free(folder: int, name: str, end: str = BESIDE) -> str:
+def _find_free_name(folder: int, name: str, end: str = BESIDE) -> str:
     """Return an unused name beside *name*."""
     for number in range(1, MOST_BESIDE):
         beside = f"{name}{end}{number if number > 1 else ''}"
