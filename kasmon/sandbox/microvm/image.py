@@ -210,22 +210,10 @@ def _compile_library(root: Path) -> None:
     """Compile Python's library with its own Python: it is read-only inside, so each import would compile again."""
     libraries = root / "usr/lib/x86_64-linux-gnu"
     loader = [str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)]
-    arguments = [
-        "-s",
-        "-S",
-        "-m",
-        "compileall",
-        "-q",
-        "-s",
-        str(root),
-        "-p",
-        "/",
-        "--invalidation-mode",
-        "unchecked-hash",
-    ]
+    args = ["-s", "-S", "-m", "compileall", "-q", "-s", str(root), "-p", "/", "--invalidation-mode", "unchecked-hash"]
     try:
         done = subprocess.run(
-            [*loader, str(root / "usr/bin/python3.11"), *arguments, str(root / "usr/lib/python3.11")],
+            [*loader, str(root / "usr/bin/python3.11"), *args, str(root / "usr/lib/python3.11")],
             env={"PYTHONHOME": str(root / "usr"), "LC_ALL": "C.UTF-8"},
             capture_output=True,
             text=True,
@@ -247,9 +235,9 @@ def create_disk(root: Path, target: Path) -> None:
     used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
     blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
     program = debian_packages.found("mke2fs") or "mke2fs"
-    arguments = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
-    arguments += ["-N", str(len(entries) + SPARE_INODES)]
-    done = subprocess.run([program, *arguments, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
+    args = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
+    args += ["-N", str(len(entries) + SPARE_INODES)]
+    done = subprocess.run([program, *args, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise SandboxError("cannot create a disk", f"mke2fs: {done.stderr.strip()[-200:]}")
 
