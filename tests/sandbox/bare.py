@@ -133,10 +133,10 @@ class Bare:
         return {"/tmp": Path(runtime.ground)}
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Iterator[tuple[str, bytes]]:
-        return outside_view.environments(runtime.pid)
+        return outside_view.read_environments(runtime.pid)
 
     def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Container[int]:
-        return outside_view.mapped(runtime.pid)
+        return outside_view.find_mapped_inodes(runtime.pid)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
         shutil.rmtree(self.root / policy.session, ignore_errors=True)

@@ -70,12 +70,12 @@ class Nights:
 
     def player(self) -> int:
         """The process that plays it now; 0 where none does."""
-        runtime = self.tier._lot(self.policy).runtime()
+        runtime = self.tier._vm_files(self.policy).runtime()
         return runtime.pid if runtime else 0
 
     def living(self) -> int:
         """How many play it, noted or not, reachable or not."""
-        disk = os.fspath(self.tier._lot(self.policy).disk)
+        disk = os.fspath(self.tier._vm_files(self.policy).disk)
         return sum(disk in opened_by(process.pid) for process in psutil.process_iter() if is_qemu(process))
 
     def before(self, act: Act) -> int:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kasmon.sandbox.jail import seccomp, start, wrap
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
 from kasmon.sandbox.shared.processes import tree
 from tests.sandbox.conftest import Inmate, open_to_others
 from tests.waiting import until
@@ -175,7 +175,7 @@ def unguarded(
     """Jails that are made meanwhile lack these words (`*` is any), and with *filter_too* all that the filter denies."""
 
     def fewer(looks: FilesystemView) -> list[str]:
-        told = arguments(looks)
+        told = build_arguments(looks)
         alike = [told[at : at + len(words)] for at in range(len(told))]
         starts = [at for at, each in enumerate(alike) if len(each) == len(words) and all(map(fnmatch, each, words))]
         assert 1 == len(starts), f"{words} stand {len(starts)} times in what bubblewrap is told"
@@ -183,10 +183,10 @@ def unguarded(
 
     with monkeypatch.context() as patch:
         if words:
-            patch.setattr(start, "arguments", fewer)
-            patch.setattr(wrap, "arguments", fewer)
+            patch.setattr(start, "build_arguments", fewer)
+            patch.setattr(wrap, "build_arguments", fewer)
         if filter_too:
-            patch.setattr(seccomp, "program", lambda machine: NO_FILTER)
+            patch.setattr(seccomp, "build_filter", lambda machine: NO_FILTER)
         yield
 
 

@@ -226,13 +226,13 @@ def test_notes_are_heard_at_once_and_are_no_part_of_what_it_says(
 def test_who_stops_saying_something_is_said_to_rest(start: Callable[..., Worked]) -> None:
     rested: list[str] = []
     worked = start("rests", "sh", "-c", "echo once; cat")
-    take = worked.tether._take
+    take = worked.tether._handle_frame
 
     def taken(answer: Any) -> None:
         rested.append(answer.type)
         take(answer)
 
-    worked.tether._take = taken  # type: ignore[method-assign]
+    worked.tether._handle_frame = taken  # type: ignore[method-assign]
     worked.until(lambda: "rest" in rested)
 
     assert 1 == rested.count("rest")
@@ -267,8 +267,8 @@ def test_what_is_said_again_is_given_on_once_and_what_is_nonsense_not_at_all() -
     said: list[tuple[str, bytes]] = []
     carrier = ProcessStream("any", lambda stream, data: said.append((stream, data)))
     for at, text in ((0, b"abc"), (1, b"bcd"), (0, b"ab")):
-        carrier._take(StreamFrame(type="stream", name="out", at=at, data=base64.b64encode(text).decode()))
-    carrier._take(StreamFrame(type="stream", name="out", at=4, data="no base64!"))
+        carrier._handle_frame(StreamFrame(type="stream", name="out", at=at, data=base64.b64encode(text).decode()))
+    carrier._handle_frame(StreamFrame(type="stream", name="out", at=4, data="no base64!"))
 
     assert [("out", b"abc"), ("out", b"d")] == said
     assert {"out": 4} == carrier.has

@@ -219,10 +219,10 @@ def test_a_change_of_its_list_is_in_force_at_once(outward: Callable[..., Inmate]
 
 def test_a_proxy_that_was_killed_is_there_again_after_a_pause(outward: Callable[..., Inmate], server: int) -> None:
     one = outward(hosts=(f"private:localhost:{server}",))
-    pid = proxy_control.tell(way_of(one), {"do": "state"})["pid"]
+    pid = proxy_control.send_command(way_of(one), {"do": "state"})["pid"]
     slept = one.jail.pause(one.policy, one.runtime)
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not proxy_control.found(way_of(one)))
+    until(lambda: not proxy_control.is_running(way_of(one)))
     one.jail.resume(one.policy, one.runtime, slept)
 
     assert "hello|" == curl(one, f"http://localhost:{server}/")
@@ -248,7 +248,7 @@ def test_its_proxy_ends_with_it(outward: Callable[..., Inmate]) -> None:
     one = outward(hosts=("example.org",))
     os.kill(one.runtime.pid, signal.SIGKILL)
 
-    until(lambda: not proxy_control.found(way_of(one)))
+    until(lambda: not proxy_control.is_running(way_of(one)))
 
 
 SERVE = """

@@ -1,1 +1,1 @@
-"""The jail: a session confined by bubblewrap, without root; how it is made, frozen, metered and proven."""
+"""The jail tier: sandboxes made by bubblewrap, without root. `jail` creates them, `freeze` pauses, `proof` verifies."""

@@ -1,4 +1,4 @@
-"""What bubblewrap is told: which walls a jail has, what stands inside, and what is written over with what."""
+"""The arguments of bubblewrap for a jail: namespaces, mounts, variables, and the files that replace others inside."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,27 +15,27 @@ PROJECT: Final = "/project"
 INSIDE: Final = "/opt/kasmon"
 LOCK: Final = "/run/jail.lock"
 USER: Final = 1000
-"""Who everybody inside is, as seen from inside; also the number of the group."""
+"""User id and group id of all processes inside, as seen from inside."""
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 NAMESPACES: Final = (
     "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
     "--disable-userns",
 )  # fmt: skip
 LINKED: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
-"""At the top of the file system; mostly links into /usr."""
+"""Top-level folders; mostly links into /usr."""
 OF_ETC: Final = (
     "alternatives", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
     "localtime", "mime.types", "pki/ca-trust", "pki/tls/cert.pem", "pki/tls/certs", "protocols", "services",
     "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 )  # fmt: skip
-"""What of this machine's /etc is seen inside; no accounts, no keys, no names of machines."""
+"""Files of this machine's /etc that are visible inside; no accounts, no keys, no host names."""
 RUN_BYTES: Final = 16 * MIB
 TOP_MOUNTS: Final = frozenset({"/", "/dev", "/etc", "/opt", "/proc", "/run", "/sys", "/usr", INSIDE, HOME, "/home"})
-"""Where nothing of this machine may be put over what stands there."""
+"""Targets that nothing of this machine may be mounted over."""
 
 
 class BindMount(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of this machine that is seen inside."""
+    """A file or folder of this machine that is visible inside."""
 
     source: str
     target: str
@@ -43,60 +43,60 @@ class BindMount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilesystemView(msgspec.Struct, frozen=True, kw_only=True):
-    """What one jail is to look like from inside."""
+    """The file system and environment of one jail, as seen from inside."""
 
     things: str
-    """Our folder of what runs inside and of its /etc."""
+    """kasmon's folder with the programs that run inside, and the files for /etc."""
     home: str
     lock: str
-    """The file of this machine that is locked while the jail stands."""
+    """A file of this machine that is locked while the jail exists."""
     binds: Sequence[BindMount]
     workdir: str
     variables: Mapping[str, str]
     size: SandboxSize
     seccomp: str
-    """The file descriptor of the filter, as a word."""
+    """The file descriptor of the seccomp filter, as an argument."""
     new_session: bool = True
-    """Nobody inside has the caller's terminal."""
+    """Whether processes inside are cut off from the caller's terminal."""
     dies_with_starter: bool = False
     info: int | None = None
-    """Where it says who its first process is."""
+    """File descriptor to which bubblewrap writes the id of the jail's first process."""
     gate: int | None = None
-    """What is read before anything inside runs."""
+    """File descriptor that bubblewrap reads before it runs anything inside."""
 
 
-def arguments(scene: FilesystemView) -> list[str]:
-    """The words of *scene*, all but the command that runs inside."""
+def build_arguments(view: FilesystemView) -> list[str]:
+    """Return bubblewrap's arguments for *view*, without the command that runs inside."""
     return [
         *NAMESPACES,
         *("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox", "--cap-drop", "ALL"),
-        *(["--new-session"] if scene.new_session else []),
-        *(["--die-with-parent"] if scene.dies_with_starter else []),
+        *(["--new-session"] if view.new_session else []),
+        *(["--die-with-parent"] if view.dies_with_starter else []),
         *_system(),
-        *_etc(scene.things),
+        *_etc(view.things),
         *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),
-        *("--dev", "/dev", *_memory("/dev/shm", "1777", scene.size.memory_bytes // 2), "--remount-ro", "/dev"),
-        *_memory("/tmp", "1777", scene.size.memory_bytes // 2),
-        *_memory("/run", "0755", RUN_BYTES),
-        *("--ro-bind", scene.lock, LOCK, "--lock-file", LOCK),
+        *("--dev", "/dev", *_build_tmpfs("/dev/shm", "1777", view.size.memory_bytes // 2), "--remount-ro", "/dev"),
+        *_build_tmpfs("/tmp", "1777", view.size.memory_bytes // 2),
+        *_build_tmpfs("/run", "0755", RUN_BYTES),
+        *("--ro-bind", view.lock, LOCK, "--lock-file", LOCK),
         *("--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--symlink", "../run", "/var/run"),
-        *("--ro-bind", os.path.join(scene.things, "opt"), INSIDE),  # noqa: PTH118 (words, not a place of ours)
-        *("--bind", scene.home, HOME),
-        *(word for bind in _outer_first(scene.binds) for word in _bound(bind)),
-        *("--remount-ro", "/", "--chdir", scene.workdir),
+        *("--ro-bind", os.path.join(view.things, "opt"), INSIDE),  # noqa: PTH118 (an argument, not a used path)
+        *("--bind", view.home, HOME),
+        *(word for bind in _sort_outer_first(view.binds) for word in _build_bind(bind)),
+        *("--remount-ro", "/", "--chdir", view.workdir),
         "--clearenv",
-        *(word for name, value in scene.variables.items() for word in ("--setenv", name, value)),
-        *(["--info-fd", str(scene.info)] if scene.info is not None else []),
-        *(["--block-fd", str(scene.gate)] if scene.gate is not None else []),
-        *("--seccomp", scene.seccomp),
+        *(word for name, value in view.variables.items() for word in ("--setenv", name, value)),
+        *(["--info-fd", str(view.info)] if view.info is not None else []),
+        *(["--block-fd", str(view.gate)] if view.gate is not None else []),
+        *("--seccomp", view.seccomp),
     ]
 
 
-def packed(words: Sequence[str]) -> bytes:
-    """*words* as `--args` takes them.
+def encode_arguments(words: Sequence[str]) -> bytes:
+    """Encode *words* for bubblewrap's `--args`.
 
     Raises:
-        ValueError: if a word holds a NUL.
+        ValueError: if a word contains a NUL.
     """
     if any("\0" in word for word in words):
         raise ValueError("a path or a variable contains a NUL")
@@ -104,7 +104,7 @@ def packed(words: Sequence[str]) -> bytes:
 
 
 def _system() -> list[str]:
-    """The programs and libraries of this machine, read-only."""
+    """Return the mounts of this machine's programs and libraries, read-only."""
     words = ["--ro-bind", "/usr", "/usr"]
     for name in LINKED:
         top = Path("/", name)
@@ -124,14 +124,14 @@ def _etc(things: str) -> list[str]:
     return words
 
 
-def _memory(target: str, mode: str, limit_bytes: int) -> list[str]:
-    """A folder in memory, which can hold *limit_bytes*."""
+def _build_tmpfs(target: str, mode: str, limit_bytes: int) -> list[str]:
+    """Return the arguments of a tmpfs that can hold *limit_bytes*."""
     return ["--perms", mode, "--size", str(limit_bytes), "--tmpfs", target]
 
 
-def _outer_first(binds: Sequence[BindMount]) -> list[BindMount]:
+def _sort_outer_first(binds: Sequence[BindMount]) -> list[BindMount]:
     return sorted(binds, key=lambda bind: bind.target.count("/"))
 
 
-def _bound(bind: BindMount) -> tuple[str, str, str]:
+def _build_bind(bind: BindMount) -> tuple[str, str, str]:
     return ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)

@@ -1,7 +1,7 @@
-"""A control group of a jail's own, where this system lets us make one: it freezes and limits all of a jail at once.
+"""Control groups of jails, if the system allows them: a group freezes and limits all processes of a jail at once.
 
-Only groups of the second version; a group is ours to make in the nearest group above us that we may write to. Which
-limits it holds, its controllers say.
+Only cgroup v2. A group is created below the nearest ancestor that kasmon may write to. Which limits it can hold depends
+on its controllers.
 """
 
 import contextlib
@@ -29,28 +29,28 @@ class CgroupLimits(NamedTuple):
 
 
 class Cgroup:
-    """The group of one jail at *folder*; it need not be there."""
+    """The control group of one jail at *folder*, which need not exist."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def make(self, size: SandboxSize) -> CgroupLimits:
-        """Make it, with the limits of *size* that it can hold.
+        """Create the group with those limits of *size* that it can hold.
 
         Raises:
-            OSError: if it cannot be made.
+            OSError: if it cannot be created.
         """
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
-        self._hold("cgroup.freeze", "0")  # one that was left may have been asleep
+        self._try_write("cgroup.freeze", "0")  # an existing group may be frozen
         return CgroupLimits(
-            memory=self._hold("memory.max", str(size.memory_bytes)),
-            processes=self._hold("pids.max", str(size.processes)),
-            cpus=self._hold("cpu.max", f"{int(size.cpus * PERIOD_US)} {PERIOD_US}"),
+            memory=self._try_write("memory.max", str(size.memory_bytes)),
+            processes=self._try_write("pids.max", str(size.processes)),
+            cpus=self._try_write("cpu.max", f"{int(size.cpus * PERIOD_US)} {PERIOD_US}"),
         )
 
     def take_in(self, pid: int) -> None:
-        """Put the process *pid* into it, with all that it will start.
+        """Move the process *pid* into the group; its future children start there.
 
         Raises:
             OSError: if that is not allowed.
@@ -59,11 +59,11 @@ class Cgroup:
 
     @property
     def is_there(self) -> bool:
-        """Whether it was made, and can freeze."""
+        """Whether the group exists and can freeze."""
         return (self.folder / "cgroup.freeze").exists()
 
     def freeze(self, *, frozen: bool) -> bool:
-        """Stop all in it, or let it go on; whether that is done within `FREEZE_S`."""
+        """Stop or continue all processes in the group; return whether that was done within `FREEZE_S`."""
         try:
             _write(self.folder / "cgroup.freeze", "1" if frozen else "0")
             until = time.monotonic() + FREEZE_S
@@ -77,23 +77,23 @@ class Cgroup:
         return True
 
     def number(self, name: str) -> int | None:
-        """The number in its file *name*; None where there is none."""
+        """Return the number in the group's file *name*; None if there is none."""
         try:
             return int((self.folder / name).read_text())
         except (OSError, ValueError):
             return None
 
     def remove(self) -> None:
-        """End all that still runs in it, and remove it; idempotent. It takes `END_S` at most."""
-        self._hold("cgroup.kill", "1")
+        """Kill all processes in the group and remove it, within `END_S`. Idempotent."""
+        self._try_write("cgroup.kill", "1")
         until = time.monotonic() + END_S
         while self.folder.exists() and time.monotonic() < until:
-            with contextlib.suppress(OSError):  # while somebody is still about to end
+            with contextlib.suppress(OSError):  # while a process is still ending
                 self.folder.rmdir()
                 break
             time.sleep(LOOK_S)
 
-    def _hold(self, name: str, value: str) -> bool:
+    def _try_write(self, name: str, value: str) -> bool:
         try:
             _write(self.folder / name, value)
         except OSError:
@@ -101,8 +101,8 @@ class Cgroup:
         return True
 
 
-def group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
-    """The group for a jail that is called *name*, not made; None where we may make none."""
+def find_group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
+    """Return the group for the jail *name*, which may not exist yet; None if kasmon may not create groups."""
     try:
         lines = (proc / "mountinfo").read_text().splitlines()
         own = next(line[3:] for line in (proc / "cgroup").read_text().splitlines() if line.startswith("0::"))
@@ -115,7 +115,7 @@ def group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
     for folder in (here, *here.parents):
         if os.access(folder / "cgroup.procs", os.W_OK) and os.access(folder, os.W_OK):
             best = folder
-            # A group that has processes gives its children no controllers: one above it may.
+            # A group with processes of its own gives its children no controllers; one above it may.
             for above in folder.parents:
                 if not above.is_relative_to(root) or not os.access(above / "cgroup.procs", os.W_OK):
                     break
@@ -128,14 +128,14 @@ def group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
 
 
 def _controllers(folder: Path) -> list[str]:
-    """What groups in *folder* can hold."""
+    """Return the controllers that groups in *folder* can use."""
     with contextlib.suppress(OSError):
         return [name for name in (folder / "cgroup.subtree_control").read_text().split() if name in HOLDING]
     return []
 
 
 def _write(file: Path, text: str) -> None:
-    """Put *text* into a file of the kernel's."""
+    """Write *text* to a kernel file."""
     handle = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(handle, text.encode())

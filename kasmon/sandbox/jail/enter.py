@@ -1,18 +1,18 @@
-"""What stands in front of a confined agent: reads what it is to be, becomes nobody's root, and turns into bubblewrap.
+"""The program in front of a confined agent: reads its file, drops root, and executes bubblewrap.
 
-It is run by path (`python -I -S enter.py FILE [WORD...]`), knows nothing else of kasmon, and is gone within some
-milliseconds; words behind the file are added to the agent's command. The file is ours alone (0600) and holds JSON:
+It is run by path (`python -I -S enter.py FILE [WORD...]`), imports nothing of kasmon, and is replaced within some
+milliseconds. Words behind the file are appended to the agent's command. The file is private (0600) and holds JSON:
 
     program    the path of bubblewrap
-    words      what it is told; with `{seccomp}` where the filter's file descriptor goes
-    on_pipes   what it is told further where stdin is no terminal
-    terminal   what stands in front of the command where stdin is one
-    command    what runs inside
+    words      its arguments; `{seccomp}` is replaced by the file descriptor of the filter
+    on_pipes   further arguments if stdin is no terminal
+    terminal   prefix of the command if stdin is a terminal
+    command    the command that runs inside
     seccomp    the filter, in base64
-    user       whom root becomes: user and group; absent, we stay who we are
+    user       user and group that root changes to; if absent, the user stays the same
     group      the folder of a control group to enter first; may be absent
 
-Everything that fails, fails before anything runs: one plain sentence on stderr and exit code 125.
+Any failure happens before anything runs, with one plain sentence on stderr and exit code 125.
 """
 
 import base64
@@ -30,10 +30,10 @@ CANNOT = 125
 
 
 def read(path: str) -> "dict[str, Any]":
-    """What the file at *path* says, which must be ours alone.
+    """Read the file at *path*, which must belong to this user alone.
 
     Raises:
-        OSError, ValueError: if it is not.
+        OSError, ValueError: if it does not.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -44,8 +44,8 @@ def read(path: str) -> "dict[str, Any]":
     return spec
 
 
-def held(content: bytes) -> int:
-    """A file descriptor from which *content* can be read; whoever we become inherits it."""
+def open_memory_file(content: bytes) -> int:
+    """Return a file descriptor to read *content* from; the executed program inherits it."""
     handle = os.memfd_create("kasmon", 0)
     os.write(handle, content)
     os.lseek(handle, 0, os.SEEK_SET)
@@ -53,7 +53,7 @@ def held(content: bytes) -> int:
 
 
 def drop(user: int, group: int) -> None:
-    """Be *user*, for good; the terminal is theirs then."""
+    """Become *user* and *group* for good; the terminal then belongs to that user."""
     if os.isatty(0):
         os.fchown(0, user, -1)
     os.setgroups([])
@@ -63,14 +63,14 @@ def drop(user: int, group: int) -> None:
         raise ValueError("root privileges could not be dropped")
 
 
-def terminal() -> "list[str]":
-    """What those inside are told of the terminal, in its own words."""
+def build_terminal_arguments() -> "list[str]":
+    """Return the arguments that pass the terminal's own variables (`TERM...`) inside."""
     kept = [(name, value) for name, value in os.environ.items() if name.startswith("TERM")]
     return [word for name, value in kept for word in ("--setenv", name, value)]
 
 
 def enter(path: str, more: "list[str]") -> None:
-    """Become the jail that the file at *path* tells of; returns only by the error."""
+    """Execute the jail that the file at *path* describes; returns only by an exception."""
     spec = read(path)
     if "group" in spec:
         processes = os.open(f"{spec['group']}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
@@ -82,14 +82,14 @@ def enter(path: str, more: "list[str]") -> None:
     if os.geteuid() == 0:
         raise ValueError("a sandbox never runs as root")
     on_terminal = os.isatty(0)
-    seccomp = held(base64.b64decode(str(spec["seccomp"]), validate=True))
+    seccomp = open_memory_file(base64.b64decode(str(spec["seccomp"]), validate=True))
     if not os.fstat(seccomp).st_size:
         raise ValueError("there is no seccomp filter")
-    words = [word.format(seccomp=seccomp) if word == "{seccomp}" else word for word in spec["words"]]
-    words += terminal() if on_terminal else spec["on_pipes"]
+    arguments = [word.format(seccomp=seccomp) if word == "{seccomp}" else word for word in spec["words"]]
+    arguments += build_terminal_arguments() if on_terminal else spec["on_pipes"]
     in_front = spec["terminal"] if on_terminal else []
-    given = held(b"".join(os.fsencode(word) + b"\0" for word in words))
-    if in_front:  # Ctrl-C is for those inside: they get it back as it was by what stands in front
+    given = open_memory_file(b"".join(os.fsencode(word) + b"\0" for word in arguments))
+    if in_front:  # Ctrl-C is for the programs inside: *in_front* restores it for them
         for each in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(each, signal.SIG_IGN)
     program = str(spec["program"])
@@ -98,7 +98,7 @@ def enter(path: str, more: "list[str]") -> None:
 
 
 def main() -> None:
-    """Become the jail, or say why not."""
+    """Execute the jail, or report why that failed."""
     try:
         enter(sys.argv[1], sys.argv[2:])
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:

@@ -1,8 +1,8 @@
-"""All processes of a jail stopped, and let go on: by its group where it has one, else by signals.
+"""Stop and continue all processes of a jail: by its control group if it has one, else by signals.
 
-By signals: a parent stands still before its children are looked for and stopped, so nobody is born behind our back, and
-children go on before their parents: so no shell takes a child for one that a person stopped. Who was stopped already
-stays so.
+By signals, a parent is stopped before its children are listed and stopped, so no new child is missed. Children continue
+before their parents, so no shell takes a child for one that the user stopped. A process that was stopped before stays
+stopped.
 """
 
 import signal
@@ -16,71 +16,71 @@ import msgspec
 from kasmon.paths import write_private
 from kasmon.process_identity import fields
 from kasmon.sandbox.jail.cgroup import Cgroup
-from kasmon.sandbox.shared.processes import LOOK_S, children, send, threads
+from kasmon.sandbox.shared.processes import LOOK_S, children, send_signal, threads
 
 STOP_S: Final = 2.0
 STILL: Final = frozenset({b"T", b"t", b"Z", b"X"})
-"""The states of those that run no more."""
+"""The states of processes that do not run."""
 
 
-def sleep(init: int, group: Cgroup | None, note: Path) -> bool:
-    """Stop the jail whose first process is *init*; whether that was done. If not, all go on.
+def freeze_jail(init: int, group: Cgroup | None, note: Path) -> bool:
+    """Stop the jail whose first process is *init*; return whether that worked. If not, all processes continue.
 
     Args:
         init: its first process.
-        group: its control group; None, or one that is not there, where it has none.
-        note: the file where it is noted who had been stopped before, if anybody had.
+        group: its control group; None, or one that does not exist, if the jail has none.
+        note: the file that lists the processes that were stopped before, if any.
 
     Raises:
-        OSError: if that cannot be noted; all go on then.
+        OSError: if *note* cannot be written; all processes continue.
     """
     if group is not None and group.is_there:
         if group.freeze(frozen=True):
             return True
         group.freeze(frozen=False)
-    done = stop(init)
+    done = stop_tree(init)
     if done is None:
         return False
     everybody, before = done
-    if len(before) < len(everybody):  # else it slept already, and who was stopped before that is noted
+    if len(before) < len(everybody):  # else the jail was stopped already, and *note* exists
         try:
-            _note(note, before)
+            _write_note(note, before)
         except OSError:
-            go_on(everybody, before)
+            continue_processes(everybody, before)
             raise
     return True
 
 
-def _note(note: Path, before: Collection[int]) -> None:
+def _write_note(note: Path, before: Collection[int]) -> None:
     if before:
         write_private(note, msgspec.json.encode(before))
     else:
         note.unlink(missing_ok=True)
 
 
-def wake(init: int, group: Cgroup | None, note: Path) -> None:
-    """Let a jail that `sleep` stopped go on, but for those of it that had been stopped before."""
+def unfreeze_jail(init: int, group: Cgroup | None, note: Path) -> None:
+    """Continue a jail that `freeze_jail` stopped, except for the processes that were stopped before."""
     if group is not None and group.is_there:
         group.freeze(frozen=False)
     try:
         before = msgspec.json.decode(note.read_bytes(), type=list[int])
     except (OSError, msgspec.MsgspecError):
         before = []
-    go_on_all(init, before)
+    continue_tree(init, before)
     note.unlink(missing_ok=True)
 
 
-def stopped(pid: int) -> bool:
-    """Whether every thread of *pid* stands still; true of one that is gone."""
+def is_stopped(pid: int) -> bool:
+    """Whether every thread of *pid* is stopped; also true of a process that has ended."""
     return all((told := fields(pid, task)) is None or told[0] in STILL for task in threads(pid))
 
 
-def stop(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]] | None:
-    """Stop the process *init* and all that descends from it.
+def stop_tree(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]] | None:
+    """Stop the process *init* and all its descendants.
 
     Returns:
-        All of them, each parent before its children, and those that stood still before; None where one did not stop
-        within *limit_s*: all go on then.
+        All of them, each parent before its children, and those that were stopped before. None if a process did not stop
+        within *limit_s*; then all continue.
     """
     until = time.monotonic() + limit_s
     known: dict[int, None] = {}
@@ -92,32 +92,32 @@ def stop(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]] | No
             if told is not None and told[0] == b"T":
                 before.append(pid)
             if pid == init or (told is not None and int(told[1]) in known):
-                send(pid, signal.SIGSTOP)
+                send_signal(pid, signal.SIGSTOP)
         known.update(dict.fromkeys(fresh))
-        while not all(stopped(pid) for pid in fresh):  # before their children: they would be seen to stop
+        while not all(is_stopped(pid) for pid in fresh):  # before listing children: a running parent could start more
             if time.monotonic() > until:
-                go_on(known, before)
+                continue_processes(known, before)
                 return None
             time.sleep(LOOK_S / 4)
         fresh = list(dict.fromkeys(child for pid in known for child in children(pid) if child not in known))
     return list(known), before
 
 
-def _reached(init: int) -> list[int]:
-    """*init* and all that descends from it, as far as one can see before the parents stand still."""
+def _list_tree(init: int) -> list[int]:
+    """Return *init* and all its descendants, as far as they can be listed while the parents may run."""
     found = [init]
     for pid in found:
         found += (child for child in children(pid) if child not in found)
     return found
 
 
-def go_on(processes: Collection[int], but: Collection[int] = ()) -> None:
-    """Let *processes* (each parent before its children) go on, the last first; those of *but* stay stopped."""
+def continue_processes(processes: Collection[int], but: Collection[int] = ()) -> None:
+    """Continue *processes* (each parent before its children), the last first; those in *but* stay stopped."""
     for pid in reversed(list(processes)):
         if pid not in but:
-            send(pid, signal.SIGCONT)
+            send_signal(pid, signal.SIGCONT)
 
 
-def go_on_all(init: int, but: Collection[int] = ()) -> None:
-    """Let the process *init* and all that descends from it go on; those of *but* stay stopped."""
-    go_on(_reached(init), but)
+def continue_tree(init: int, but: Collection[int] = ()) -> None:
+    """Continue the process *init* and all its descendants; those in *but* stay stopped."""
+    continue_processes(_list_tree(init), but)

@@ -1,8 +1,8 @@
-"""The jail: a session's sandbox of namespaces and a seccomp filter around ordinary processes, made by bubblewrap.
+"""The jail tier: a session's sandbox of namespaces and a seccomp filter around ordinary processes, made by bubblewrap.
 
-It shares the kernel of this machine, so it is no wall against whoever can attack that. Its first process is the whole
-of it: nobody inside lives longer. Whether it lives is asked of the system: by that process's id, start time and boot,
-and by a lock that it holds on a file of its ground, which tells of a jail that nobody has noted yet.
+It shares this machine's kernel, so it does not protect against kernel exploits. When its first process ends, all
+processes inside end. Whether a jail is alive is read from the system: from that process's id, start time and boot id,
+and from a lock that it holds on a file in its session folder. The lock also finds a jail that is not recorded yet.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from kasmon.paths import write_private
 from kasmon.sandbox.base import PauseResult, TierProbe
 from kasmon.sandbox.jail import freeze, seccomp
 from kasmon.sandbox.jail.bwrap_arguments import INSIDE, PATH, WORKSPACE, BindMount
-from kasmon.sandbox.jail.limits import AGENT_BYTES, limited
+from kasmon.sandbox.jail.limits import AGENT_BYTES, build_limit_prefix
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.sandbox.jail.reports import LIMIT_S, JailReports
 from kasmon.sandbox.jail.start import start
-from kasmon.sandbox.jail.wrap import WrappedCommand, entry
+from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry
 from kasmon.sandbox.network import proxy_control
-from kasmon.sandbox.shared.cleanup import clearing, forgotten
+from kasmon.sandbox.shared.cleanup import clearing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import own_variables
 from kasmon.sandbox.shared.host_folders import PYTHON
 from kasmon.sandbox.shared.processes import started_at
@@ -40,21 +40,21 @@ LOOSE: Final = "no control group limits memory and CPU here: each process has it
 
 
 class Jail(JailReports):
-    """Jails of one kasmon. Making a `Jail` touches nothing."""
+    """Jails of one kasmon. Constructing a `Jail` has no side effects."""
 
     tier: Tier = "jail"
     keeps_memory = False
 
-    # What a sandbox promises.
+    # The `SandboxTier` protocol.
 
     def probe(self) -> TierProbe:
-        """Make one, run a program in it that looks around, and end it."""
+        """Create a jail, run a program in it that checks its confinement, and end it."""
         if found := lacking(self.program):
             return TierProbe(tier="jail", ok=False, why=found.why, hint=found.hint)
         policy = SandboxPolicy(session=SessionId(f"probe-{os.getpid()}"))
         began = time.monotonic()
         try:
-            _, held = self._site(policy).make_group(SIZES[policy.size])
+            _, held = self._session_files(policy).make_group(SIZES[policy.size])
             shown = self.prove_inside(policy)
         except (KasmonError, OSError) as error:
             return TierProbe(
@@ -68,32 +68,32 @@ class Jail(JailReports):
         return TierProbe(tier="jail", ok=shown.ok, why="; ".join(shown.mismatches) or known, measured_ms=took_ms)
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
-        """The folder of this machine that is `/workspace` inside."""
+        """Return the folder of this machine that is `/workspace` inside."""
         return str(self.ground.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-        """Make it; the agent inside answers when this returns.
+        """Create the jail; the guest agent answers when this returns.
 
         Raises:
-            SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
-            RefusedError: if the policy names a folder that it cannot have.
+            SandboxError: if the session has one already, or none can be created. Whatever was begun is removed.
+            RefusedError: if the policy names a folder that is not allowed.
         """
-        session, site = policy.session, self._site(policy)
-        if site.first_process() is not None:
+        session, files = policy.session, self._session_files(policy)
+        if files.first_process() is not None:
             raise SandboxError(f"cannot create a jail for {session!r}", "it already has a running one")
-        self._can()
+        self._require_available()
         program = shutil.which(self.program) or self.program
-        with self._or_nothing(policy):
-            looks, notices = self._scene(policy, WORKSPACE)
-            looks = self._with_place(looks, session)
-            group, held = self._site(policy).make_group(looks.size)
-            data_bytes = 0 if held.memory else looks.size.memory_bytes
+        with self._undo_on_error(policy):
+            view, notices = self._build_view(policy, WORKSPACE)
+            view = self._add_context_files(view, session)
+            group, held = self._session_files(policy).make_group(view.size)
+            data_bytes = 0 if held.memory else view.size.memory_bytes
             agent = [PYTHON, "-I", "-S", f"{INSIDE}/main.py"]
             init = start(
                 program,
-                looks,
-                [*limited(looks.size, data_bytes=data_bytes), *_relay(policy), *agent],
-                filter_=seccomp.program(platform.machine()),
+                view,
+                [*build_limit_prefix(view.size, data_bytes=data_bytes), *_build_proxy_prefix(policy), *agent],
+                filter_=seccomp.build_filter(platform.machine()),
                 owner=self.ground.owner,
                 sockets={"KASMON_LISTEN_FD": self.ground.socket(session)},
                 take_in=group.take_in if group is not None else lambda _: None,
@@ -108,14 +108,14 @@ class Jail(JailReports):
                 notices=notices,
             )
             if policy.hosts:
-                proxy_control.belongs(site.gate, init)
-            write_private(site.record, msgspec.json.encode(runtime))
+                proxy_control.bind_to_process(files.gate, init)
+            write_private(files.record, msgspec.json.encode(runtime))
         return runtime
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
-        """The jail of *policy* that lives, also where its maker had no time to note that; None if there is none."""
+        """Return the running jail of *policy*, even if its creator did not record it; None if there is none."""
         try:
-            runtime = msgspec.json.decode(self._site(policy).record.read_bytes(), type=SandboxRuntime)
+            runtime = msgspec.json.decode(self._session_files(policy).record.read_bytes(), type=SandboxRuntime)
         except (OSError, msgspec.MsgspecError):
             return None
         return runtime if self.find(policy, runtime) else None
@@ -123,16 +123,16 @@ class Jail(JailReports):
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """The command that runs *argv* in a jail of its own, on the caller's stdin, stdout and terminal.
+        """Return the command that runs *argv* in a jail of its own, on the caller's stdin, stdout and terminal.
 
-        The agent's folder lies inside where it lies outside, since agents note folders; its home is one of the
-        session's own, which outlives each jail (`HostFolders.home`). It ends with the thread that starts it: that must
-        be one which lives as long as its process.
+        The agent's folder has the same path inside and outside, since agents record paths. Its home is the session's
+        and outlives each jail (`HostFolders.home`). The jail ends with the thread that starts it: that thread must
+        live as long as its process.
 
         Raises:
-            SandboxError: if none can be made here.
-            RefusedError: if the policy or the agent needs a folder that a jail cannot have.
-            NotFoundError: if there is no such program.
+            SandboxError: if no jail can be created here.
+            RefusedError: if the policy or the agent needs a folder that is not allowed in a jail.
+            NotFoundError: if the program does not exist.
         """
         return self.outfit(policy, argv, workdir, variables).command
 
@@ -146,32 +146,32 @@ class Jail(JailReports):
         belongings: Sequence[BindMount] = (),
         path: Sequence[str] = (),
     ) -> WrappedCommand:
-        """As `wrap`, with what a person should know.
+        """Do as `wrap`, and return notices for the user as well.
 
         Args:
             policy: as for `wrap`.
-            argv: likewise.
-            workdir: likewise.
-            variables: likewise.
-            belongings: what of kasmon's own is seen inside too.
+            argv: as for `wrap`.
+            workdir: as for `wrap`.
+            variables: as for `wrap`.
+            belongings: kasmon's own files that are mounted inside as well.
             path: folders inside that are searched for programs first.
         """
-        self._can()
+        self._require_available()
         need = needed(argv[0], variables.get("PATH"))
-        with self._or_nothing(policy, keeps_alive=True):
+        with self._undo_on_error(policy, keeps_alive=True):
             own = {**own_variables(variables), "PATH": ":".join([*path, *need.path, PATH])}
-            looks, notices = self._scene(policy, workdir, own, need.folders)
-            looks = msgspec.structs.replace(looks, binds=[*looks.binds, *belongings])
-            group, held = self._site(policy).make_group(looks.size)
-            most = max(looks.size.memory_bytes, AGENT_BYTES)
+            view, notices = self._build_view(policy, workdir, own, need.folders)
+            view = msgspec.structs.replace(view, binds=[*view.binds, *belongings])
+            group, held = self._session_files(policy).make_group(view.size)
+            most = max(view.size.memory_bytes, AGENT_BYTES)
             command = [
-                *limited(looks.size, data_bytes=0 if held.memory else most),
-                *_relay(policy),
+                *build_limit_prefix(view.size, data_bytes=0 if held.memory else most),
+                *_build_proxy_prefix(policy),
                 need.program,
                 *argv[1:],
             ]
-            whole = entry(self.ground, policy, looks, command, self.program, group)
-        real = next(bind.source for bind in looks.binds if bind.target == workdir)
+            whole = build_entry(self.ground, policy, view, command, self.program, group)
+        real = next(bind.source for bind in view.binds if bind.target == workdir)
         if not held.memory:
             notices = (
                 *notices,
@@ -182,20 +182,20 @@ class Jail(JailReports):
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Stop all in it; it keeps its memory.
+        """Stop all processes inside; they keep their memory.
 
         Raises:
             UnableError: for *to_disk*.
-            SandboxError: if it is gone, a process in it does not stop, or what was stopped before cannot be noted;
-                all go on then.
+            SandboxError: if the jail has ended, a process does not stop, or the list of those stopped before cannot be
+                written; all processes continue.
         """
         if to_disk:
             raise UnableError("a jail cannot save its memory to disk.", hint="Pause it in RAM (`--hold`).")
-        self._must_live(policy, runtime)
-        site = self._site(policy)
+        self._require_running(policy, runtime)
+        files = self._session_files(policy)
         what = f"the jail of {policy.session!r} was not paused"
         try:
-            is_asleep = freeze.sleep(runtime.pid, site.group, site.note)
+            is_asleep = freeze.freeze_jail(runtime.pid, files.group, files.note)
         except OSError as error:
             why = f"who was stopped in it before cannot be noted ({error.strerror or error})"
             raise SandboxError(what, why) from error
@@ -203,52 +203,52 @@ class Jail(JailReports):
             raise SandboxError(what, "a process in it does not stop")
         return PauseResult(held=True)
 
-    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
-        """Let it go on; what is its way out is in force before that.
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, pause_result: PauseResult, /) -> SandboxRuntime:
+        """Continue the jail; its network access is in force before that.
 
         Raises:
-            SandboxError: if it is gone.
+            SandboxError: if the jail has ended.
         """
-        self._must_live(policy, runtime)
-        site = self._site(policy)
+        self._require_running(policy, runtime)
+        files = self._session_files(policy)
         if policy.hosts:
-            site.open_gate(policy)
-            proxy_control.belongs(site.gate, runtime.pid)
-        freeze.wake(runtime.pid, site.group, site.note)
+            files.open_gate(policy)
+            proxy_control.bind_to_process(files.gate, runtime.pid)
+        freeze.unfreeze_jail(runtime.pid, files.group, files.note)
         return runtime
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Leave no process, socket or mount of it, and of its ground only its home and its workspace. Idempotent.
+        """Remove its processes, sockets, mounts and files, except for its home and workspace. Idempotent.
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
-        site = self._site(policy)
-        site.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
-        with clearing(_whose(policy)):
-            site.clear()
+        files = self._session_files(policy)
+        files.end(runtime if runtime is not None and self.find(policy, runtime) else None, LIMIT_S)
+        with clearing(_label(policy)):
+            files.clear()
 
     def forget(self, policy: SandboxPolicy, /, workdir: str = "") -> str:
-        """Remove what is kept of a session whose sandbox is destroyed: its home and a workspace of our own. Idempotent.
+        """Remove what a session keeps after `destroy`: its home, and a workspace that kasmon made. Idempotent.
 
         Returns:
-            Where the copy of its folder lies, which stays, since something in it is otherwise than there; else "".
+            The path of the copy of its folder, if that is kept since it differs from the original; else "".
 
         Args:
             policy: as for the others.
-            workdir: the folder that it had, where that is not the policy's workspace.
+            workdir: the folder that it had, if that is not the policy's workspace.
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
         self.destroy(policy, None)
-        return forgotten(self.ground, policy.session, workdir or policy.workspace, _whose(policy))
+        return remove_session_files(self.ground, policy.session, workdir or policy.workspace, _label(policy))
 
 
-def _whose(policy: SandboxPolicy) -> str:
+def _label(policy: SandboxPolicy) -> str:
     return f"the jail of {policy.session!r}"
 
 
-def _relay(policy: SandboxPolicy) -> list[str]:
-    """What stands in front of a command inside that has a way out: it carries what programs send to their proxy."""
+def _build_proxy_prefix(policy: SandboxPolicy) -> list[str]:
+    """Return the prefix of a command inside that has network access: a forwarder to the egress proxy."""
     return [PYTHON, "-I", "-S", f"{INSIDE}/proxy_forwarder.py", "--"] if policy.hosts else []

@@ -1,7 +1,7 @@
-"""What a jail may use: said to the kernel by those of its programs that everything inside descends from.
+"""Resource limits of a jail, set by `prlimit` in front of the first program inside.
 
-The limits are set inside, in front of the first program there: so they count for this jail alone. (Set outside, a limit
-on processes would count all that its user runs anywhere.) None can be raised again inside.
+Set inside, the limits apply to this jail alone. (Set outside, a limit on processes would count all that its user runs
+anywhere.) Programs inside cannot raise them again.
 """
 
 from pathlib import Path
@@ -11,17 +11,17 @@ from kasmon.model.sandbox.policy import MIB, SandboxSize
 
 PRLIMIT: Final = "/usr/bin/prlimit"
 FILES: Final = 4096
-"""Open at once, for each process."""
+"""Open files per process."""
 
 
 AGENT_BYTES: Final = 16384 * MIB
-"""What a process of an agent may allocate at least: some of them reserve much more than they use, or do not start."""
+"""The least memory that an agent's process may allocate: some reserve far more than they use, or fail to start."""
 
 
-def limited(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
-    """The words in front of a command inside that hold it and all that it starts to *size*.
+def build_limit_prefix(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
+    """Return the prefix of a command inside that limits it and its descendants to *size*.
 
-    *data_bytes* is what each process may allocate; 0 where a control group holds the memory of all of them together.
+    *data_bytes* is what each process may allocate; 0 if a control group limits the memory of all of them together.
     """
     held = {"core": 0, "nproc": size.processes, "fsize": size.disk_bytes, "nofile": FILES, "memlock": 65536}
     if data_bytes:
@@ -29,6 +29,6 @@ def limited(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
     return [PRLIMIT, *(f"--{name}={value}:{value}" for name, value in held.items()), "--"]
 
 
-def missing() -> str:
-    """Why the limits cannot be set on this machine; empty where they can."""
+def find_missing() -> str:
+    """Return why limits cannot be set on this machine; empty if they can."""
     return "" if Path(PRLIMIT).exists() else f"{PRLIMIT} is missing"

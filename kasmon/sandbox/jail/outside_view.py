@@ -1,4 +1,4 @@
-"""What of a jail is seen from outside: its files in memory, and its processes' environments and mapped files."""
+"""A jail's contents as seen from outside: its in-memory files, and its processes' environments and mapped files."""
 
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -12,22 +12,22 @@ TRIES: Final = 5
 
 
 class Everything(Container[int]):
-    """Where it cannot be told which files they are."""
+    """A container of all inodes, for when the mapped files cannot be determined."""
 
     def __contains__(self, inode: object) -> bool:
         return True
 
 
-def folders(init: int) -> dict[str, Path]:
-    """Each folder in memory of the jail whose first process is *init*: where it is inside, and for us.
+def find_memory_folders(init: int) -> dict[str, Path]:
+    """Return the in-memory folders of the jail whose first process is *init*: path inside -> path on this machine.
 
-    What is in there may be a link that leads anywhere: nobody is to follow one.
+    Their contents may be links to anywhere: a caller must not follow one.
     """
     return {place: PROC / f"{init}/root{place}" for place in IN_MEMORY}
 
 
-def environments(init: int) -> Iterator[tuple[str, bytes]]:
-    """Yield each process of the jail, in words, with what it was started with; not one that cannot be looked at."""
+def read_environments(init: int) -> Iterator[tuple[str, bytes]]:
+    """Yield each process of the jail, as text, with its initial environment; skip those that cannot be read."""
     for pid in tree(init):
         try:
             environ = (PROC / f"{pid}/environ").read_bytes()
@@ -37,10 +37,10 @@ def environments(init: int) -> Iterator[tuple[str, bytes]]:
         yield f"process {name_inside(pid) or pid} ({name})", environ
 
 
-def mapped(init: int) -> Container[int]:
-    """The inodes of files that a process of the jail can write to as to its memory, as they are now.
+def find_mapped_inodes(init: int) -> Container[int]:
+    """Return the inodes of files that a process of the jail can currently write to through shared memory.
 
-    Such a write may leave a file's times as they are, as long as an earlier one is not on disk.
+    Such a write may leave a file's times unchanged while an earlier one is not yet on disk.
     """
     for _ in range(TRIES):
         before = tree(init)
@@ -52,13 +52,13 @@ def mapped(init: int) -> Container[int]:
                 return Everything()
             except OSError:
                 continue
-            found.update(inode for line in maps.splitlines() if (inode := _written(line)))
+            found.update(inode for line in maps.splitlines() if (inode := _parse_written_inode(line)))
         if tree(init) == before:
             return found
     return Everything()
 
 
-def _written(line: bytes) -> int:
-    """The inode of the file that the mapping *line* writes to; 0 where it writes to none."""
+def _parse_written_inode(line: bytes) -> int:
+    """Return the inode of the file that the mapping *line* can write to; 0 if none."""
     _, modes, _, _, inode, *_ = line.split(None, 5)
     return int(inode) if modes[1:2] == b"w" and modes[3:4] == b"s" else 0

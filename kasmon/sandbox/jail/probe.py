@@ -1,4 +1,4 @@
-"""Why no jail can be made on this machine, and what to do about it."""
+"""Why no jail can be created on this machine, and how to fix it."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ from kasmon.sandbox.jail import limits, seccomp
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 OLDEST: Final = (0, 8, 0)
-"""The first bubblewrap that can keep those inside from making user namespaces of their own."""
+"""The first bubblewrap that can forbid further user namespaces inside."""
 PYTHON_MINOR: Final = 11
 MANAGERS: Final = {
     "apt-get": "apt-get install -y {}",
@@ -34,13 +34,13 @@ SETTINGS: Final = Path("/proc/sys")
 
 
 def lacking(program: str) -> UnavailableReason | None:
-    """What is missing on this machine for a jail, as far as that is seen without trying."""
+    """Return what this machine lacks for a jail, as far as that is known without trying."""
     if sys.platform != "linux":
         return UnavailableReason("a jail requires Linux namespaces", "Use another tier (`kasmon doctor` lists them).")
     found = shutil.which(program)
     if found is None:
-        return UnavailableReason("bubblewrap is not installed", f"Install it: {install_line('bubblewrap')}.")
-    version = _known_version(found, Path(found).stat().st_mtime_ns)
+        return UnavailableReason("bubblewrap is not installed", f"Install it: {find_install_command('bubblewrap')}.")
+    version = _read_cached_version(found, Path(found).stat().st_mtime_ns)
     if version is None or version < OLDEST:
         named = ".".join(map(str, version or ()))
         wanted = ".".join(map(str, OLDEST))
@@ -49,30 +49,30 @@ def lacking(program: str) -> UnavailableReason | None:
         )
     if not _runs_inside():
         return UnavailableReason(
-            f"{PYTHON} is missing or older than 3.{PYTHON_MINOR}", f"Install it: {install_line('python3')}."
+            f"{PYTHON} is missing or older than 3.{PYTHON_MINOR}", f"Install it: {find_install_command('python3')}."
         )
-    if why := limits.missing():
-        return UnavailableReason(why, f"Install it: {install_line('util-linux')}.")
+    if why := limits.find_missing():
+        return UnavailableReason(why, f"Install it: {find_install_command('util-linux')}.")
     try:
-        seccomp.program(platform.machine())
+        seccomp.build_filter(platform.machine())
     except SandboxError as error:
         return UnavailableReason(error.message, error.hint)
     return None
 
 
-def reason(said: str) -> UnavailableReason:
-    """What bubblewrap meant by *said*."""
-    line = next((line for line in reversed(said.splitlines()) if line.strip()), "") or "it gives no reason"
+def explain_failure(output: str) -> UnavailableReason:
+    """Return what bubblewrap's error output *output* means."""
+    line = next((line for line in reversed(output.splitlines()) if line.strip()), "") or "it gives no reason"
     why = line.removeprefix("bwrap: ").rstrip(".")
-    if "seccomp" in said.lower() or "PR_SET_SECCOMP" in said:
+    if "seccomp" in output.lower() or "PR_SET_SECCOMP" in output:
         return UnavailableReason(f"the kernel accepts no seccomp filter ({why})", "A jail requires one.")
-    if FORBIDDEN.search(said):
+    if FORBIDDEN.search(output):
         return UnavailableReason(f"this system lets only root create user namespaces ({why})", how_to_allow())
     return UnavailableReason(why)
 
 
 def how_to_allow(settings: Path = SETTINGS) -> str:
-    """How a person lets others than root make user namespaces here."""
+    """Return how the user can allow user namespaces for non-root users here."""
 
     def is_set(name: str, value: str) -> bool:
         try:
@@ -102,21 +102,21 @@ def _runs_inside() -> bool:
 
 
 @functools.cache
-def _known_version(program: str, changed_ns: int) -> tuple[int, ...] | None:
-    return version_of(program)
+def _read_cached_version(program: str, changed_ns: int) -> tuple[int, ...] | None:
+    return read_version(program)
 
 
-def version_of(program: str) -> tuple[int, ...] | None:
-    """The version of bubblewrap at *program*; None if it does not say one."""
+def read_version(program: str) -> tuple[int, ...] | None:
+    """Return the version of bubblewrap at *program*; None if it prints none."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, env={})
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, env={})
     except (OSError, subprocess.SubprocessError):
         return None
-    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", said.stdout)
+    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", output.stdout)
     return tuple(map(int, numbers.groups())) if numbers else None
 
 
-def install_line(package: str) -> str:
-    """What a person types to install *package*."""
+def find_install_command(package: str) -> str:
+    """Return the command that installs *package*."""
     line = next((line for manager, line in MANAGERS.items() if shutil.which(manager)), "")
     return f"`{line.format(package)}`" if line else f"the package {package}"

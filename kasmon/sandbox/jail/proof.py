@@ -1,7 +1,7 @@
-"""Whether a process is confined as it should be: what the kernel says of it, compared with what was wanted.
+"""Proof of confinement: compare what the kernel reports of a process with the expected confinement.
 
-The kernel is asked from inside by a small probe that runs in a jail of its own, or from outside about the very process
-that is confined; in both cases it is the same files of /proc. What runs inside has no say in the second.
+The same /proc files are read by a small probe inside a jail of its own, or by kasmon from outside for the confined
+process. Programs in the sandbox cannot influence the second.
 """
 
 import time
@@ -15,10 +15,10 @@ from kasmon.errors import SandboxError
 from kasmon.sandbox.shared.processes import LOOK_S, is_inside, tree
 
 SETTLE_S: Final = 0.5
-"""So long may a jail that begins not yet be as it will be."""
+"""Time that a starting jail has until its confinement must be complete."""
 NAMESPACES: Final = ("user", "ipc", "pid", "net", "uts", "mnt")
 WRITABLE: Final = ("/proc", "/tmp", "/run", "/dev/shm", "/dev/pts", "/home/sandbox")
-"""Mounts that every jail may write to; and the devices themselves, below `/dev/`."""
+"""Mounts that are writable in every jail, besides the devices below `/dev/`."""
 PROBE: Final = """
 import json, os
 def read(name):
@@ -29,19 +29,19 @@ print(json.dumps({
     "namespaces": {name: os.readlink("/proc/self/ns/" + name) for name in %r},
 }))
 """
-"""A program for `python3 -I -S -c`: prints what `ProcessConfinement` holds."""
+"""A program for `python3 -I -S -c` that prints a `ProcessConfinement` as JSON."""
 
 
 class JailProof(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether it is confined as it should be."""
+    """Whether a process is confined as expected."""
 
     ok: bool
     mismatches: tuple[str, ...] = ()
-    """What is not as it should be, each for people."""
+    """Each difference, as text for the user."""
 
 
 class ProcessConfinement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel says of one process."""
+    """What the kernel reports of one process."""
 
     status: str
     mountinfo: str
@@ -51,24 +51,24 @@ class ProcessConfinement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExpectedConfinement(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be so."""
+    """The confinement that a process must have."""
 
     writable: Sequence[str]
-    """Mounts that may be written to beside `WRITABLE`."""
+    """Mounts that may be writable besides `WRITABLE`."""
     user: int
-    """Who it is, as seen from where it was looked at."""
+    """The user id, as seen from where the process is read (inside or outside)."""
 
 
 def probe_command() -> list[str]:
-    """What is run inside: it prints what `told` reads."""
+    """Return the command that runs `PROBE` inside; `parse_report` parses its output."""
     return ["/usr/bin/python3", "-I", "-S", "-c", PROBE % (NAMESPACES,)]
 
 
-def told(text: str) -> ProcessConfinement:
-    """What a probe printed.
+def parse_report(text: str) -> ProcessConfinement:
+    """Parse the output of the probe.
 
     Raises:
-        SandboxError: if that is no probe's.
+        SandboxError: if the text is not valid probe output.
     """
     try:
         return msgspec.json.decode(text.strip().encode(), type=ProcessConfinement)
@@ -76,11 +76,11 @@ def told(text: str) -> ProcessConfinement:
         raise SandboxError("confinement is not verified", "the probe in the sandbox gave no valid answer") from error
 
 
-def seen(pid: int) -> ProcessConfinement:
-    """What the kernel says of process *pid*, asked from outside.
+def read_confinement(pid: int) -> ProcessConfinement:
+    """Return what the kernel reports of process *pid*, read from outside.
 
     Raises:
-        OSError: if it has ended, or may not be looked at.
+        OSError: if the process has ended or cannot be read.
     """
     here = Path(f"/proc/{pid}")
     status = (here / "status").read_text()
@@ -93,39 +93,39 @@ def seen(pid: int) -> ProcessConfinement:
     )
 
 
-def ours() -> dict[str, str]:
-    """The namespaces that we are in."""
+def read_own_namespaces() -> dict[str, str]:
+    """Return the namespaces of the current process."""
     return {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
 
 
-def settled(pid: int, wanted: ExpectedConfinement) -> JailProof:
-    """Whether the jail that process *pid* stands in front of, or is in, is as *wanted*, once it had the time for it.
+def verify(pid: int, expected: ExpectedConfinement) -> JailProof:
+    """Compare the jail that *pid* is in, or started, with *expected*, for up to `SETTLE_S` until it matches.
 
     Raises:
-        SandboxError: if it has ended, or may not be looked at.
+        SandboxError: if the process has ended or cannot be read.
     """
     until = time.monotonic() + SETTLE_S
     while True:
         try:
-            said = seen(next((each for each in tree(pid) if is_inside(each)), pid))
+            report = read_confinement(next((each for each in tree(pid) if is_inside(each)), pid))
         except OSError as error:
             raise SandboxError(f"process {pid} cannot be inspected", error.strerror or "it has ended") from error
-        shown = compare(said, wanted, ours())
+        shown = compare(report, expected, read_own_namespaces())
         if shown.ok or time.monotonic() > until:
             return shown
-        time.sleep(LOOK_S)  # one that begins is confined before it runs anything, and last of all by the filter
+        time.sleep(LOOK_S)  # a starting jail applies the filter last, before it runs anything
 
 
-def compare(said: ProcessConfinement, wanted: ExpectedConfinement, outside: dict[str, str]) -> JailProof:
-    """Whether what was *said* is as *wanted*, and no namespace is one of *outside*. Pure."""
-    fields = _fields(said.status)
+def compare(report: ProcessConfinement, expected: ExpectedConfinement, outside: dict[str, str]) -> JailProof:
+    """Compare what the kernel *report* with *expected*, and check that no namespace is in *outside*. Pure."""
+    fields = _fields(report.status)
     faults = [
         f"it shares its {name} namespace with this machine"
         for name in NAMESPACES
-        if said.namespaces.get(name, "") in ("", outside[name])
+        if report.namespaces.get(name, "") in ("", outside[name])
     ]
-    if said.uid != wanted.user or said.uid == 0:
-        faults.append(f"it runs as user {said.uid}, not as {wanted.user}")
+    if report.uid != expected.user or report.uid == 0:
+        faults.append(f"it runs as user {report.uid}, not as {expected.user}")
     faults += [
         f"it has capabilities ({name} {fields.get(name, 'unknown')})"
         for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")
@@ -135,10 +135,10 @@ def compare(said: ProcessConfinement, wanted: ExpectedConfinement, outside: dict
         faults.append("programs of root's that it starts could become root")
     if fields.get("Seccomp") != "2":
         faults.append("no seccomp filter is active")
-    devices = {line.partition(":")[0].strip() for line in said.devices.splitlines() if ":" in line}
+    devices = {line.partition(":")[0].strip() for line in report.devices.splitlines() if ":" in line}
     if devices - {"lo"}:
         faults.append(f"it has network devices: {', '.join(sorted(devices - {'lo'}))}")
-    faults += _mounts(said.mountinfo, wanted.writable)
+    faults += _find_mount_faults(report.mountinfo, expected.writable)
     return JailProof(ok=not faults, mismatches=tuple(faults))
 
 
@@ -146,13 +146,13 @@ def _fields(status: str) -> dict[str, str]:
     return {name: value.strip() for line in status.splitlines() for name, _, value in [line.partition(":")]}
 
 
-def _mounts(mountinfo: str, writable: Sequence[str]) -> list[str]:
-    """What is wrong with the mounts: one that may be written to and should not, one that should not be there."""
+def _find_mount_faults(mountinfo: str, writable: Sequence[str]) -> list[str]:
+    """Return the faults of the mounts: writable ones that should not be, and kinds that should not be mounted."""
     allowed = {*WRITABLE, *writable}
     faults = []
     for line in mountinfo.splitlines():
         front, _, back = line.partition(" - ")
-        root, target, options = (_unescaped(word) for word in front.split()[3:6])
+        root, target, options = (_unescape(word) for word in front.split()[3:6])
         kind = back.split()[0]
         if kind in ("sysfs", "cgroup", "cgroup2", "debugfs", "securityfs"):
             faults.append(f"it sees {kind} at {target}")
@@ -161,7 +161,7 @@ def _mounts(mountinfo: str, writable: Sequence[str]) -> list[str]:
     return faults
 
 
-def _unescaped(word: str) -> str:
+def _unescape(word: str) -> str:
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         word = word.replace(code, letter)
     return word

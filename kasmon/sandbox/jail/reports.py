@@ -1,4 +1,4 @@
-"""What a jail says of itself while it lives: what it uses, how it is confined, whom it did not reach."""
+"""Reports on a running jail: its usage, its confinement, and the hosts that it could not reach."""
 
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
@@ -10,10 +10,10 @@ from kasmon.sandbox.agent.context_files import NOTES
 from kasmon.sandbox.jail import outside_view, proof
 from kasmon.sandbox.jail.bwrap_arguments import HOME, USER, WORKSPACE
 from kasmon.sandbox.jail.context import JailContext
-from kasmon.sandbox.jail.limits import limited
+from kasmon.sandbox.jail.limits import build_limit_prefix
 from kasmon.sandbox.jail.proof import ExpectedConfinement, JailProof
-from kasmon.sandbox.jail.usage import JailUsage, usage
-from kasmon.sandbox.jail.wrap import answer, entry
+from kasmon.sandbox.jail.usage import JailUsage, measure_usage
+from kasmon.sandbox.jail.wrap import build_entry, run_entry
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import NetworkConnector
@@ -22,36 +22,36 @@ LIMIT_S: Final = 10.0
 
 
 class JailReports(JailContext):
-    """Jails that can be asked."""
+    """Jails whose state can be read."""
 
     def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> JailUsage:
-        """What it uses, beside what it may."""
+        """Return what it uses, and its limits."""
         folders = (self.ground.workspace(policy), self.ground.home(policy.session))
-        group = self._site(policy).group
-        return usage(runtime.pid, folders, SIZES[policy.size], group if group and group.is_there else None)
+        group = self._session_files(policy).group
+        return measure_usage(runtime.pid, folders, SIZES[policy.size], group if group and group.is_there else None)
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Mapping[str, Path]:
-        """What is in memory, and its home: where it is inside, and for us."""
-        return {**outside_view.folders(runtime.pid), HOME: self.ground.home(policy.session)}
+        """Return its in-memory folders and its home: path inside -> path on this machine."""
+        return {**outside_view.find_memory_folders(runtime.pid), HOME: self.ground.home(policy.session)}
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Iterator[tuple[str, bytes]]:
-        """Each process inside, in words, with what it was started with."""
-        return outside_view.environments(runtime.pid)
+        """Yield each process inside, as text, with its initial environment."""
+        return outside_view.read_environments(runtime.pid)
 
     def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Container[int]:
-        """The inodes of files that somebody inside can write to as to memory now."""
-        return outside_view.mapped(runtime.pid)
+        """Return the inodes of files that a process inside can write to through shared memory now."""
+        return outside_view.find_mapped_inodes(runtime.pid)
 
     def allow(self, policy: SandboxPolicy) -> None:
-        """Let the way out of the jail that lives lead whither *policy* says from now on.
+        """Restrict the running jail's network access to the hosts of *policy* from now on.
 
         Raises:
-            UnableError: if it was made without one.
-            UsageError: if what *policy* says is no list of hosts.
+            UnableError: if the jail was created without network access.
+            UsageError: if the policy's hosts are not a valid list.
             SandboxError: if its proxy does not answer.
         """
-        folder = self._site(policy).gate
-        if not proxy_control.found(folder):
+        folder = self._session_files(policy).gate
+        if not proxy_control.is_running(folder):
             raise UnableError(
                 "this sandbox was created without network access.",
                 hint="The next sandbox of its session will have network access.",
@@ -59,50 +59,50 @@ class JailReports(JailContext):
         proxy_control.allow(folder, policy.hosts)
 
     def belongs(self, policy: SandboxPolicy, pid: int) -> None:
-        """Let the way out of the jail whose first process is *pid* end with it.
+        """Make the egress proxy end with the jail whose first process is *pid*.
 
         Raises:
-            SandboxError: if no proxy answers, or there is no such process.
+            SandboxError: if no proxy answers, or the process does not exist.
         """
-        proxy_control.belongs(self._site(policy).gate, pid)
+        proxy_control.bind_to_process(self._session_files(policy).gate, pid)
 
     def refusals(self, policy: SandboxPolicy, since: float) -> str:
-        """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
-        return proxy_control.hint(self._site(policy).gate, since) if policy.hosts else ""
+        """Return which hosts were refused after *since* and how to allow them; empty if none."""
+        return proxy_control.hint(self._session_files(policy).gate, since) if policy.hosts else ""
 
     def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
-        """Whom it did not reach since its way out was made, oldest first; nobody where it may reach nobody."""
-        return proxy_control.denials(self._site(policy).gate) if policy.hosts else ()
+        """Return the connections refused since its proxy was set up, oldest first; empty without network access."""
+        return proxy_control.denials(self._session_files(policy).gate) if policy.hosts else ()
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> NetworkConnector:
-        """The way to the ports of the jail that lives at *runtime*; nothing inside has to help.
+        """Return a connector to the ports of the jail of *runtime*; it needs no help from inside.
 
         Raises:
-            SandboxError: if it is gone, or its network cannot be joined.
+            SandboxError: if the jail has ended, or its network cannot be joined.
         """
         return NetworkConnector(runtime.pid, runtime.started, runtime.boot)
 
     def prove(self, policy: SandboxPolicy, pid: int, *, workdir: str = WORKSPACE) -> JailProof:
-        """Whether the jail that *pid* stands in front of, or is in, is as *policy* wants; asked of the kernel, outside.
+        """Check from outside, with the kernel, whether the jail of *pid* is confined as *policy* requires.
 
-        *pid* is the pane's program, a jail's first process, or anybody inside, in this machine's numbering.
+        *pid* is the pane's program, a jail's first process, or any process inside, in this machine's numbering.
 
         Raises:
-            SandboxError: if it is gone, or may not be looked at.
+            SandboxError: if the process has ended or cannot be read.
         """
-        wanted = ExpectedConfinement(writable=[*self._writable(policy, workdir), NOTES], user=self.ground.owner[0])
-        return proof.settled(pid, wanted)
+        expected = ExpectedConfinement(writable=[*self._writable(policy, workdir), NOTES], user=self.ground.owner[0])
+        return proof.verify(pid, expected)
 
     def prove_inside(self, policy: SandboxPolicy, *, workdir: str = WORKSPACE) -> JailProof:
-        """Whether a program in a jail of *policy* sees itself confined as it should be: it is run, and ends.
+        """Run a program in a jail of *policy* that checks its own confinement, and return the result.
 
         Raises:
-            SandboxError: if no jail can be made, or the program does not answer.
+            SandboxError: if no jail can be created, or the program does not answer.
         """
-        with self._or_nothing(policy, keeps_alive=True):
-            looks, _ = self._scene(policy, workdir)
-            command = [*limited(looks.size, data_bytes=looks.size.memory_bytes), *proof.probe_command()]
-            whole = entry(self.ground, policy, looks, command, self.program, None)
-        said = proof.told(answer(whole, LIMIT_S))
-        wanted = ExpectedConfinement(writable=self._writable(policy, workdir), user=USER)
-        return proof.compare(said, wanted, proof.ours())
+        with self._undo_on_error(policy, keeps_alive=True):
+            view, _ = self._build_view(policy, workdir)
+            command = [*build_limit_prefix(view.size, data_bytes=view.size.memory_bytes), *proof.probe_command()]
+            whole = build_entry(self.ground, policy, view, command, self.program, None)
+        said = proof.parse_report(run_entry(whole, LIMIT_S))
+        expected = ExpectedConfinement(writable=self._writable(policy, workdir), user=USER)
+        return proof.compare(said, expected, proof.read_own_namespaces())

@@ -1,9 +1,8 @@
-"""What a jail may not ask the kernel for: a filter as the kernel wants it, made here for the machines that we know.
+"""The seccomp filter of a jail, assembled here as BPF for the machine types listed in `AUDIT`.
 
-It stands behind the namespaces and the missing capabilities, for what these do not cover: keyrings and vsock are shared
-with the host, a typed-in character (TIOCSTI) reaches the shell that stands outside of the jail, a setuid or setgid file
-in a shared folder runs outside as the jail's user, and some calls are mostly good for attacks on the kernel. A debugger
-does not work inside.
+It covers what the namespaces and missing capabilities do not. Keyrings and vsock are shared with the host. A character
+pushed into the terminal (TIOCSTI) reaches the shell outside. A setuid or setgid file in a shared folder runs outside
+as the jail's user. Some calls mostly serve attacks on the kernel. Debuggers do not work inside.
 
 A mode with setuid is refused. A `chmod` with setgid alone succeeds and changes nothing: git and tar want it of folders,
 as `chmod 755` does on one that inherited it, and the filter sees the mode only. Folders still inherit setgid from a
@@ -17,7 +16,7 @@ from kasmon.errors import SandboxError
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 AUDIT: Final[dict[Machine, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""How the kernel names the machine whose calls are numbered so."""
+"""The kernel's audit number of each machine type."""
 DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -80,7 +79,7 @@ DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-"""Answered with EPERM, by their numbers on x86_64 and aarch64."""
+"""Calls that fail with EPERM: their numbers on x86_64 and aarch64."""
 LOOKED_AT: Final[dict[str, tuple[int | None, int | None]]] = {
     "chmod": (90, None),
     "clone": (56, 220),
@@ -108,27 +107,27 @@ MODE_AT: Final[dict[str, str]] = {
     "open": "open",
     "openat": "openat",
 }
-"""Where in the filter the mode of the call is looked at: the number is that of its argument, counted from 0.
+"""The label where the filter checks the mode of the call; the number is that of its argument, counted from 0.
 
-`mkdir` and `mkdirat` are not among them: the kernel itself ignores both bits in their modes.
+`mkdir` and `mkdirat` are missing: the kernel itself ignores both bits in their modes.
 """
 SET_UID, SET_GID = 0o4000, 0o2000
 """S_ISUID and S_ISGID: outside, where no mount forbids it, such a file runs as its owner or its group."""
 CREATES: Final = 0x400040
 """The bits of open's flags that make its mode count: O_CREAT, and O_TMPFILE without O_DIRECTORY."""
 FAMILIES: Final = (1, 2, 10, 16)
-"""The sockets there may be: unix, IPv4, IPv6, netlink."""
+"""The allowed socket families: unix, IPv4, IPv6, netlink."""
 NEW_NAMESPACES: Final = 0x7E020000
-"""The bits of clone's flags that ask for a namespace."""
+"""The bits of clone's flags that request a namespace."""
 TYPING: Final = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: both put characters into a terminal's input."""
+"""TIOCSTI and TIOCLINUX: both push characters into a terminal's input."""
 
 KILL, ALLOW = 0x80000000, 0x7FFF0000
 NO_EFFECT, EPERM, ENOSYS, EAFNOSUPPORT = (0x00050000 | number for number in (0, 1, 38, 97))
-"""The call is not made, and answers with this error; `NO_EFFECT` with success."""
+"""The call is not made and fails with this error; `NO_EFFECT` reports success."""
 X32: Final = 0x40000000
 NUMBER, ARCHITECTURE, FIRST, SECOND, THIRD, FOURTH = 0, 4, 16, 24, 32, 40
-"""Where the kernel puts a call's number, machine and arguments (their lower halves: all that it reads of these)."""
+"""Offsets of a call's number, machine and arguments (the lower halves, which are all that is read)."""
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
 
@@ -136,19 +135,19 @@ class _Step(NamedTuple):
     code: int
     value: int
     then: str = ""
-    """The label to go on at where the comparison holds; empty is the next step."""
+    """The label to jump to if the comparison holds; empty is the next step."""
     otherwise: str = ""
 
 
-def program(machine: str) -> bytes:
-    """The filter for *machine*, as `platform.machine()` names it: `struct sock_filter` after another.
+def build_filter(machine: str) -> bytes:
+    """Return the filter for *machine* (as `platform.machine()` names it): a sequence of `struct sock_filter`.
 
     Raises:
-        SandboxError: if we do not know its calls: no jail is made there.
+        SandboxError: if there is no filter for it; no jail can be made there.
     """
     for index, known in enumerate(AUDIT):
         if machine == known:
-            return _assembled(_steps(known, index))
+            return _assemble(_build_steps(known, index))
     raise SandboxError(
         "cannot create a jail",
         f"kasmon has no seccomp filter for {machine!r}",
@@ -156,8 +155,8 @@ def program(machine: str) -> bytes:
     )
 
 
-def _steps(machine: Machine, index: int) -> list[_Step | str]:
-    """The filter as steps, with labels (strings) in front of those that are jumped to."""
+def _build_steps(machine: Machine, index: int) -> list[_Step | str]:
+    """Return the filter as steps, with labels (strings) in front of the jump targets."""
     numbers = {name: number for name, both in LOOKED_AT.items() if (number := both[index]) is not None}
     denied = sorted(number for both in DENIED.values() if (number := both[index]) is not None)
     return [
@@ -166,7 +165,7 @@ def _steps(machine: Machine, index: int) -> list[_Step | str]:
         _Step(_LOAD, NUMBER),
         *([_Step(_AT_LEAST, X32, then="unknown")] if machine == "x86_64" else []),
         *[_Step(_EQUAL, number, then="refuse") for number in denied],
-        _Step(_EQUAL, numbers["clone3"], then="unknown"),  # its flags lie in memory: libc falls back to clone
+        _Step(_EQUAL, numbers["clone3"], then="unknown"),  # its flags are in memory: libc falls back to clone
         _Step(_EQUAL, numbers["openat2"], then="unknown"),  # likewise, to openat
         *[_Step(_EQUAL, numbers[name], then=label) for name, label in MODE_AT.items() if name in numbers],
         _Step(_EQUAL, numbers["clone"], then="clone"),
@@ -218,7 +217,7 @@ def _steps(machine: Machine, index: int) -> list[_Step | str]:
     ]
 
 
-def _assembled(steps: list[_Step | str]) -> bytes:
+def _assemble(steps: list[_Step | str]) -> bytes:
     labels: dict[str, int] = {}
     lines: list[_Step] = []
     for step in steps:

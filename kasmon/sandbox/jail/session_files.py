@@ -1,4 +1,4 @@
-"""What belongs to the jail of one session on this machine, beside its processes: its lock, group, socket, way out."""
+"""What one session's jail has on this machine besides processes: its lock, control group, socket and egress proxy."""
 
 import contextlib
 import hashlib
@@ -14,46 +14,46 @@ from kasmon.process_identity import started_at
 from kasmon.sandbox.jail import cgroup
 from kasmon.sandbox.network import proxy_control as gate
 from kasmon.sandbox.shared.host_folders import HostFolders
-from kasmon.sandbox.shared.processes import gone, holder, send
+from kasmon.sandbox.shared.processes import gone, holder, send_signal
 
 
 class JailFiles:
-    """The site of *session*. Making a `JailFiles` touches nothing."""
+    """The files of *session*. Constructing a `JailFiles` has no side effects."""
 
-    def __init__(self, ground: HostFolders, session: SessionId) -> None:
-        self.ground, self.session = ground, session
-        self.folder = ground.of(session)
+    def __init__(self, host_folders: HostFolders, session: SessionId) -> None:
+        self.ground, self.session = host_folders, session
+        self.folder = host_folders.of(session)
 
     @property
     def record(self) -> Path:
-        """The file that says which jail lives here; written once it answers."""
+        """The file that records the running jail; written once the jail answers."""
         return self.folder / "jail.json"
 
     @property
     def note(self) -> Path:
-        """The file that says who had been stopped before all were."""
+        """The file that lists the processes that were stopped before the jail was paused."""
         return self.folder / "stopped.json"
 
     @property
     def gate(self) -> Path:
-        """The folder of its way out. Sockets lie in it, so its path is short."""
+        """The folder of its egress proxy. It contains sockets, so its path is short."""
         return self.folder / "gate" if os.geteuid() == 0 else self.ground.socket(self.session, "gate")
 
     @property
     def group(self) -> cgroup.Cgroup | None:
-        """Its control group, there or not; None where we may make none. No other kasmon's has its name."""
+        """Its control group, which may not exist; None if kasmon may not create any. Its name is unique per kasmon."""
         whose = hashlib.sha256(os.fsencode(self.ground.places.state)).hexdigest()[:8]
-        return cgroup.group(f"{whose}-{self.session}")
+        return cgroup.find_group(f"{whose}-{self.session}")
 
     def first_process(self) -> int | None:
-        """The first process of a jail that lives here, by the lock that it holds; None if there is none."""
+        """Return the first process of the jail that runs here, found by its lock; None if there is none."""
         return holder(self.folder / "lock")
 
     def end(self, runtime: SandboxRuntime | None, limit_s: float) -> None:
-        """End the jail that lives here, and that of *runtime*, which lives too.
+        """End the jail that runs here, and that of *runtime*, which must be alive.
 
         Raises:
-            SandboxError: if its first process is not gone within *limit_s*.
+            SandboxError: if its first process has not ended within *limit_s*.
         """
         until = time.monotonic() + limit_s
         known = [runtime] if runtime is not None else []
@@ -61,13 +61,13 @@ class JailFiles:
             pid = known[0].pid if known else locker or 0
             started = known.pop().started if known else started_at(pid)
             if started is None and time.monotonic() < until:
-                continue  # it ends just now
-            send(pid, signal.SIGKILL, started)
+                continue  # it is ending
+            send_signal(pid, signal.SIGKILL, started)
             if started is None or not gone(pid, started, until - time.monotonic()):
                 raise SandboxError(f"the jail of {self.session!r} was not ended", f"its process {pid} does not end")
 
     def make_group(self, size: SandboxSize) -> tuple[cgroup.Cgroup | None, cgroup.CgroupLimits]:
-        """Its control group, made, and what of *size* that holds; None where we may make none."""
+        """Create its control group and return it with the limits of *size* that it holds; None if not allowed."""
         group = self.group
         if group is not None:
             with contextlib.suppress(OSError):
@@ -75,22 +75,22 @@ class JailFiles:
         return None, cgroup.CgroupLimits(memory=False, processes=False, cpus=False)
 
     def open_gate(self, policy: SandboxPolicy) -> Path:
-        """What the jail sees of its way out, which is open when this returns.
+        """Open its egress proxy and return the folder that the jail sees.
 
         Raises:
-            UsageError: if what *policy* says is no list of hosts.
+            UsageError: if the policy's hosts are not a valid list.
             SandboxError: if no proxy could be started.
         """
-        return gate.opened(self.gate, self.session, policy.hosts, owner=self.ground.owner).inside
+        return gate.open_proxy(self.gate, self.session, policy.hosts, owner=self.ground.owner).inside
 
     def clear(self) -> None:
-        """Remove it, but for the home and the workspace; idempotent.
+        """Remove all files except for the home and the workspace. Idempotent.
 
         Raises:
             OSError: if something cannot be removed.
         """
         self.ground.socket(self.session).unlink(missing_ok=True)
-        gate.closed(self.gate)
+        gate.close_proxy(self.gate)
         if (group := self.group) is not None:
             group.remove()
         self.ground.clear(self.session)

@@ -1,4 +1,4 @@
-"""A jail started beside us, which goes on when we end: its agent answers on a socket that we made."""
+"""Start a jail that outlives kasmon's process: its guest agent answers on a socket that is created here."""
 
 import contextlib
 import fcntl
@@ -16,19 +16,19 @@ from typing import Final, Self
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments, packed
-from kasmon.sandbox.jail.probe import reason
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments, encode_arguments
+from kasmon.sandbox.jail.probe import explain_failure
 
 ENVIRONMENT: Final[Mapping[str, str]] = {}
-"""Of bubblewrap itself: one of its processes stays, and those inside can read what it was started with."""
+"""Bubblewrap's own environment: one of its processes stays, and programs inside can read its variables."""
 READY_S: Final = 10.0
 LOG_BYTES: Final = 64 * 1024
-"""So much of what the agent inside prints for itself is kept; more is refused to it."""
+"""The limit of what the guest agent may print; more fails to write."""
 
 
 def start(
     program: str,
-    scene: FilesystemView,
+    view: FilesystemView,
     command: Sequence[str],
     *,
     filter_: bytes,
@@ -36,43 +36,43 @@ def start(
     sockets: Mapping[str, Path],
     take_in: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Start *command* in a jail that looks as *scene*; returns once the agent inside says that it is ready.
+    """Start *command* in a jail with the view *view*; return once the guest agent inside reports that it is ready.
 
-    Bubblewrap's outer process only waits: it is ended then, and the jail's first process belongs to nobody here.
+    Bubblewrap's outer process only waits, so it is ended then; the jail's first process has no parent here.
 
     Args:
         program: the path of bubblewrap.
-        scene: what stands inside.
-        command: what runs inside.
+        view: the file system and environment inside.
+        command: the command that runs inside.
         filter_: the seccomp filter.
         owner: user and group of its processes.
-        sockets: variable -> path of a listening socket that is made there; inside, the variable has its descriptor.
+        sockets: variable -> path of a listening socket to create; inside, the variable holds its descriptor.
         take_in: called with the jail's first process, before anything runs in it.
 
     Returns:
-        The jail's first process: its end is the end of all in it.
+        The jail's first process: when it ends, all processes inside end.
 
     Raises:
-        SandboxError: if it was not ready in `READY_S`. Nothing of it is left.
+        SandboxError: if it was not ready in `READY_S`. Everything begun is removed.
     """
     until = time.monotonic() + READY_S
     init = 0
     with _Handles() as made, contextlib.ExitStack() as on_failure:
-        log = _log(made)
-        info, tells_info = _pipe(made)
-        gate, opens_gate = _pipe(made)
-        ready, tells_ready = _pipe(made)
-        listening = {name: _listener(path, made, on_failure) for name, path in sockets.items()}
-        seccomp = _held(filter_, made)
+        log = _open_log(made)
+        info, tells_info = _open_pipe(made)
+        gate, opens_gate = _open_pipe(made)
+        ready, tells_ready = _open_pipe(made)
+        listening = {name: _listen(path, made, on_failure) for name, path in sockets.items()}
+        seccomp = _open_memory_file(filter_, made)
         handles = {**listening, "KASMON_READY_FD": tells_ready}
-        variables = {**scene.variables, **{name: str(handle) for name, handle in handles.items()}}
+        variables = {**view.variables, **{name: str(handle) for name, handle in handles.items()}}
         whole = msgspec.structs.replace(
-            scene, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
+            view, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
         )
-        words = _held(packed(arguments(whole)), made)
+        words = _open_memory_file(encode_arguments(build_arguments(whole)), made)
         theirs = (words, seccomp, tells_info, gate, *handles.values())
         child = _popen([program, "--args", str(words), "--", *command], theirs, log, owner)
-        on_failure.callback(_end, child)
+        on_failure.callback(_kill_child, child)
         try:
             for handle in (tells_info, gate, tells_ready):
                 made.close(handle)
@@ -86,18 +86,18 @@ def start(
             if not _read(ready, until):
                 raise TimeoutError
         except (OSError, ValueError) as error:
-            said = os.pread(log, LOG_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace")
+            output = os.pread(log, LOG_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace")
             if isinstance(error, TimeoutError) and time.monotonic() > until:
                 raise SandboxError("cannot create a jail", f"it was not ready within {READY_S:g} s") from None
-            found = reason(said or ("" if isinstance(error, TimeoutError) else str(error)))
+            found = explain_failure(output or ("" if isinstance(error, TimeoutError) else str(error)))
             raise SandboxError("cannot create a jail", found.why, found.hint) from error
         on_failure.pop_all()
-        _end(child)
+        _kill_child(child)
     return init
 
 
 def _popen(argv: Sequence[str], handles: Sequence[int], log: int, owner: tuple[int, int]) -> subprocess.Popen[bytes]:
-    """Bubblewrap, which inherits *handles* and nothing else, as *owner*.
+    """Start bubblewrap as *owner*; it inherits *handles* and no other descriptors.
 
     Raises:
         SandboxError: if it cannot be started.
@@ -122,7 +122,7 @@ def _popen(argv: Sequence[str], handles: Sequence[int], log: int, owner: tuple[i
 
 
 class _Handles:
-    """File descriptors that are closed in the end, each once."""
+    """File descriptors that are closed at the end, each once."""
 
     def __init__(self) -> None:
         self._open: list[int] = []
@@ -143,27 +143,27 @@ class _Handles:
         os.close(handle)
 
 
-def _pipe(made: _Handles) -> tuple[int, int]:
+def _open_pipe(made: _Handles) -> tuple[int, int]:
     reads, writes = os.pipe()
     return made.add(reads), made.add(writes)
 
 
-def _held(content: bytes, made: _Handles) -> int:
+def _open_memory_file(content: bytes, made: _Handles) -> int:
     handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC))
     os.write(handle, content)
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
 
 
-def _log(made: _Handles) -> int:
-    """A file in memory that takes `LOG_BYTES` and no more."""
+def _open_log(made: _Handles) -> int:
+    """Return a file in memory that takes at most `LOG_BYTES`."""
     handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
     os.ftruncate(handle, LOG_BYTES)
     fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return handle
 
 
-def _listener(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int:
+def _listen(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     handle = made.add(os.dup(listener.fileno()))
@@ -175,17 +175,17 @@ def _listener(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> i
 
 
 def _read(handle: int, until: float, *, whole: bool = False) -> bytes:
-    """What comes from a pipe: the first byte, or all up to its end; empty where that does not come in time."""
-    said = b""
+    """Read the first byte of a pipe, or all up to its end; empty if that does not come in time."""
+    output = b""
     while select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
         piece = os.read(handle, 4096 if whole else 1)
-        said += piece
+        output += piece
         if not piece or not whole:
-            return said
+            return output
     return b""
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _kill_child(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait()
 

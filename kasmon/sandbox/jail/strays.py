@@ -1,7 +1,7 @@
-"""What jails left on this machine that no session knows: their grounds, and empty control groups.
+"""Leftovers of jails on this machine that no known session owns: session folders, and empty control groups.
 
-A kasmon that was killed in the midst of something leaves them, and one whose state folder was removed. What somebody
-may have worked in, and what lives, is told of and never removed here.
+They remain when a kasmon was killed, or when its state folder was removed. Folders with files in their workspace, and
+running jails, are listed but never removed here.
 """
 
 import contextlib
@@ -20,72 +20,74 @@ from kasmon.sandbox.shared.processes import holder
 from kasmon.sandbox.shared.safe_tree import raze
 
 YOUNG_S: Final = 600.0
-"""What was changed since may be of a session that begins just now."""
+"""A folder changed more recently than this may belong to a session that is starting."""
 
 
 class JailLeftover(msgspec.Struct, frozen=True, kw_only=True):
-    """What one jail left."""
+    """What one jail left behind."""
 
     folder: Path
     is_ours: bool
-    """It is of this kasmon; otherwise of one whose state folder is gone."""
+    """Whether it belongs to this kasmon; otherwise to one whose state folder is gone."""
     holds_work: bool = False
-    """Something lies in its workspace."""
+    """Whether its workspace contains files."""
     process: int | None = None
-    """The first process of a jail that lives there."""
+    """The first process of a jail that runs there."""
 
     @property
     def can_go(self) -> bool:
-        """Whether nobody lives there, and nobody's work lies there."""
+        """Whether it can be removed: no jail runs there, and its workspace is empty."""
         return not self.holds_work and self.process is None
 
 
 def strays(places: Paths, known: Collection[str]) -> tuple[JailLeftover, ...]:
-    """What no session of *known* has, of this kasmon, and what is left of root's others."""
+    """Return this kasmon's leftovers without a session in *known*; for root, also those of kasmons that are gone."""
     own = HostFolders(places).base
-    found = [_stray(folder, is_ours=True) for folder in _grounds(own) if folder.name not in known]
+    found = [
+        _inspect_leftover(folder, is_ours=True) for folder in _list_session_folders(own) if folder.name not in known
+    ]
     for base in sorted(OF_ROOT.iterdir()) if os.geteuid() == 0 and OF_ROOT.is_dir() else ():
-        if base != own and _is_of_nobody(base):
-            found += [_stray(folder, is_ours=False) for folder in _grounds(base)] or [
+        if base != own and _is_orphaned(base):
+            found += [_inspect_leftover(folder, is_ours=False) for folder in _list_session_folders(base)] or [
                 JailLeftover(folder=base, is_ours=False)
             ]
     return tuple(each for each in found if _is_old(each.folder))
 
 
 def remove(stray: JailLeftover) -> None:
-    """Remove one that can go, and what is then empty around it. Idempotent.
+    """Remove a leftover that can go, and its parent folder if that is then empty. Idempotent.
 
     Raises:
         OSError: if something cannot be removed.
     """
     base = stray.folder.parent
     raze(stray.folder)
-    if not stray.is_ours and base.parent == OF_ROOT and not any(_grounds(base)):
+    if not stray.is_ours and base.parent == OF_ROOT and not any(_list_session_folders(base)):
         raze(base)
 
 
 def empty_groups() -> tuple[Path, ...]:
-    """Control groups of jails in which no process is any more, whosever kasmon made them."""
-    group = cgroup.group("x")
+    """Return the control groups of jails, of any kasmon, that contain no process."""
+    group = cgroup.find_group("x")
     if group is None:
         return ()
     return tuple(path for path in sorted(group.folder.parent.glob("kasmon-*")) if _is_empty(path) and _is_old(path))
 
 
-def _grounds(base: Path) -> Iterator[Path]:
+def _list_session_folders(base: Path) -> Iterator[Path]:
     for path in sorted(base.iterdir()) if base.is_dir() else ():
         if path.is_dir() and not path.name.startswith(("things-", ".")):
             yield path
 
 
-def _stray(folder: Path, *, is_ours: bool) -> JailLeftover:
+def _inspect_leftover(folder: Path, *, is_ours: bool) -> JailLeftover:
     workspace = folder / "workspace"
     holds_work = workspace.is_dir() and any(workspace.iterdir())
     return JailLeftover(folder=folder, is_ours=is_ours, holds_work=holds_work, process=holder(folder / "lock"))
 
 
-def _is_of_nobody(base: Path) -> bool:
-    """Whether the kasmon whose grounds *base* has is known, and its state folder is gone."""
+def _is_orphaned(base: Path) -> bool:
+    """Whether *base* names the kasmon that owns it, and that kasmon's state folder is gone."""
     try:
         return not os.path.lexists((base / OF).read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""How much a jail uses now, beside what it may: for meters, so it is cheap and never waits."""
+"""Resource usage of a jail, with its limits, for meters: cheap, and never blocks for long."""
 
 import os
 from pathlib import Path
@@ -15,19 +15,19 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class JailUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a jail uses."""
+    """The resources that a jail uses."""
 
     memory_bytes: int
-    """What its processes hold for themselves, without what they share with others."""
+    """Memory of its control group; without a group, the memory of its processes that is not shared."""
     disk_bytes: int
-    """Of its workspace and its home; it uses more where there are too many files to count all of them."""
+    """Size of its workspace and home; a lower bound if there are too many files to count."""
     processes: int
     allowed: SandboxSize
-    """Its memory is for all of them together where their group can hold it; otherwise it is for each process."""
+    """Its memory limit is for all processes together if a control group holds it; otherwise for each process."""
 
 
-def usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> JailUsage:
-    """What the jail uses whose first process is *init* and whose files lie in *folders*."""
+def measure_usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> JailUsage:
+    """Return the usage of the jail whose first process is *init* and whose files are in *folders*."""
     processes = tree(init)
     together = group.number("memory.current") if group is not None else None
     return JailUsage(

@@ -1,4 +1,4 @@
-"""How a command comes into a jail of its own on its caller's terminal or pipes: by a file that `enter.py` reads."""
+"""Commands that run in a jail of their own on their caller's terminal or pipes, by a file that `enter.py` reads."""
 
 import base64
 import contextlib
@@ -19,57 +19,57 @@ from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import write_private
 from kasmon.sandbox.jail import enter, seccomp
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
 from kasmon.sandbox.jail.cgroup import Cgroup
-from kasmon.sandbox.jail.probe import reason
+from kasmon.sandbox.jail.probe import explain_failure
 from kasmon.sandbox.shared.host_folders import HostFolders
 
 ON_TERMINAL: Final = ["/usr/bin/env", "--default-signal=INT,QUIT"]
-"""Gives those inside their Ctrl-C back, which what stands in front of them does without."""
+"""Restores Ctrl-C for programs inside; `enter.py` ignores it in front of them."""
 
 
 class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that runs inside, and what a person should know of it."""
+    """A command that runs inside, and notices for the user."""
 
     command: list[str]
     notices: tuple[str, ...] = ()
     workdir: str
-    """Where the agent's folder really lies on this machine."""
+    """The agent's folder on this machine."""
 
 
-def entry(
-    ground: HostFolders,
+def build_entry(
+    host_folders: HostFolders,
     policy: SandboxPolicy,
-    looks: FilesystemView,
+    view: FilesystemView,
     command: Sequence[str],
     program: str,
     group: Cgroup | None,
 ) -> list[str]:
-    """What runs *command* in a jail that *looks* so and ends with whoever starts it; `program` is bubblewrap."""
-    looks = msgspec.structs.replace(looks, dies_with_starter=True, new_session=False)
+    """Return the command that runs *command* in a jail with the view *view* and dies with its starter."""
+    view = msgspec.structs.replace(view, dies_with_starter=True, new_session=False)
     spec: dict[str, object] = {
         "program": shutil.which(program) or program,
-        "words": arguments(looks),
+        "words": build_arguments(view),
         "on_pipes": ["--new-session"],
         "terminal": ON_TERMINAL if _resets_signals() else [],
         "command": list(command),
-        "seccomp": base64.b64encode(seccomp.program(platform.machine())).decode(),
+        "seccomp": base64.b64encode(seccomp.build_filter(platform.machine())).decode(),
     }
     if os.geteuid() == 0:
-        spec["user"] = list(ground.owner)
+        spec["user"] = list(host_folders.owner)
     if group is not None:
         spec["group"] = str(group.folder)
     content = msgspec.json.encode(spec)
-    path = ground.of(policy.session) / f"enter-{hashlib.sha256(content).hexdigest()[:16]}.json"
+    path = host_folders.of(policy.session) / f"enter-{hashlib.sha256(content).hexdigest()[:16]}.json"
     write_private(path, content)
     return [sys.executable, "-I", "-S", str(Path(enter.__file__)), str(path)]
 
 
-def answer(command: Sequence[str], limit_s: float) -> str:
-    """What *command*, an `entry`, prints within *limit_s*.
+def run_entry(command: Sequence[str], limit_s: float) -> str:
+    """Return what *command*, an `build_entry`, prints within *limit_s*.
 
     Raises:
-        SandboxError: if it does not come to its end, or fails.
+        SandboxError: if it fails or does not end in time.
     """
     try:
         done = subprocess.run(
@@ -78,14 +78,14 @@ def answer(command: Sequence[str], limit_s: float) -> str:
     except subprocess.TimeoutExpired as error:
         raise SandboxError("cannot create a jail", f"it was not ready within {limit_s:g} s") from error
     if done.returncode:
-        found = reason(done.stderr)
+        found = explain_failure(done.stderr)
         raise SandboxError("cannot create a jail", found.why, found.hint)
     return done.stdout
 
 
 @functools.cache
 def _resets_signals() -> bool:
-    """Whether this machine's `env` can give signals back."""
+    """Whether this machine's `env` can reset signals."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return not subprocess.run([*ON_TERMINAL, "true"], capture_output=True, timeout=5).returncode
     return False

@@ -1,1 +1,1 @@
-"""One sandbox through its life: made, used, put to sleep, resumed, healed, copied. Start with `sandbox`."""
+"""The managed sandbox: created, used, paused, resumed, healed and forked. Start with `sandbox`."""

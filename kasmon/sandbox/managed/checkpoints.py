@@ -1,7 +1,7 @@
-"""Checkpoints of one sandbox: what can be kept of it is kept, without its credentials, and it goes back to that.
+"""Checkpoints of one sandbox: store what can be stored, without its credentials, and restore it.
 
-Files are kept whole. Of the interpreters only what can be told by name is, and what could not be is named too. Where
-something kept would hold the value of a credential, it is not kept, and that is told.
+Files are stored whole. Interpreter state is stored by variable name; what could not be stored is listed. State that
+contains the value of a credential is not stored, and this is recorded.
 """
 
 import contextlib
@@ -20,90 +20,90 @@ from kasmon.sandbox.shared.credentials import CredentialFindings
 
 
 class SandboxCheckpoints:
-    """The checkpoints of one box. Its calls block, and are made like those of the box that move it."""
+    """The checkpoints of one sandbox. Calls block, and run one at a time, like those that move the sandbox."""
 
-    def __init__(self, box: ManagedSandbox, points: CheckpointPoints, inherited: Path | None = None) -> None:
+    def __init__(self, sandbox: ManagedSandbox, points: CheckpointPoints, inherited: Path | None = None) -> None:
         """
         Args:
-            box: the sandbox.
-            points: where its checkpoints lie.
-            inherited: what its interpreters begin with, if that is there.
+            sandbox: the sandbox.
+            points: the store of its checkpoints.
+            inherited: the file with the initial interpreter state, if it exists.
         """
-        self._box = box
+        self._box = sandbox
         self._points = points
         self._inherited = inherited
-        self._journal = box.journal
+        self._journal = sandbox.journal
         self._leaks = CredentialLeaks()
-        box.spare, box.settle = self.spare, points.finish
+        sandbox.spare, sandbox.settle = self.spare, points.finish
 
     @property
     def wants_before(self) -> bool:
-        """Whether nobody kept what the files are like before the next turn, or others may have changed them."""
+        """Whether the files need a checkpoint before the next turn: none exists, or others may have changed them."""
         return not self._journal.housing.checkpoints_counted or bool(self._box.policy.workspace)
 
     def keep(self, when: When, what: str = "") -> str:
-        """Keep what can be kept as it is now; its id, empty where it failed, which is told.
+        """Create a checkpoint and return its id; empty if that failed, which is recorded.
 
-        One that sleeps is woken for that: only so its interpreters can say what they hold.
+        A paused sandbox is resumed for that, since its interpreters must report their state.
 
         Raises:
-            SandboxError: if the sandbox is not what it was after that.
+            SandboxError: if the sandbox is not in its former state after that.
         """
-        journal, housing = self._journal, self._journal.housing
-        if housing.is_asleep:
+        journal, state = self._journal, self._journal.housing
+        if state.is_asleep:
             self._box.wake()
             try:
                 return self.keep(when, what)
             finally:
-                self._box.sleep(why=housing.why)
-        turn = housing.turn + (1 if when == "before" else 0)
+                self._box.sleep(why=state.why)
+        turn = state.turn + (1 if when == "before" else 0)
         journal.move(
             SandboxPhase.PERSISTING, intended=True, held=True, why=f"creating a checkpoint ({when} turn {turn})"
         )
         checkpoint = ""
         try:
-            checkpoint = self._kept(when, turn, what)
+            checkpoint = self._create_checkpoint(when, turn, what)
         except (KasmonError, OSError) as error:
-            journal.tell(f"No checkpoint was created: {_why(error)}.")
+            journal.tell(f"No checkpoint was created: {_message_of(error)}.")
         self._box.refill()
-        journal.move(housing.phase, held=housing.held, snapshot=housing.snapshot, is_used=when != "asked")
+        journal.move(state.phase, held=state.held, snapshot=state.snapshot, is_used=when != "asked")
         return checkpoint
 
     def restore(self, checkpoint: str) -> str:
-        """Put the sandbox back to *checkpoint*; what is lost by that. Its processes end: they saw other files.
+        """Restore the sandbox to *checkpoint* and return what that lost. Its processes end: they saw other files.
 
         Raises:
-            NotFoundError: if there is no such checkpoint; nothing changed then.
-            SandboxError: if it could not be done, or there is no sandbox after that.
+            NotFoundError: if the checkpoint does not exist; nothing changed then.
+            SandboxError: if it could not be restored, or there is no sandbox after that.
         """
-        box, journal = self._box, self._journal
+        sandbox, journal = self._box, self._journal
         content = self._points.state(checkpoint)
-        workspace = box.workspace
+        workspace = sandbox.workspace
         journal.move(SandboxPhase.PERSISTING, intended=True, why=f"restoring checkpoint {checkpoint}")
-        box.quieten()
+        sandbox.quieten()
         try:
             self._points.restore(checkpoint, workspace)
-            box.stop()
+            sandbox.stop()
         except (KasmonError, OSError) as error:
-            why = f"checkpoint {checkpoint} could not be restored ({_why(error)})"
-            box.stop()
-            box.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why)
+            why = f"checkpoint {checkpoint} could not be restored ({_message_of(error)})"
+            sandbox.stop()
+            sandbox.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why)
             if isinstance(error, OSError):
                 raise SandboxError("nothing was restored", why) from error
             raise
         lost = next((kept.lost for kept in journal.housing.checkpoints if kept.id == checkpoint), ())
-        return box.make(
+        return sandbox.make(
             lost=_not_kept(lost), why=f"restored checkpoint {checkpoint}", content=content, checkpoint=checkpoint
         )
 
     def fork(self, checkpoint: str, folder: str, memory: str = "") -> str:
-        """Copy *checkpoint*, or with an empty one all as it is now, for another session; its id.
+        """Copy *checkpoint* (if empty, the present state) for another session and return its id.
 
-        Its files go into *folder*, what was kept of interpreters into the file *memory*.
+        Its files go to *folder*, its stored interpreter state to the file *memory*.
 
         Raises:
-            NotFoundError: if there is no such checkpoint.
-            SandboxError: if it could not be copied; the folder may hold a part of it then.
+            NotFoundError: if the checkpoint does not exist.
+            SandboxError: if it could not be copied; *folder* may hold a part of it.
         """
         checkpoint = checkpoint or self.keep("asked")
         if not checkpoint:
@@ -114,13 +114,13 @@ class SandboxCheckpoints:
         return checkpoint
 
     def purge(self) -> None:
-        """Forget what was kept of interpreters, once the sandbox has ended; files stay."""
+        """Delete stored interpreter state once the sandbox has ended; files stay."""
         self._points.purge_memory()
         if self._inherited is not None:
             self._inherited.unlink(missing_ok=True)
 
     def spare(self, checkpoint: str = "") -> bytes:
-        """What *checkpoint*, by default the last that has any, kept of the interpreters; empty where nothing was."""
+        """Return the interpreter state of *checkpoint*, by default of the last that has any; empty if none has."""
         if checkpoint:
             with contextlib.suppress(KasmonError):
                 return self._points.state(checkpoint)
@@ -136,9 +136,9 @@ class SandboxCheckpoints:
             return self._inherited.read_bytes() if self._inherited else b""
         return b""
 
-    def _kept(self, when: When, turn: int, what: str) -> str:
-        looked = self._box.clean()
-        saved = self._saved(looked)
+    def _create_checkpoint(self, when: When, turn: int, what: str) -> str:
+        findings = self._box.clean()
+        saved = self._save_interpreters(findings)
         point = self._points.take(self._box.workspace, turn, when, saved, self._mapped())
         self._journal.note(
             Checkpointed(
@@ -153,33 +153,33 @@ class SandboxCheckpoints:
                 what=what,
             )
         )
-        self._tell_leaks(looked)
+        self._report_leaks(findings)
         return point.id
 
-    def _saved(self, looked: CredentialFindings) -> SavedInterpreters:
-        """What can be kept of the interpreters, without the values of credentials."""
+    def _save_interpreters(self, findings: CredentialFindings) -> SavedInterpreters:
+        """Return the interpreter state that can be stored, without the values of credentials."""
         if self._box.within is None:
             return SavedInterpreters(lost=("all interpreter state: the guest program does not respond",))
-        saved = self._box.within.save_state(looked.secrets)
-        if holders := credentials.holders(saved.content, looked):
+        saved = self._box.within.save_state(findings.secrets)
+        if holders := credentials.holders(saved.content, findings):
             return SavedInterpreters(
                 lost=(*saved.lost, f"all interpreter state: it contains the value of {holders[0]}")
             )
         return saved
 
-    def _tell_leaks(self, looked: CredentialFindings) -> None:
-        """Tell of files that hold the value of a credential: what wrote it there was no part of kasmon."""
-        if files := self._leaks.in_files(self._box.workspace, looked, self._mapped()):
+    def _report_leaks(self, findings: CredentialFindings) -> None:
+        """Record which files contain the value of a credential; the code in the sandbox wrote it there, not kasmon."""
+        if files := self._leaks.in_files(self._box.workspace, findings, self._mapped()):
             self._journal.tell(
-                f"The value of a credential is in {credential_leaks.told(files)}, and checkpoints store it."
+                f"The value of a credential is in {credential_leaks.format_places(files)}, and checkpoints store it."
             )
 
     def _mapped(self) -> Callable[[], Container[int]]:
-        return credential_leaks.mapped(self._box.tier, self._box.policy, self._journal.housing.runtime)
+        return credential_leaks.find_mapped_inodes(self._box.tier, self._box.policy, self._journal.housing.runtime)
 
 
-def _why(error: KasmonError | OSError) -> str:
-    """What it says, without a full stop."""
+def _message_of(error: KasmonError | OSError) -> str:
+    """Return the message without a full stop."""
     return (error.message if isinstance(error, KasmonError) else error.strerror or str(error)).rstrip(".")
 
 

@@ -1,7 +1,7 @@
-"""A sandbox is copied for another session: with all memory where its tier can, else a checkpoint of it. It says which.
+"""Fork a sandbox for another session: with all memory if its tier can, else from a checkpoint; the result says which.
 
-Copied with its memory it sleeps on disk meanwhile. Whoever dies in the midst leaves it asleep there, to be woken like
-any that sleeps, and the copy either whole or known not to be (`model.sandbox.snapshot.ForkOrigin`).
+To be copied with its memory, the sandbox is paused to disk meanwhile. If the host dies in between, it stays paused and
+can be resumed as usual; the copy is either whole or marked as incomplete (`model.sandbox.snapshot.ForkOrigin`).
 """
 
 from typing import Final, NamedTuple
@@ -21,47 +21,48 @@ class ForkResult(NamedTuple):
     """What the other session got."""
 
     checkpoint: str = ""
-    """Of which it has files and what was kept of interpreters; empty where it has all memory."""
+    """The checkpoint whose files and interpreter state it has; empty if it has all memory."""
     why: str = ""
     """Why it has no memory."""
     lost: str = ""
-    """What the one that was copied lost by that; empty where nothing."""
+    """What the source sandbox lost by being copied; empty if nothing."""
 
 
-def copied(box: ManagedSandbox, keeping: SandboxCheckpoints, wish: Fork, other: SandboxPolicy | None) -> ForkResult:
-    """Copy the sandbox of *box* as *wish* says, for the sandbox of *other*, which has nothing yet.
+def copied(
+    sandbox: ManagedSandbox, checkpoints: SandboxCheckpoints, command: Fork, other: SandboxPolicy | None
+) -> ForkResult:
+    """Copy the sandbox of *sandbox*, as *command* asks, for the sandbox of *other*, which must not exist yet.
 
-    Where its tier cannot copy memory, or that could not be put on disk, it is copied by a checkpoint.
+    If its tier cannot copy memory, or the sandbox could not be paused to disk, a checkpoint is copied.
 
     Raises:
-        NotFoundError: if there is no such checkpoint.
-        SandboxError: if it could not be copied, or sleeps in a memory that nothing may go on from; something of *other*
-            may be there then.
+        NotFoundError: if the checkpoint does not exist.
+        SandboxError: if it could not be copied, or its snapshot may not be resumed; parts of *other* may exist then.
     """
-    why = AT_CHECKPOINT if wish.checkpoint else _why_not(box)
+    why = AT_CHECKPOINT if command.checkpoint else _why_not(sandbox)
     if not why and other is not None:
-        was_awake = box.runs
-        why = box.sleep(to_disk=True, why=FORKED)
+        was_awake = sandbox.runs
+        why = sandbox.sleep(to_disk=True, why=FORKED)
         if not why:
             try:
-                _with_memory(box, other)
+                _fork_with_memory(sandbox, other)
             finally:
-                lost = box.wake() if was_awake else ""
+                lost = sandbox.wake() if was_awake else ""
             return ForkResult(lost=lost)
-    return ForkResult(checkpoint=keeping.fork(wish.checkpoint, wish.folder, wish.memory), why=why)
+    return ForkResult(checkpoint=checkpoints.fork(command.checkpoint, command.folder, command.memory), why=why)
 
 
-def _why_not(box: ManagedSandbox) -> str:
-    return "" if isinstance(box.tier, ForkTier) else f"a {box.policy.tier} cannot copy its memory"
+def _why_not(sandbox: ManagedSandbox) -> str:
+    return "" if isinstance(sandbox.tier, ForkTier) else f"a {sandbox.policy.tier} cannot copy its memory"
 
 
-def _with_memory(box: ManagedSandbox, other: SandboxPolicy) -> None:
-    housing = box.journal.housing
-    assert isinstance(box.tier, ForkTier)
-    if housing.phase is not SandboxPhase.PAUSED or housing.held:
+def _fork_with_memory(sandbox: ManagedSandbox, other: SandboxPolicy) -> None:
+    state = sandbox.journal.housing
+    assert isinstance(sandbox.tier, ForkTier)
+    if state.phase is not SandboxPhase.PAUSED or state.held:
         raise SandboxError("it could not be copied", "it is not paused to disk")
     try:
-        box.tier.fork(box.policy, PauseResult(held=False, snapshot=housing.snapshot), other)
+        sandbox.tier.fork(sandbox.policy, PauseResult(held=False, snapshot=state.snapshot), other)
     except SnapshotRefusedError as error:
         hint = "Fork one of its checkpoints instead: `--at`."
         raise SandboxError("it cannot be copied with its memory", error.why, hint) from error

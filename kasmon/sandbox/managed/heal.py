@@ -1,7 +1,7 @@
-"""A sandbox that comes back is looked at before anybody trusts it: what differs is told, what is missing is put back.
+"""Heal a resumed sandbox: check it before it is used, report differences, and restore what is missing.
 
-In this order: its clock; whether it is the one that answers; whether its interpreters are where they were; its volatile
-files; its services, which are started again in the background; and last whether it runs anything at all.
+In this order: its clock; whether it responds; its interpreters' run counters; its volatile files; its services, which
+are restarted in the background; and last whether it runs a command.
 """
 
 import contextlib
@@ -21,62 +21,62 @@ from kasmon.sandbox.shared.credentials import CredentialFindings
 PROBE_S: Final = 1.0
 """How long a service may take to answer a probe, in seconds."""
 STARTED_S: Final = 30.0
-"""How long one that is started again may take until it answers."""
+"""How long a restarted service may take until it answers."""
 BETWEEN_S: Final = 0.2
 HEALTH_S: Final = 5.0
 """How long `echo ok` may take."""
 LAG_S: Final = 1.0
-"""A clock inside that is off by more is told."""
+"""A clock inside that is off by more is reported."""
 
 
 class HealResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at a sandbox brought."""
+    """The result of a check of a sandbox."""
 
     why: str = ""
-    """Why it cannot be trusted; empty where it can."""
+    """Why it cannot be trusted; empty if it can."""
     drift: tuple[str, ...] = ()
-    """What is not as it was, each as one sentence."""
+    """What differs from before, each as one sentence."""
     lost: str = ""
-    """What the look itself found to be lost, which nobody would hear of otherwise; empty where nothing was."""
+    """A loss that the check itself found and that is reported only once; empty if none."""
     down: tuple[ServiceSpec, ...] = ()
-    """Services that did not answer, and are to be started again."""
+    """Services that did not answer and must be restarted."""
 
 
 def heal(
-    within: GuestClient,
+    guest: GuestClient,
     policy: SandboxPolicy,
     counters: Mapping[str, int],
     values: Mapping[str, str],
     *,
     was_asleep: bool = True,
 ) -> HealResult:
-    """Look at the sandbox behind *within*, and put back what it lacks. Blocks up to about 10 s; raises nothing.
+    """Check the sandbox behind *guest* and restore what it lacks. Blocks up to about 10 s; raises nothing.
 
     Args:
-        within: who answers inside.
-        policy: what the sandbox is to be.
-        counters: how many runs each interpreter had had; empty where nobody knows.
-        values: of credentials, by their variable.
-        was_asleep: its volatile files are gone.
+        guest: client of its guest.
+        policy: the sandbox's policy.
+        counters: how many runs each interpreter had before; empty if unknown.
+        values: the values of credentials, by their variable.
+        was_asleep: whether it was paused; its volatile files are gone then.
     """
     drift: list[str] = []
     try:
-        drift += _clock(within)
+        drift += _correct_clock(guest)
         nonce = secrets.token_hex(8)
-        state = within.ping(nonce)
-        drift += _moved(state, counters, was_asleep)
+        state = guest.ping(nonce)
+        drift += _find_counter_drift(state, counters, was_asleep)
         if was_asleep:
-            drift += rewrite(within, policy.volatile, values)
-        down = tuple(service for service in policy.services if not within.listens(service.port, PROBE_S))
+            drift += rewrite(guest, policy.volatile, values)
+        down = tuple(service for service in policy.services if not guest.listens(service.port, PROBE_S))
         drift += [f"The service {service.name!r} did not respond on port {service.port}." for service in down]
-        why, lost = ("", "") if "bash" in state.busy else _unwell(within)  # one that is busy is not disturbed
+        why, lost = ("", "") if "bash" in state.busy else _check_health(guest)  # a busy shell is not disturbed
     except KasmonError as error:
         return HealResult(why=error.message.rstrip("."), drift=tuple(drift))
     return HealResult(why=why, drift=tuple(drift), lost=lost, down=down)
 
 
-def rewrite(within: GuestClient, volatile: Sequence[VolatileFile], values: Mapping[str, str]) -> list[str]:
-    """Write each of *volatile* anew; what could not be, each as one sentence."""
+def rewrite(guest: GuestClient, volatile: Sequence[VolatileFile], values: Mapping[str, str]) -> list[str]:
+    """Write each of *volatile* again; return the failures, each as one sentence."""
     missing: list[str] = []
     for file in volatile:
         if file.source and file.source not in values:
@@ -84,67 +84,70 @@ def rewrite(within: GuestClient, volatile: Sequence[VolatileFile], values: Mappi
             continue
         content = values[file.source] if file.source else file.content
         try:
-            within.write_volatile(file.path, content.encode("utf-8", "surrogateescape"), file.mode)
+            guest.write_volatile(file.path, content.encode("utf-8", "surrogateescape"), file.mode)
         except KasmonError as error:
             missing.append(f"{file.path!r} could not be written: {error.message}")
     return missing
 
 
-def cleaned(
-    within: GuestClient, volatile: Sequence[VolatileFile], looked: CredentialFindings
+def remove_credentials(
+    guest: GuestClient, volatile: Sequence[VolatileFile], findings: CredentialFindings
 ) -> dict[str, tuple[str, ...]]:
-    """Take the values of credentials out of the sandbox, before something of it is kept: what stands in *volatile*, and
-    what interpreters hold of them. The names that went by that, of each interpreter.
+    """Remove the values of credentials from *volatile* and from interpreters, before anything of the sandbox is stored.
+
+    Returns the names of the variables that were removed, by interpreter.
 
     Raises:
-        SandboxError: if that is not certain; nothing may be kept then.
+        SandboxError: if they may not all be removed; nothing may be stored then.
     """
     for file in volatile:
         try:
-            within.write_volatile(file.path, b"", file.mode)
+            guest.write_volatile(file.path, b"", file.mode)
         except SandboxError as error:
             raise SandboxError("nothing of the sandbox is stored", f"{file.path!r} could not be emptied") from error
-    if not looked.values:
+    if not findings.values:
         return {}
-    gone = within.forget(tuple(looked.values), looked.secrets)
+    gone = guest.forget(tuple(findings.values), findings.secrets)
     return {interpreter: tuple(names) for interpreter, names in gone.items() if names}
 
 
-def warm(within: GuestClient, interpreters: Sequence[Interpreter]) -> threading.Thread:
-    """Start *interpreters* in a thread of its own; one that cannot be started says so when it is wanted."""
+def prewarm(guest: GuestClient, interpreters: Sequence[Interpreter]) -> threading.Thread:
+    """Start *interpreters* in a thread; a failure is reported by the first run that needs the interpreter."""
 
     def work() -> None:
         with contextlib.suppress(KasmonError):
-            within.prewarm(interpreters)
+            guest.prewarm(interpreters)
 
     thread = threading.Thread(target=work, name="prewarm", daemon=True)
     thread.start()
     return thread
 
 
-def start(within: GuestClient, services: Sequence[ServiceSpec], told: Callable[[str], None]) -> threading.Thread | None:
-    """Start *services* in a thread of its own, and say of each whether it answers; None where there are none."""
+def start_services(
+    guest: GuestClient, services: Sequence[ServiceSpec], report: Callable[[str], None]
+) -> threading.Thread | None:
+    """Start *services* in a thread and pass a report on each to *report*; None if there are none."""
     if not services:
         return None
-    thread = threading.Thread(target=_start, args=(within, services, told), name="services", daemon=True)
+    thread = threading.Thread(target=_run_services, args=(guest, services, report), name="services", daemon=True)
     thread.start()
     return thread
 
 
-def _start(within: GuestClient, services: Sequence[ServiceSpec], told: Callable[[str], None]) -> None:
+def _run_services(guest: GuestClient, services: Sequence[ServiceSpec], report: Callable[[str], None]) -> None:
     for service in services:
         try:
-            within.spawn(service)
+            guest.spawn(service)
         except KasmonError as error:
-            told(f"The service {service.name!r} could not be started: {error.message}")
+            report(f"The service {service.name!r} could not be started: {error.message}")
     for service in services:
-        told(_answers(within, service, time.monotonic() + STARTED_S))
+        report(_wait_for_service(guest, service, time.monotonic() + STARTED_S))
 
 
-def _answers(within: GuestClient, service: ServiceSpec, deadline: float) -> str:
+def _wait_for_service(guest: GuestClient, service: ServiceSpec, deadline: float) -> str:
     while True:
         try:
-            if within.listens(service.port, PROBE_S):
+            if guest.listens(service.port, PROBE_S):
                 return f"The service {service.name!r} responds on port {service.port}."
         except KasmonError as error:
             return f"The service {service.name!r} cannot be checked: {error.message}"
@@ -153,13 +156,13 @@ def _answers(within: GuestClient, service: ServiceSpec, deadline: float) -> str:
         time.sleep(BETWEEN_S)
 
 
-def _clock(within: GuestClient) -> list[str]:
-    lag_s = within.set_clock(time.time())
+def _correct_clock(guest: GuestClient) -> list[str]:
+    lag_s = guest.set_clock(time.time())
     return [f"Its clock was {abs(lag_s):.1f} s {'behind' if lag_s > 0 else 'ahead'}."] if abs(lag_s) > LAG_S else []
 
 
-def _moved(state: InterpretersState, counters: Mapping[str, int], was_asleep: bool) -> list[str]:
-    """What the interpreters did that nobody knows of. While no host was there, what had been asked for went on."""
+def _find_counter_drift(state: InterpretersState, counters: Mapping[str, int], was_asleep: bool) -> list[str]:
+    """Return which interpreters were restarted or ran more than was recorded; runs continue while there is no host."""
     moved: list[str] = []
     for name, before in counters.items():
         after = state.counters.get(name, 0)
@@ -170,9 +173,9 @@ def _moved(state: InterpretersState, counters: Mapping[str, int], was_asleep: bo
     return moved
 
 
-def _unwell(within: GuestClient) -> tuple[str, str]:
-    """Why it does not run anything, empty where it does; and what its shell lost before, which is told only once."""
-    ran = within.run("bash", "echo ok", timeout_s=HEALTH_S)
+def _check_health(guest: GuestClient) -> tuple[str, str]:
+    """Return why it runs nothing (empty if it does), and what its shell lost before, which is reported only once."""
+    ran = guest.run("bash", "echo ok", timeout_s=HEALTH_S)
     lost = "" if ran.session_preserved else "bash had ended: its variables are lost"
     if ran.exit_code != 0 or ran.stdout.strip() != "ok":
         said = (ran.stderr or ran.hint or ran.stdout).strip().splitlines()

@@ -1,4 +1,4 @@
-"""What becomes of one sandbox, noted fact by fact, and what these facts add up to."""
+"""The event journal of one sandbox, and the sandbox state that the events add up to."""
 
 import threading
 import time
@@ -13,11 +13,11 @@ from kasmon.sandbox.managed.lifecycle import LifetimeTerms, deadlines
 
 
 class SandboxJournal:
-    """The facts of one sandbox. `note` writes one down; an intent that must be on disk is there when it returns."""
+    """The events of one sandbox. `note` records one; an intent is on disk when it returns."""
 
     def __init__(
         self,
-        housing: SandboxState | None,
+        state: SandboxState | None,
         write: Callable[[Event], None],
         *,
         tier: LoggedTier,
@@ -27,14 +27,14 @@ class SandboxJournal:
     ) -> None:
         """
         Args:
-            housing: what the facts so far say.
-            write: writes down a fact; may raise, and nothing was noted then.
-            tier: what confines the sandbox.
-            keeps_memory: it can be paused to disk.
-            terms: how long it is kept.
-            clock: the time.
+            state: the state after the events so far.
+            write: records an event; if it raises, nothing was recorded.
+            tier: the sandbox's tier.
+            keeps_memory: whether it can be paused to disk.
+            terms: its time limits.
+            clock: returns the time.
         """
-        self.housing = housing or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
+        self.housing = state or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
         self.clock = clock
         self._lock = threading.Lock()
         self._told: set[str] = set()
@@ -44,12 +44,12 @@ class SandboxJournal:
         self._terms = terms
 
     def note(self, event: Event) -> None:
-        """Write *event* down, and count it from then on."""
+        """Record *event* and apply it to the state."""
         self._write(event)
         self.heard(event)
 
     def heard(self, event: Event) -> None:
-        """Count *event*, which is written down already."""
+        """Apply *event*, which is recorded already."""
         with self._lock:
             self.housing = housed(self.housing, event) or self.housing
 
@@ -68,9 +68,9 @@ class SandboxJournal:
         is_used: bool = False,
         used_at: float | None = None,
     ) -> None:
-        """Note that the sandbox is to go into *phase*, or is in it.
+        """Record that the sandbox enters *phase*, or is in it.
 
-        *is_used*: a turn begins or ends about now. *used_at*: when it was last used, where no turn tells.
+        *is_used*: a turn begins or ends about now. *used_at*: when it was last used, if no turn shows that.
         """
         at, known = self.clock(), self.housing
         moved = SandboxMoved(
@@ -103,11 +103,11 @@ class SandboxJournal:
         )
 
     def tell(self, text: str, *, is_warning: bool = True) -> None:
-        """Note *text* for people."""
+        """Record *text* as a notice for the user."""
         self.note(NoticeRaised(at=self.clock(), text=text, level="warning" if is_warning else "info"))
 
     def tell_once(self, *texts: str) -> None:
-        """Note each of *texts* for people, unless they were told so before."""
+        """Record each of *texts* as a notice, unless this journal recorded it before."""
         for text in texts:
             if text not in self._told:
                 self._told.add(text)

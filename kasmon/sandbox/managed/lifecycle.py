@@ -1,14 +1,14 @@
-"""What comes next in a sandbox's life, by its phase, its use and the time. Pure: whoever asks says what time it is.
+"""The next step in a sandbox's lifecycle, by its phase, its use and the time. Pure: the time is an argument.
 
-| it | for so long | then |
+| state | for | then |
 |---|---|---|
-| runs a turn | however long | nothing: a running turn is never idle |
-| runs, unused | `standby_after_s` | sleeps, its memory held |
-| is unused, asleep or not | `idle_timeout_s` | is paused to disk where that is wanted and its tier can; else it ends |
-| is an agent whose memory can only be held | `idle_timeout_s` | nothing, unless the config says so (`only_held`) |
-| is there | `max_lifetime_s` | ends, once its turn is over |
+| a turn runs | any time | nothing: a running turn is never idle |
+| running, unused | `standby_after_s` | is paused, with its memory held |
+| unused, paused or not | `idle_timeout_s` | is paused to disk if that is configured and its tier can; else it ends |
+| an agent whose memory can only be held | `idle_timeout_s` | nothing, unless the config sets a limit (`only_held`) |
+| exists | `max_lifetime_s` | ends, once its turn is over |
 
-It sleeps only where no turn runs: once a turn at most, never between the calls of one.
+It is paused only while no turn runs: at most once per turn, never between the calls of one.
 """
 
 from enum import StrEnum
@@ -26,19 +26,19 @@ TOO_OLD = "maximum lifetime of {} reached"
 
 
 class LifetimeTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a sandbox is kept, in seconds; 0 is for ever."""
+    """How long a sandbox is retained, in seconds; 0 means forever."""
 
     standby_after_s: float = 900.0
     idle_timeout_s: float = IDLE_S
     is_idle_limit_given: bool = False
-    """A person said when it is to end that is idle; else only what keeps its memory obeys the limit (`only_held`)."""
+    """Whether the user limited the idle time; else the limit only applies if memory is kept (`only_held`)."""
     max_lifetime_s: float = 86_400.0
     on_timeout: Literal["pause", "end"] = "pause"
     auto_resume: bool = True
 
 
 class LifecycleStep(StrEnum):
-    """What is to be done with a sandbox."""
+    """An operation that is due on a sandbox."""
 
     STANDBY = "standby"
     PAUSE = "pause"
@@ -46,7 +46,7 @@ class LifecycleStep(StrEnum):
 
 
 class DueStep(msgspec.Struct, frozen=True):
-    """A step, and from when on it is to be taken, in seconds since the epoch."""
+    """A step, and the time from which it is due, in seconds since the epoch."""
 
     step: LifecycleStep
     at: float
@@ -54,7 +54,7 @@ class DueStep(msgspec.Struct, frozen=True):
 
 
 def terms_of(lifetime: Lifetime) -> LifetimeTerms:
-    """How long a sandbox is kept, as the config says it."""
+    """Return the time limits in the config's *lifetime*."""
     given = lifetime.idle_timeout_seconds
     return LifetimeTerms(
         standby_after_s=lifetime.standby_after_seconds,
@@ -67,64 +67,63 @@ def terms_of(lifetime: Lifetime) -> LifetimeTerms:
 
 
 def only_held(terms: LifetimeTerms) -> LifetimeTerms:
-    """*terms* of an agent that can sleep, but whose memory can only be held: a break ends it only where a person said
-    so. Its conversation would go on all the same, but not what it holds and runs.
+    """Return *terms* for an agent whose memory can only be held in RAM: without an idle limit, unless the user set one.
+
+    Its conversation could be resumed after the sandbox ended, but not its memory and processes.
     """
     return terms if terms.is_idle_limit_given else msgspec.structs.replace(terms, idle_timeout_s=0.0)
 
 
-def due(housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_turn: bool) -> DueStep | None:
-    """The next step of the sandbox of *housing* if nobody uses it meanwhile; None where none is to come.
+def due(state: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_turn: bool) -> DueStep | None:
+    """Return the next step of the sandbox of *state* if it stays unused; None if there is none.
 
     Args:
-        housing: what is known of it.
-        terms: how long it is kept.
-        keeps_memory: its tier can pause to disk.
-        in_turn: a turn runs in it.
+        state: the sandbox's state.
+        terms: its time limits.
+        keeps_memory: whether its tier can pause to disk.
+        in_turn: whether a turn runs in it.
     """
-    if in_turn or housing.phase is SandboxPhase.EXPIRED:
+    if in_turn or state.phase is SandboxPhase.EXPIRED:
         return None
     steps: list[DueStep] = []
-    is_on_disk = housing.phase is SandboxPhase.PAUSED and not housing.held
+    is_on_disk = state.phase is SandboxPhase.PAUSED and not state.held
     if terms.max_lifetime_s:
         steps.append(
             DueStep(
-                LifecycleStep.END, housing.born_at + terms.max_lifetime_s, TOO_OLD.format(told(terms.max_lifetime_s))
+                LifecycleStep.END,
+                state.born_at + terms.max_lifetime_s,
+                TOO_OLD.format(format_duration(terms.max_lifetime_s)),
             )
         )
     if terms.idle_timeout_s and not is_on_disk:
         pauses = terms.on_timeout == "pause" and keeps_memory
-        why = NOBODY.format(told(terms.idle_timeout_s))
+        why = NOBODY.format(format_duration(terms.idle_timeout_s))
         steps.append(
-            DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, housing.used_at + terms.idle_timeout_s, why)
+            DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, state.used_at + terms.idle_timeout_s, why)
         )
-    if terms.standby_after_s and housing.phase is SandboxPhase.RUNNING:
-        why = NOBODY.format(told(terms.standby_after_s))
-        steps.append(DueStep(LifecycleStep.STANDBY, housing.used_at + terms.standby_after_s, why))
+    if terms.standby_after_s and state.phase is SandboxPhase.RUNNING:
+        why = NOBODY.format(format_duration(terms.standby_after_s))
+        steps.append(DueStep(LifecycleStep.STANDBY, state.used_at + terms.standby_after_s, why))
     return min(steps, key=lambda step: (step.at, step.step is LifecycleStep.STANDBY), default=None)
 
 
 class Deadlines(NamedTuple):
-    """When what happens to a sandbox that nobody uses, in seconds since the epoch; None where it never does."""
+    """When an unused sandbox changes its phase, in seconds since the epoch; None if it never does."""
 
     standby_at: float | None
-    """It goes to sleep, its memory held."""
+    """It is paused, with its memory held."""
     pause_at: float | None
-    """It is paused: its memory is on disk from then on. Where it ends before that: None."""
+    """It is paused to disk. None if it ends before that."""
     expires_at: float | None
     """It ends."""
 
 
-def deadlines(
-    housing: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, is_on_disk: bool = False
-) -> Deadlines:
-    """What comes when.
+def deadlines(state: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, is_on_disk: bool = False) -> Deadlines:
+    """Return the deadlines of the sandbox.
 
-    *is_on_disk*: it sleeps there from now on, where only its lifetime ends it.
+    *is_on_disk*: it is paused to disk from now on, where only its maximum lifetime ends it.
     """
-    runs = msgspec.structs.replace(
-        housing, phase=SandboxPhase.PAUSED if is_on_disk else SandboxPhase.RUNNING, held=False
-    )
+    runs = msgspec.structs.replace(state, phase=SandboxPhase.PAUSED if is_on_disk else SandboxPhase.RUNNING, held=False)
     wakeful = msgspec.structs.replace(terms, standby_after_s=0.0)
     first = due(runs, wakeful, keeps_memory=keeps_memory, in_turn=False)
     pause_at = first.at if first is not None and first.step is LifecycleStep.PAUSE else None
@@ -132,14 +131,14 @@ def deadlines(
     if pause_at is not None:
         paused = msgspec.structs.replace(runs, phase=SandboxPhase.PAUSED, held=False)
         ends = due(paused, wakeful, keeps_memory=keeps_memory, in_turn=False)
-    standby_at = housing.used_at + terms.standby_after_s if terms.standby_after_s and not is_on_disk else None
+    standby_at = state.used_at + terms.standby_after_s if terms.standby_after_s and not is_on_disk else None
     if standby_at is not None and first is not None and standby_at >= first.at:
         standby_at = None
     return Deadlines(standby_at, pause_at, None if ends is None else ends.at)
 
 
-def told(seconds: float) -> str:
-    """*seconds* for people: `15 min`, `24 h`, `2.5 s`."""
+def format_duration(seconds: float) -> str:
+    """Format *seconds* for the user: `15 min`, `24 h`, `2.5 s`."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g} {unit}"

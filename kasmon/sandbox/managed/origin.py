@@ -1,4 +1,4 @@
-"""What the sandbox of a forked session is a copy of, as its folder says it: not whole until the copy is."""
+"""The origin of a forked session's sandbox, stored in its folder; marked as incomplete until the copy is whole."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ UNKNOWN: Final = SessionId("")
 
 
 def origin_of(here: Paths, session: str) -> ForkOrigin | None:
-    """What the sandbox of *session* began as; None where it is no copy. One that cannot be read is not whole."""
+    """Return the origin of the sandbox of *session*; None if it is no copy. An unreadable one is incomplete."""
     try:
         return msgspec.json.decode(here.origin(session).read_bytes(), type=ForkOrigin)
     except FileNotFoundError:
@@ -22,9 +22,9 @@ def origin_of(here: Paths, session: str) -> ForkOrigin | None:
 
 
 def keep_origin(here: Paths, session: str, origin: ForkOrigin) -> None:
-    """Write down that the sandbox of *session* began as *origin* says.
+    """Store *origin* as that of the sandbox of *session*.
 
     Raises:
-        OSError: if that cannot be written.
+        OSError: if it cannot be written.
     """
     write_private(here.origin(session), msgspec.json.encode(origin))

@@ -1,7 +1,7 @@
-"""One sandbox of a session through its whole life: each step is noted before it is taken, and once it was.
+"""One session's sandbox through its lifecycle: each step is recorded as an intent before it, and confirmed after it.
 
-Any process may die between two of these notes. Whoever comes next has what was noted, looks at what is there, and goes
-on from that: nothing that lives is made twice, and nothing is said to be kept that is not.
+A process may die between these two records. The next one reads them, checks what exists, and continues from there: no
+running sandbox is created twice, and nothing is reported as kept that is lost.
 """
 
 import contextlib
@@ -19,46 +19,46 @@ from kasmon.sandbox.shared import credential_leaks
 from kasmon.sandbox.shared.credentials import CredentialFindings
 
 NAMES: Final = 8
-"""So many names are told of what could not be restored."""
+"""How many names are listed of what could not be restored."""
 MEMORY_LOST: Final = "interpreter state lost"
 FILES_KEPT: Final = "files kept"
 PREWARMED: Final[tuple[Interpreter, ...]] = ("bash", "python")
-"""Started with the sandbox, so that no run waits for that; node takes too much memory."""
+"""Started with the sandbox, so that no run waits for them; node takes too much memory."""
 STILL_KEPT: Final = "Its memory snapshot is unchanged: try again, or remove the session."
 COPIED: Final = "forked with memory"
 NOT_DONE: Final = "its host ended before it was done"
 
 
 class ManagedSandbox(SandboxUse):
-    """The sandbox of one session. Its calls block; of those that move it, one at a time."""
+    """The sandbox of one session. Calls block; those that change its phase run one at a time."""
 
     def arrive(self) -> str:
-        """Find the sandbox again as the facts say, or make it; what was lost by that, as one sentence.
+        """Find the sandbox that the events describe, or create it; return what was lost, as one sentence.
 
-        One that sleeps is left asleep.
+        A paused sandbox stays paused.
 
         Raises:
-            SandboxError: if there is none after this.
+            SandboxError: if there is no sandbox after this.
         """
         self.settle()
         journal = self.journal
         known = journal.housing
-        if not known.generation and self._inherits():
+        if not known.generation and self._adopt_forked_snapshot():
             return self.wake()
         if known.phase is SandboxPhase.EXPIRED:
             lost = ""
             if known.is_intended:
-                self._gone(known.why or NOT_DONE)
+                self._finish_end(known.why or NOT_DONE)
                 lost = f"it was ended ({known.why or NOT_DONE}): {MEMORY_LOST}; {FILES_KEPT}"
             return self.make(lost=lost, content=self.spare(""))
         if known.phase is SandboxPhase.CREATING or known.runtime is None:
-            return self._made_again(known)
+            return self._recreate(known)
         if known.is_asleep and not known.held and self.tier.keeps_memory:
             return ""
         if not self.tier.find(self.policy, known.runtime):
-            if self._is_kept(known):
+            if self._adopt_unrecorded_snapshot(known):
                 return ""
-            if not self._adopted(known):
+            if not self._adopt_unrecorded_runtime(known):
                 return self.begin_anew("the sandbox had ended")
             known = journal.housing
         if known.is_asleep:
@@ -67,35 +67,37 @@ class ManagedSandbox(SandboxUse):
             return ""
         if known.phase is SandboxPhase.PERSISTING:
             journal.tell(f"It is unknown whether this was done: {known.why}.")
-            if not known.held:  # its files were put back: nothing that saw others goes on
+            if not known.held:  # its files were restored: processes that saw others must end
                 self.stop()
                 return self.make(lost=f"its host ended while {known.why}: {MEMORY_LOST}", why=known.why)
         was_asleep = known.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING)
-        lost = self._awake(PauseResult(held=True), was_asleep=was_asleep, why="found again")
-        if not was_asleep:  # whoever had it may just have taken its volatile files out
+        lost = self._resume(PauseResult(held=True), was_asleep=was_asleep, why="found again")
+        if not was_asleep:  # its former host may just have emptied its volatile files
             self.refill()
         return lost
 
     def wake(self) -> str:
-        """Let the sandbox go on, healed; what was lost by that. One that runs is looked at as well.
+        """Resume and heal the sandbox; return what was lost. A running one is checked as well.
 
         Raises:
-            SandboxError: if there is none after this.
+            SandboxError: if there is no sandbox after this.
         """
         known = self.journal.housing
         if known.phase is SandboxPhase.EXPIRED:
             raise SandboxError(f"the sandbox of {self.policy.session!r} cannot be resumed", known.why or "it has ended")
         was_asleep = not self.runs
-        return self._awake(PauseResult(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
+        return self._resume(PauseResult(held=known.held, snapshot=known.snapshot), was_asleep=was_asleep)
 
     def sleep(self, *, to_disk: bool = False, why: str = "") -> str:
-        """Put it to sleep, without the values of credentials, which it has again once it is awake. What code wrote down
-        of these itself is named. Where it fails that is told as a warning, and the sandbox goes on.
+        """Pause it without the values of credentials, which are restored on resume. A failure is recorded as a warning.
 
-        Why it does not sleep so; empty where it does.
+        Values that code inside stored elsewhere are reported.
+
+        Returns:
+            Why it was not paused; empty if it was.
 
         Raises:
-            SandboxError: if it neither sleeps nor runs after this.
+            SandboxError: if it is neither paused nor running after this.
         """
         known = self.journal.housing
         to_disk = to_disk or isinstance(self.tier, HostedTier)
@@ -110,50 +112,50 @@ class ManagedSandbox(SandboxUse):
         runtime = self.journal.housing.runtime
         assert runtime is not None
         try:
-            looked = self.clean()
+            findings = self.clean()
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not paused: {error.message}")
             self.refill()
             return error.message.rstrip(".")
         held = not to_disk
-        self.journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why, counters=self._counted())
+        self.journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why, counters=self._read_counters())
         try:
-            slept = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
+            pause_result = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
         except KasmonError as error:
             self.journal.tell(f"The sandbox was not paused: {error.message}")
-            self._awake(PauseResult(held=True), was_asleep=True)
+            self._resume(PauseResult(held=True), was_asleep=True)
             return error.message.rstrip(".")
-        if slept.held:
-            self._tell_leaks(runtime, looked)
+        if pause_result.held:
+            self._report_leaks(runtime, findings)
         else:
-            self._let_go()
-        self.journal.move(SandboxPhase.PERSISTING, held=slept.held, snapshot=slept.snapshot)
-        self.journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
+            self._disconnect()
+        self.journal.move(SandboxPhase.PERSISTING, held=pause_result.held, snapshot=pause_result.snapshot)
+        self.journal.move(SandboxPhase.PAUSED, held=pause_result.held, snapshot=pause_result.snapshot, why=why)
         return ""
 
     def end(self, why: str) -> None:
-        """Leave nothing of it but its files and its checkpoints. Idempotent.
+        """Remove it, except for its files and checkpoints. Idempotent.
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
         known = self.journal.housing
         if known.phase is SandboxPhase.EXPIRED and not known.is_intended:
             return
         self.journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
-        self._gone(why)
+        self._finish_end(why)
 
     def make(self, *, lost: str = "", why: str = "", content: bytes = b"", checkpoint: str = "") -> str:
-        """Make a sandbox where there is none; what was lost on the way there, with *lost*.
+        """Create a sandbox where there is none; return *lost*, with what was lost on the way.
 
         Args:
             lost: what was lost before.
             why: why there is a new one.
-            content: what was kept of the interpreters of one before.
-            checkpoint: that this is of, where that is not the last one; noted for whoever has to make it again.
+            content: the stored interpreter state of a former one.
+            checkpoint: the checkpoint it is restored from, if not the last; recorded in case it must be created again.
 
         Raises:
-            SandboxError: if it cannot be made; it is gone then.
+            SandboxError: if it cannot be created; it is removed then.
         """
         journal = self.journal
         journal.move(
@@ -173,17 +175,17 @@ class ManagedSandbox(SandboxUse):
         for notice in runtime.notices:
             journal.tell(notice)
         usage_events.prove(self.tier, self.policy, runtime, self.journal)
-        within = self.within = self._reach(runtime)
+        guest = self.within = self._reach(runtime)
         self.refill()
         if content:
-            lost = self._loaded(within, content, lost)
-        heal.warm(within, PREWARMED)
-        heal.start(within, self.policy.services, self._told)
+            lost = self._load_state(guest, content, lost)
+        heal.prewarm(guest, PREWARMED)
+        heal.start_services(guest, self.policy.services, self._report_service)
         journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
         return lost
 
-    def _inherits(self) -> bool:
-        """Whether it begins with the memory of another one, which was laid down for it; it sleeps in that then."""
+    def _adopt_forked_snapshot(self) -> bool:
+        """Whether a forked snapshot was prepared for it; it is then recorded as paused on that."""
         judged = self.tier.judged(self.policy) if isinstance(self.tier, LocalSnapshotTier) else None
         if judged is None:
             return False
@@ -192,8 +194,8 @@ class ManagedSandbox(SandboxUse):
         )
         return True
 
-    def _is_kept(self, known: SandboxState) -> bool:
-        """Whether its memory is on disk though nobody could note that; it is noted then."""
+    def _adopt_unrecorded_snapshot(self, known: SandboxState) -> bool:
+        """Whether its memory is on disk although that is not recorded; records it."""
         if known.phase not in (SandboxPhase.PAUSING, SandboxPhase.RESUMING) or not isinstance(self.tier, RecordTier):
             return False
         if self.tier.adopt(self.policy) is not None or (snapshot := self.tier.kept(self.policy)) is None:
@@ -202,14 +204,14 @@ class ManagedSandbox(SandboxUse):
         return True
 
     def _sleeps_on_disk(self) -> bool:
-        """Whether it lives nowhere, and may be gone on from as if nobody had tried. Who keeps one elsewhere says so."""
+        """Whether it runs nowhere and its snapshot can be resumed as before; false if that is stored elsewhere."""
         tier, policy = self.tier, self.policy
         if isinstance(tier, HostedTier) or not isinstance(tier, RecordTier):
             return False
         return tier.adopt(policy) is None and tier.kept(policy) is not None
 
-    def _adopted(self, known: SandboxState) -> bool:
-        """Whether it lives elsewhere than was noted; it is noted then."""
+    def _adopt_unrecorded_runtime(self, known: SandboxState) -> bool:
+        """Whether it runs elsewhere than was recorded; records it."""
         runtime = self.tier.adopt(self.policy) if isinstance(self.tier, RecordTier) else None
         if runtime is None:
             return False
@@ -217,10 +219,10 @@ class ManagedSandbox(SandboxUse):
         move(known.phase, intended=known.is_intended, runtime=runtime, held=known.held, why=known.why)
         return True
 
-    def _made_again(self, known: SandboxState) -> str:
-        """Make the sandbox that another process did not come to the end of making; what was lost by that.
+    def _recreate(self, known: SandboxState) -> str:
+        """Create a sandbox again that another process did not finish creating; return what was lost.
 
-        What it made may lack what it was to be given, and nothing of anybody has run in it.
+        The unfinished one may lack files, and no user code has run in it.
         """
         with contextlib.suppress(KasmonError):
             self.tier.destroy(self.policy, known.runtime)
@@ -229,98 +231,95 @@ class ManagedSandbox(SandboxUse):
         return self.make(lost=lost, content=self.spare(known.snapshot), checkpoint=known.snapshot)
 
     def begin_anew(self, why: str) -> str:
-        """Make another one over the same files, in the place of one that is lost; what was lost by that.
+        """Replace a lost sandbox with a new one over the same files; return what was lost.
 
         Raises:
-            SandboxError: if it cannot be made, or something of the one before is left.
+            SandboxError: if it cannot be created, or something of the former is left.
         """
         self.stop()
         return self.make(lost=f"{why}: {MEMORY_LOST}; {FILES_KEPT}", why=why, content=self.spare(""))
 
     def regain(self, generation: int, why: str) -> str:
-        """See whether the sandbox of *generation* is still there after it did not answer, else make another one.
-
-        What was lost by that; empty where nothing was.
-        """
-        housing = self.journal.housing
-        if housing.generation != generation:
-            return housing.lost
-        if self.within is not None and housing.runtime and self.tier.find(self.policy, housing.runtime):
+        """Check whether the sandbox of *generation* still responds; if not, create another. Return what was lost."""
+        state = self.journal.housing
+        if state.generation != generation:
+            return state.lost
+        if self.within is not None and state.runtime and self.tier.find(self.policy, state.runtime):
             with contextlib.suppress(KasmonError):
                 self.within.ping(secrets.token_hex(8))
                 return ""
         return self.begin_anew(why)
 
     def quieten(self) -> None:
-        """Let nothing in it run any more, for its end: its files are not written to meanwhile.
+        """Stop all its processes before its end, so that its files do not change meanwhile.
 
         Raises:
-            SandboxError: if something in it does not stop.
+            SandboxError: if a process does not stop.
         """
         runtime = self.journal.housing.runtime
-        self._let_go()
+        self._disconnect()
         if runtime is not None and self.tier.find(self.policy, runtime):
             self.tier.pause(self.policy, runtime)
 
     def stop(self) -> None:
-        """End its processes; its files stay, and another one is to be made.
+        """End its processes; its files stay, and a new sandbox must be created.
 
         Raises:
-            SandboxError: if something of it is left.
+            SandboxError: if something is left.
         """
-        self._let_go()
+        self._disconnect()
         self.tier.destroy(self.policy, self.journal.housing.runtime)
 
-    def _tell_leaks(self, runtime: SandboxRuntime, looked: CredentialFindings) -> None:
-        """Tell what of the sandbox, which stands still, holds the value of a credential all the same."""
+    def _report_leaks(self, runtime: SandboxRuntime, findings: CredentialFindings) -> None:
+        """Record where the paused sandbox still contains the value of a credential."""
         with contextlib.suppress(KasmonError, OSError):
-            if places := self._leaks.beside_them(self.tier, self.policy, runtime, looked):
+            if places := self._leaks.beside_them(self.tier, self.policy, runtime, findings):
                 self.journal.tell_once(
-                    f"The value of a credential is in {credential_leaks.told(places)}; it stays there while the"
-                    " sandbox is paused."
+                    f"The value of a credential is in {credential_leaks.format_places(places)}; it stays there while"
+                    " the sandbox is paused."
                 )
 
-    def _awake(self, slept: PauseResult, *, was_asleep: bool, why: str = "") -> str:
+    def _resume(self, pause_result: PauseResult, *, was_asleep: bool, why: str = "") -> str:
         journal, runtime = self.journal, self.journal.housing.runtime
         assert runtime is not None
         if was_asleep:
-            journal.move(SandboxPhase.RESUMING, intended=True, held=slept.held, snapshot=slept.snapshot)
+            journal.move(SandboxPhase.RESUMING, intended=True, held=pause_result.held, snapshot=pause_result.snapshot)
             try:
-                runtime = self.tier.resume(self.policy, runtime, slept)
+                runtime = self.tier.resume(self.policy, runtime, pause_result)
             except SandboxUnreachableError:
-                journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot)
+                journal.move(SandboxPhase.PAUSED, held=pause_result.held, snapshot=pause_result.snapshot)
                 raise
             except KasmonError as error:
                 why = error.message.rstrip(".")
-                if not slept.held and self._sleeps_on_disk():
-                    journal.move(SandboxPhase.PAUSED, held=False, snapshot=slept.snapshot)
+                if not pause_result.held and self._sleeps_on_disk():
+                    journal.move(SandboxPhase.PAUSED, held=False, snapshot=pause_result.snapshot)
                     raise SandboxUnreachableError(
                         f"the sandbox of {self.policy.session!r} was not resumed", why, STILL_KEPT
                     ) from error
                 return self.begin_anew(f"it could not be resumed ({why})")
-        journal.move(SandboxPhase.HEALING, runtime=runtime, held=slept.held)
-        if not was_asleep or not slept.held:
+        journal.move(SandboxPhase.HEALING, runtime=runtime, held=pause_result.held)
+        if not was_asleep or not pause_result.held:
             usage_events.prove(self.tier, self.policy, runtime, self.journal)
-        within = self._reach(runtime) if self.within is None else self.within
-        looked = self.credentials()
-        healed = heal.heal(within, self.policy, journal.housing.counters, looked.values, was_asleep=was_asleep)
-        self.within = within
+        guest = self._reach(runtime) if self.within is None else self.within
+        findings = self.credentials()
+        healed = heal.heal(guest, self.policy, journal.housing.counters, findings.values, was_asleep=was_asleep)
+        self.within = guest
         if healed.why:
             return self.begin_anew(healed.why)
         for drift in healed.drift:
             journal.tell(drift)
-        heal.start(within, healed.down, self._told)
+        heal.start_services(guest, healed.down, self._report_service)
         journal.move(SandboxPhase.RUNNING, counters={}, why=why, lost=healed.lost)
         return healed.lost
 
-    def _gone(self, why: str) -> None:
+    def _finish_end(self, why: str) -> None:
         self.stop()
         self.journal.move(SandboxPhase.EXPIRED, why=why)
 
-    def _loaded(self, within: GuestClient, content: bytes, lost: str) -> str:
-        """What is lost after the new interpreters have *content* of the old ones."""
+    def _load_state(self, guest: GuestClient, content: bytes, lost: str) -> str:
+        """Load *content* into the new interpreters; return what is lost after that."""
         try:
-            loaded = within.load_state(content)
+            loaded = guest.load_state(content)
         except KasmonError as error:
             return f"{lost}; the saved state could not be loaded ({error.message.rstrip('.')})"
         if loaded.lost:

@@ -1,4 +1,4 @@
-"""What a sandbox uses and how it is confined, noted as facts where its tier can tell."""
+"""Record a sandbox's resource usage and confinement as events, if its tier can report them."""
 
 from kasmon.errors import KasmonError
 from kasmon.model.events import ConfinementSeen, SandboxMeasured
@@ -10,10 +10,10 @@ from kasmon.sandbox.remote_guest.proof import seen
 
 
 def measure(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -> None:
-    """Note what the sandbox uses, where that is news.
+    """Record the sandbox's usage if it has changed enough.
 
     Raises:
-        KasmonError, OSError: if it cannot be looked at.
+        KasmonError, OSError: if it cannot be read.
     """
     runtime = journal.housing.runtime
     if not isinstance(tier, UsageTier) or runtime is None:
@@ -33,7 +33,7 @@ def measure(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -
 
 
 def prove(tier: SandboxTier, policy: SandboxPolicy, runtime: SandboxRuntime, journal: SandboxJournal) -> None:
-    """Note whether the sandbox at *runtime* is confined as *policy* wants; one that cannot be looked at is not."""
+    """Record whether the sandbox at *runtime* is confined as *policy* requires; not, if it cannot be checked."""
     if isinstance(tier, ConfinementTier):
         try:
             proof = tier.prove(policy, runtime.pid)

@@ -1,4 +1,4 @@
-"""A sandbox that is there, in use: what is run in it, whom it may reach, its credentials, and what it takes."""
+"""Use of a running sandbox: runs, network access, credentials, and resource usage."""
 
 import contextlib
 import secrets
@@ -21,7 +21,7 @@ from kasmon.sandbox.shared.credentials import CredentialFindings
 
 
 class SandboxUse:
-    """The sandbox of one session as its users have it. Its calls block."""
+    """The sandbox of one session, as its users see it. Calls block."""
 
     def __init__(
         self,
@@ -32,40 +32,40 @@ class SandboxUse:
     ) -> None:
         """
         Args:
-            tier: what confines it.
-            policy: what it is.
-            journal: what the facts so far say of it, and where further ones go.
-            reach: the agent inside of a sandbox that lives there.
+            tier: the sandbox's tier.
+            policy: its policy.
+            journal: its state, and where events are recorded.
+            reach: returns the guest client of a running sandbox.
         """
         self.tier = tier
         self.policy = policy
         self.journal = journal
         self.within: GuestClient | None = None
         self.spare: Callable[[str], bytes] = lambda _: b""
-        """What a checkpoint, or with an empty one the last that has any, kept of its interpreters; else nothing."""
+        """Returns the interpreter state of a checkpoint, with "" of the last that has any; empty if none."""
         self.settle: Callable[[], None] = lambda: None
-        """Brings to its end what another process began to do to the files; before anything inside sees them."""
+        """Completes file changes that another process began; called before anything inside sees the files."""
         self._reach = reach
         self._leaks = CredentialLeaks()
 
     @property
     def phase(self) -> SandboxPhase:
-        """Where it is in its life, by its facts."""
+        """Its phase, by its events."""
         return self.journal.housing.phase
 
     @property
     def runs(self) -> bool:
-        """Whether something can be run in it at once."""
+        """Whether code can run in it at once."""
         return self.within is not None and self.phase is SandboxPhase.RUNNING
 
     @property
     def workspace(self) -> str:
-        """Where its files lie on this machine."""
+        """The folder of its files on this machine."""
         runtime = self.journal.housing.runtime
         return (runtime.workspace if runtime else "") or self.tier.workspace(self.policy)
 
     def credentials(self) -> CredentialFindings:
-        """The values of its credentials now."""
+        """Return the current values of its credentials."""
         return credential.looked_up(self.policy.credentials)
 
     def run(
@@ -79,22 +79,22 @@ class SandboxUse:
         run: str = "",
         variables: Mapping[str, str] = {},
     ) -> RunResult:
-        """Run *code* with *variables*; what came of it says what is kept. Several may run at once.
+        """Run *code* with *variables*; the result reports what was retained. Several runs may overlap.
 
         Raises:
-            RefusedError: if it sleeps.
-            SandboxError: if the agent inside is gone; whether the code ran is not known then.
+            RefusedError: if it is paused.
+            SandboxError: if its guest is gone; whether the code ran is unknown then.
         """
-        within = self.within
-        if within is None or not self.runs:
+        guest = self.within
+        if guest is None or not self.runs:
             raise RefusedError(f"the sandbox of {self.policy.session!r} is {self.phase}: it cannot run anything.")
         self._refresh()
         allowed_s, began_at = SIZES[self.policy.size].time_s, time.time()
-        ran = within.run(
+        ran = guest.run(
             interpreter,
             code,
             timeout_s=allowed_s if timeout_s is None else min(timeout_s, allowed_s),
-            variables=self._found_by(variables),
+            variables=self._add_proxy_variables(variables),
             on_output=on_output,
             cap=cap,
             run=run,
@@ -107,13 +107,13 @@ class SandboxUse:
             return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
         return ran
 
-    def _found_by(self, variables: Mapping[str, str]) -> Mapping[str, str]:
-        """*variables* for a run, with whom it reaches without a proxy: its list may have changed since the start."""
+    def _add_proxy_variables(self, variables: Mapping[str, str]) -> Mapping[str, str]:
+        """Return *variables* with the hosts to reach without a proxy: that list may have changed since the start."""
         is_gated = self.policy.hosts and isinstance(self.tier, EgressTier)
         return {**not_proxied(self.policy.hosts), **variables} if is_gated else variables
 
     def _refresh(self) -> None:
-        """Put what changed outside into a sandbox that has a copy."""
+        """Copy changes on this machine into a sandbox that has a copy of its files."""
         runtime = self.journal.housing.runtime
         if isinstance(self.tier, MirrorTier) and runtime is not None:
             try:
@@ -124,10 +124,10 @@ class SandboxUse:
                 self.journal.tell(sentence)
 
     def allow(self, hosts: Sequence[str]) -> str:
-        """Let it reach *hosts* too, from now on; why that is only for its next sandbox, empty where it is not.
+        """Allow *hosts* too, from now on; return why that only applies to the next sandbox, or "".
 
         Raises:
-            UsageError: if they are no hosts; nothing changed then.
+            UsageError: if they are not valid hosts; nothing changed then.
         """
         allowlist(hosts)
         more = tuple(host for host in hosts if host not in self.policy.hosts)
@@ -142,47 +142,47 @@ class SandboxUse:
         return ""
 
     def clean(self) -> CredentialFindings:
-        """Take credentials out of the sandbox, so that something of it can be kept; it has them again by `refill`.
+        """Remove credentials from the sandbox, so that it can be stored; `refill` restores them.
 
         Raises:
-            SandboxError: if that is not certain; nothing may be kept then.
+            SandboxError: if they may not all be removed; nothing may be stored then.
         """
-        looked = self.credentials()
+        findings = self.credentials()
         if self.within is not None:
-            for interpreter, names in heal.cleaned(self.within, self.policy.volatile, looked).items():
+            for interpreter, names in heal.remove_credentials(self.within, self.policy.volatile, findings).items():
                 self.journal.tell(
                     f"{interpreter} no longer has {', '.join(names)}, which contained the value of a credential."
                 )
-        return looked
+        return findings
 
     def refill(self) -> None:
-        """Write the volatile files anew; what could not be is told."""
+        """Write the volatile files again; failures are recorded."""
         if self.within is None or not self.policy.volatile:
             return
-        looked = self.credentials()
-        self.journal.tell_once(*looked.missing, *heal.rewrite(self.within, self.policy.volatile, looked.values))
+        findings = self.credentials()
+        self.journal.tell_once(*findings.missing, *heal.rewrite(self.within, self.policy.volatile, findings.values))
 
     def measure(self) -> None:
-        """Note what it uses, where its tier can tell and that is news.
+        """Record its usage, if its tier can report it and it changed enough.
 
         Raises:
-            KasmonError, OSError: if it cannot be looked at.
+            KasmonError, OSError: if it cannot be read.
         """
         if self.runs:
             usage_events.measure(self.tier, self.policy, self.journal)
 
-    def _counted(self) -> Mapping[str, int]:
-        """How many runs each interpreter has had, by its own word."""
+    def _read_counters(self) -> Mapping[str, int]:
+        """Return how many runs each interpreter reports."""
         if self.within is None:
             return {}
         with contextlib.suppress(KasmonError):
             return self.within.ping(secrets.token_hex(8)).counters
         return {}
 
-    def _told(self, text: str) -> None:
+    def _report_service(self, text: str) -> None:
         self.journal.tell(text, is_warning="answers on" not in text)
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self.within is not None:
             self.within.close()
             self.within = None

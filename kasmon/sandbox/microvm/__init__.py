@@ -1,1 +1,1 @@
-"""Virtual machines, each with a kernel of its own: their memory can be put on disk, and goes on from there."""
+"""The microvm tier: virtual machines with their own kernel, whose memory can be saved to disk and resumed."""

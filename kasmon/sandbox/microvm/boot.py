@@ -1,4 +1,4 @@
-"""How a machine begins: by a start, or from a memory, which is marked as used before anything in it runs again."""
+"""Boots a machine, or resumes it from a snapshot, which is marked as used before the machine runs."""
 
 import contextlib
 import os
@@ -16,10 +16,18 @@ from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SIZES
 from kasmon.sandbox.microvm.image import KERNEL, ROOT, VmImage
 from kasmon.sandbox.microvm.initrd import initrd
-from kasmon.sandbox.microvm.qemu import OpenFiles, words
+from kasmon.sandbox.microvm.qemu import OpenFiles, build_command_line
 from kasmon.sandbox.microvm.qmp import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.start import HostEndCode, HostEndConfig, asked, end_of, last_line, new_log, started
+from kasmon.sandbox.microvm.start import (
+    HostEndCode,
+    HostEndConfig,
+    last_line,
+    new_log,
+    read_last_log_line,
+    send_request,
+    start_host_end,
+)
 from kasmon.sandbox.network.proxy_control import socket_in
 
 BOOT_S: Final = 90.0
@@ -29,18 +37,18 @@ CHANCE_BYTES: Final = 64
 
 
 class VmResources(msgspec.Struct, frozen=True, kw_only=True):
-    """What every machine of one kasmon is played with."""
+    """What all machines of one kasmon run with."""
 
     program: str
     accelerator: str
     folder: Path
-    """Where the image lies."""
+    """The folder of the image."""
     image: VmImage
 
 
-def begin(
-    lot: VmFiles,
-    means: VmResources,
+def start_machine(
+    vm_files: VmFiles,
+    resources: VmResources,
     code: HostEndCode,
     memory: Path | None = None,
     loaded: Callable[[], None] = lambda: None,
@@ -49,63 +57,66 @@ def begin(
     is_nobodys: bool = False,
     limit_s: float | None = None,
 ) -> None:
-    """Let a machine begin on the disks of *lot*, from *memory* or by a start; the agent inside answers then.
+    """Start a machine on the disks of *vm_files*, resumed from *memory* or booted; the guest agent answers then.
 
     Args:
-        lot: whose; no machine lives there.
-        means: what it is played with.
-        code: what its door runs, as the lot's owner may read it.
-        memory: the file of what it held.
-        loaded: called when that memory is there, and nothing runs yet.
-        is_another: it is a copy of a machine, and no longer that one.
-        is_nobodys: it hears nothing of its session yet; it is to be greeted again.
-        limit_s: how long it may take; None is our own measure.
+        vm_files: the files of its session; no machine runs there.
+        resources: what it runs with.
+        code: the code of its host end, readable for the owner.
+        memory: the file of its memory snapshot.
+        loaded: called when that memory is loaded, before the machine runs.
+        is_another: whether it is a copy of a machine and must get a new identity.
+        is_nobodys: whether it is not assigned to its session yet; `greet` must be called again.
+        limit_s: its time limit; None is the default.
 
     Raises:
-        SandboxError: if it does not; something of it may be left then.
+        SandboxError: if it does not start; something of it may be left then.
     """
     until = time.monotonic() + (limit_s or (LOAD_S if memory else BOOT_S))
     with contextlib.ExitStack() as stack:
         log = new_log()
         stack.callback(os.close, log)
         console, theirs = (stack.enter_context(end) for end in socket.socketpair())
-        _start(lot, means, code, memory, log, theirs.fileno())
+        _start_processes(vm_files, resources, code, memory, log, theirs.fileno())
         theirs.close()
         try:
-            with QmpClient(lot.orders) as orders:
+            with QmpClient(vm_files.orders) as qmp:
                 if memory is not None:
-                    orders.moved(until - time.monotonic())
+                    qmp.moved(until - time.monotonic())
                 loaded()
-                orders.do("cont")
+                qmp.do("cont")
             if memory is None:
-                asked(lot.control, until - time.monotonic(), "wait")
-            greet(lot, is_another=is_another, is_nobodys=is_nobodys)
+                send_request(vm_files.control, until - time.monotonic(), "wait")
+            greet(vm_files, is_another=is_another, is_nobodys=is_nobodys)
         except SandboxError as error:
-            said = end_of(log) or last_line(_heard(console))
+            said = read_last_log_line(log) or last_line(_read_available(console))
             if said:
                 raise SandboxError("the machine did not boot", said) from error
             raise
 
 
-def greet(lot: VmFiles, *, is_another: bool = False, is_nobodys: bool = False) -> None:
-    """Tell the machine that somebody is there, what time it is, some chance, which folders and programs it sees, and
-    whether it has a way out.
+def greet(vm_files: VmFiles, *, is_another: bool = False, is_nobodys: bool = False) -> None:
+    """Send the machine the time, entropy, its folders and programs, and whether it has network access.
 
-    It listens from then on.
+    It accepts connections from then on.
 
     Raises:
         SandboxError: if it does not answer.
     """
     words: dict[str, object] = {"chance": secrets.token_hex(CHANCE_BYTES), "is_another": is_another}
     if not is_nobodys:
-        words["way_out"] = bool(lot.policy.hosts)
-        words["programs"] = lot.programs.exists()
-        words["folders"] = {name: {"at": bind.target, "writable": bind.writable} for name, bind in lot.folders.items()}
-    asked(lot.control, ANSWER_S, "hello", now=time.time(), **words)
+        words["way_out"] = bool(vm_files.policy.hosts)
+        words["programs"] = vm_files.programs.exists()
+        words["folders"] = {
+            name: {"at": bind.target, "writable": bind.writable} for name, bind in vm_files.folders.items()
+        }
+    send_request(vm_files.control, ANSWER_S, "hello", now=time.time(), **words)
 
 
-def _start(lot: VmFiles, means: VmResources, code: HostEndCode, memory: Path | None, log: int, console: int) -> None:
-    size = SIZES[lot.policy.size]
+def _start_processes(
+    vm_files: VmFiles, resources: VmResources, code: HostEndCode, memory: Path | None, log: int, console: int
+) -> None:
+    size = SIZES[vm_files.policy.size]
     with contextlib.ExitStack() as stack:
 
         def opened(path: Path, flags: int = os.O_RDONLY) -> int:
@@ -116,31 +127,33 @@ def _start(lot: VmFiles, means: VmResources, code: HostEndCode, memory: Path | N
         first = os.memfd_create("initrd", os.MFD_CLOEXEC)
         stack.callback(os.close, first)
         with os.fdopen(os.dup(first), "wb") as file:
-            file.write(initrd(means.folder, means.image))
+            file.write(initrd(resources.folder, resources.image))
         handles = OpenFiles(
-            kernel=opened(means.folder / KERNEL),
+            kernel=opened(resources.folder / KERNEL),
             initrd=first,
-            root=opened(means.folder / ROOT),
-            base=opened(lot.base),
-            disk=opened(lot.disk, os.O_RDWR),
-            control=stack.enter_context(_listener(lot.orders)).fileno(),
+            root=opened(resources.folder / ROOT),
+            base=opened(vm_files.base),
+            disk=opened(vm_files.disk, os.O_RDWR),
+            control=stack.enter_context(_listener(vm_files.orders)).fileno(),
             console=console,
             memory=opened(memory) if memory else None,
-            programs=opened(lot.programs) if lot.programs.is_symlink() or lot.programs.exists() else None,
+            programs=opened(vm_files.programs)
+            if vm_files.programs.is_symlink() or vm_files.programs.exists()
+            else None,
         )
-        told = HostEndConfig(
-            listen=stack.enter_context(_listener(lot.agent)).fileno(),
-            control=stack.enter_context(_listener(lot.control)).fileno(),
-            ports=stack.enter_context(_listener(lot.ports)).fileno(),
-            gate=os.fspath(socket_in(lot.gate)),
-            lock=opened(lot.lock, os.O_RDWR),
-            trees={name: opened(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in lot.trees.items()},
-            read_only=[name for name, bind in lot.folders.items() if not bind.writable],
+        config = HostEndConfig(
+            listen=stack.enter_context(_listener(vm_files.agent)).fileno(),
+            control=stack.enter_context(_listener(vm_files.control)).fileno(),
+            ports=stack.enter_context(_listener(vm_files.ports)).fileno(),
+            gate=os.fspath(socket_in(vm_files.gate)),
+            lock=opened(vm_files.lock, os.O_RDWR),
+            trees={name: opened(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in vm_files.trees.items()},
+            read_only=[name for name, bind in vm_files.folders.items() if not bind.writable],
             most_bytes=size.disk_bytes,
         )
-        program = shutil.which(means.program) or means.program
-        argv = words(program, handles, size, accelerator=means.accelerator)
-        started(code, argv, handles.every, told, log, lot.ground.owner)
+        program = shutil.which(resources.program) or resources.program
+        argv = build_command_line(program, handles, size, accelerator=resources.accelerator)
+        start_host_end(code, argv, handles.every, config, log, vm_files.ground.owner)
 
 
 @contextlib.contextmanager
@@ -152,8 +165,8 @@ def _listener(path: Path) -> Iterator[socket.socket]:
         yield listening
 
 
-def _heard(stream: socket.socket) -> bytes:
-    """What has been said there so far."""
+def _read_available(stream: socket.socket) -> bytes:
+    """Return what has arrived on *stream* so far."""
     heard = b""
     stream.setblocking(False)
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A `cpio` archive of the form that Linux unpacks as its first files ("newc"), of files that are root's in there."""
+"""Writer of `cpio` archives in the "newc" format that Linux unpacks as its initrd; all files belong to root."""
 
 import stat
 from typing import Final
@@ -8,30 +8,30 @@ END: Final = "TRAILER!!!"
 
 
 class CpioArchive:
-    """Names are without a leading slash; a folder has to be added before what lies in it."""
+    """An archive. Names have no leading slash; a folder must be added before its content."""
 
     def __init__(self) -> None:
         self._content = bytearray()
         self._number = 0
 
     def folder(self, name: str, mode: int = 0o755) -> None:
-        """A folder."""
+        """Add a folder."""
         self._add(name, stat.S_IFDIR | mode, b"")
 
     def file(self, name: str, content: bytes, mode: int = 0o644) -> None:
-        """A plain file."""
+        """Add a regular file."""
         self._add(name, stat.S_IFREG | mode, content)
 
     def link(self, name: str, target: str) -> None:
-        """A symbolic link."""
+        """Add a symbolic link."""
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
     def device(self, name: str, major: int, minor: int, mode: int = 0o600) -> None:
-        """A character device."""
+        """Add a character device."""
         self._add(name, stat.S_IFCHR | mode, b"", major, minor)
 
     def whole(self) -> bytes:
-        """The whole archive; nothing is to be added after that."""
+        """Return the complete archive; nothing may be added after that."""
         self._add(END, 0, b"")
         return bytes(self._content)
 

@@ -1,6 +1,6 @@
-"""What of Debian a machine is made of: the packages by name and version, fetched by apt as anybody may, unpacked by us.
+"""The Debian packages of a machine image: resolved and fetched by apt without root, and unpacked here.
 
-No root, and nothing of what this system has installed: apt is told that nothing is.
+The packages installed on this system play no part: apt gets an empty status file.
 """
 
 import os
@@ -22,21 +22,21 @@ PROGRAMS: Final = (
     "procps", "python3", "sed",
     "tar",
 )  # fmt: skip
-"""What those inside find; with what these need."""
+"""Programs available inside; their dependencies are added."""
 BUSYBOX: Final = "busybox-static"
 KERNEL: Final = "linux-image-cloud-amd64"
-"""Needs the newest kernel of its kind, which is another package at each version."""
+"""Depends on the newest kernel of its kind, which is another package at each version."""
 FETCH_S: Final = 600.0
 LEFT_OUT: Final = re.compile(
     r"usr/share/(doc|man|info|locale|lintian|bash-completion|zoneinfo|icons|i18n/locales)/|usr/lib/x86_64-linux-gnu/gconv/"
     r"|usr/(s?bin/(perl|dpkg)|lib/x86_64-linux-gnu/perl)|var/|boot/|lib/modules/|.*/__pycache__/|usr/lib/python3.11/test/"
 )
-"""What nobody needs inside."""
+"""Files that are not needed inside."""
 MERGED: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 
 class DebianPackage(NamedTuple):
-    """A package, and where it lies."""
+    """A package and its file."""
 
     name: str
     version: str
@@ -44,7 +44,7 @@ class DebianPackage(NamedTuple):
 
 
 def missing() -> str:
-    """Why no image can be built here; empty where one can."""
+    """Return why no image can be built here; empty if one can."""
     if platform.machine() != "x86_64":
         return f"an image can be built for x86_64 only, and this is {platform.machine()}"
     wanted = {"apt-get": "apt", "dpkg-deb": "dpkg", "mke2fs": "e2fsprogs"}
@@ -53,15 +53,15 @@ def missing() -> str:
 
 
 def found(program: str) -> str | None:
-    """Where *program* is, also where only root looks for programs."""
+    """Return the path of *program*, also searched where only root has programs."""
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
-def fetch(folder: Path, told: Callable[[str], None] = lambda _: None) -> list[DebianPackage]:
-    """Fetch all that an image is made of into *folder*.
+def fetch(folder: Path, report: Callable[[str], None] = lambda _: None) -> list[DebianPackage]:
+    """Fetch all packages of an image into *folder*.
 
     Raises:
-        SandboxError: if apt cannot.
+        SandboxError: if apt fails.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "partial").mkdir(mode=0o700, exist_ok=True)
@@ -73,21 +73,21 @@ def fetch(folder: Path, told: Callable[[str], None] = lambda _: None) -> list[De
     ]
     wanted = [*PROGRAMS, BUSYBOX]
     kernel = _kernel(options, folder)
-    told(f"Resolving the dependencies of {', '.join(PROGRAMS)}.")
+    report(f"Resolving the dependencies of {', '.join(PROGRAMS)}.")
     plan = ["--print-uris", "--no-install-recommends", "-y", "-qq", "install"]
     lines = _apt([*options, *plan, *wanted], folder).splitlines()
-    named = [name for line in lines if line.startswith("'") and (name := _named(shlex.split(line)[1]))]
+    named = [name for line in lines if line.startswith("'") and (name := _parse_name_version(shlex.split(line)[1]))]
     if not named:
         raise SandboxError("cannot build the image", "apt knows none of its packages", "Run `apt-get update` as root.")
-    told(f"Fetching {len(named) + 1} packages.")
+    report(f"Fetching {len(named) + 1} packages.")
     _apt([*options, "-qq", "download", kernel, *named], folder)
     return [_package(path) for path in sorted(folder.glob("*.deb"))]
 
 
 def _kernel(options: Sequence[str], folder: Path) -> str:
-    """The package of the newest kernel, which the one that is named `KERNEL` needs."""
-    said = _apt(["depends", KERNEL], folder, program="apt-cache")
-    names = re.findall(r"Depends: (linux-image-\S+)", said)
+    """Return the package of the newest kernel, on which `KERNEL` depends."""
+    output = _apt(["depends", KERNEL], folder, program="apt-cache")
+    names = re.findall(r"Depends: (linux-image-\S+)", output)
     if not names:
         raise SandboxError(
             "cannot build the image", f"apt does not know {KERNEL}", "It requires Debian's own packages."
@@ -95,8 +95,8 @@ def _kernel(options: Sequence[str], folder: Path) -> str:
     return str(names[-1])
 
 
-def _named(file: str) -> str:
-    """`name=version` of a package's file `name_version_architecture.deb`."""
+def _parse_name_version(file: str) -> str:
+    """Return `name=version` for a package's file `name_version_architecture.deb`."""
     name, version, _ = file.removesuffix(".deb").split("_")
     return f"{name}={version.replace('%3a', ':')}"
 
@@ -125,18 +125,18 @@ def _apt(words: Sequence[str], folder: Path, program: str = "apt-get") -> str:
 
 
 def _package(path: Path) -> DebianPackage:
-    said = subprocess.run(
+    output = subprocess.run(
         ["dpkg-deb", "--show", "--showformat=${Package} ${Version}", path], capture_output=True, text=True, timeout=60
     ).stdout.split()
-    if len(said) != 2:
+    if len(output) != 2:
         raise SandboxError("cannot build the image", f"{path.name} is not a package")
-    return DebianPackage(said[0], said[1], path)
+    return DebianPackage(output[0], output[1], path)
 
 
 def unpack(
     package: DebianPackage, folder: Path, wanted: Callable[[str], bool] = lambda name: not LEFT_OUT.match(name)
 ) -> None:
-    """Put the files of *package* that are *wanted* below *folder*, readable, and none with its owner's rights.
+    """Unpack the files of *package* that are *wanted* below *folder*, readable and without setuid.
 
     Raises:
         SandboxError: if it cannot be read.
@@ -145,9 +145,9 @@ def unpack(
         try:
             with tarfile.open(fileobj=reader.stdout, mode="r|") as archive:
                 for member in archive:
-                    member.name = _merged(member.name.removeprefix("./"))
+                    member.name = _move_below_usr(member.name.removeprefix("./"))
                     if member.islnk():
-                        member.linkname = _merged(member.linkname.removeprefix("./"))
+                        member.linkname = _move_below_usr(member.linkname.removeprefix("./"))
                     if member.name and wanted(f"{member.name}/" if member.isdir() else member.name):
                         member.mode = (member.mode & 0o777) | (0o755 if member.isdir() else 0o444)
                         _put(archive, member, folder)
@@ -177,8 +177,8 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Non
         target.chmod(member.mode)
 
 
-def _merged(name: str) -> str:
-    """*name* below /usr, for what systems of today have there."""
+def _move_below_usr(name: str) -> str:
+    """Return *name* below /usr, as on current systems."""
     parts = PurePosixPath(name).parts
     return (
         str(PurePosixPath("usr", *parts)) if parts and parts[0] in MERGED else str(PurePosixPath(*parts)) * bool(parts)

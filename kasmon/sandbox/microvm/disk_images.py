@@ -1,6 +1,6 @@
-"""The read-only disks of programs that machines are given: copies, made once for each version of what is on them.
+"""Read-only disks with copies of programs for machines, made once for each version of their content.
 
-folder/ID.ext4         what machines share; each that has it holds a name of its own for it, so that none loses it
+folder/ID.ext4         shared by machines; each machine has a hard link to it, so that none loses it
 """
 
 import contextlib
@@ -18,25 +18,25 @@ from typing import Final
 import msgspec
 
 from kasmon.paths import private_folder, write_private
-from kasmon.sandbox.microvm.image import formatted
-from kasmon.sandbox.microvm.program_disks import MOST_BYTES, MOST_ENTRIES, listed, on_disk, place
+from kasmon.sandbox.microvm.image import create_disk
+from kasmon.sandbox.microvm.program_disks import MOST_BYTES, MOST_ENTRIES, list_tree, path_on_disk, place
 from kasmon.sandbox.microvm.qemu import PROGRAMS_BYTES
 from kasmon.sandbox.shared.safe_tree import copy
 
 TOLD: Final = "places.json"
-"""On the disk: where each part is to be seen, if that is elsewhere than where the disk is."""
+"""On the disk: the path of each part inside, if it differs from that on the disk."""
 UNUSED_S: Final = 30 * 24 * 3600.0
-"""A disk that nobody asked for in so long goes when the next one is made, unless a machine has it."""
+"""A disk unused for so long is removed when the next one is made, unless a machine has it."""
 
 
 class ProgramDisks:
-    """The disks of programs in *folder*. Making this touches nothing."""
+    """The program disks in *folder*. Constructing this has no side effects."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def of(self, programs: Sequence[str]) -> Path:
-        """The disk with copies of *programs* as they are now; it is made where there is none, in up to a minute.
+        """Return the disk with copies of *programs* as they are now; it is made if missing, in up to a minute.
 
         Raises:
             SandboxError, RefusedError, OSError: if it cannot be made.
@@ -44,7 +44,7 @@ class ProgramDisks:
         for folder in (self.folder.parent, self.folder):
             if not folder.exists():
                 private_folder(folder)
-        disk = self.folder / f"{identity(programs)}.ext4"
+        disk = self.folder / f"{compute_id(programs)}.ext4"
         with self._locked():
             if not disk.is_file():
                 self._make(programs, disk)
@@ -59,19 +59,19 @@ class ProgramDisks:
             root, fresh = private_folder(Path(name) / "root"), Path(name) / "disk"
             for number, part in enumerate(programs):
                 private_folder(root / str(number))
-                _copied(Path(part), root / on_disk(part, number))
-            told = {on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
+                _copy_part(Path(part), root / path_on_disk(part, number))
+            told = {path_on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
             write_private(root / TOLD, msgspec.json.encode(told))
-            for path in [root, *root.rglob("*")]:  # whoever makes it owns it; nobody writes to it
+            for path in [root, *root.rglob("*")]:  # its maker owns the files; they are read-only
                 if not path.is_symlink():
                     path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o111 else 0o444)
-            formatted(root, fresh)
+            create_disk(root, fresh)
             os.truncate(fresh, PROGRAMS_BYTES)
             fresh.replace(disk)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Nobody else makes one meanwhile."""
+        """Lock out other processes that make a disk."""
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -80,15 +80,15 @@ class ProgramDisks:
             os.close(handle)
 
 
-def identity(programs: Sequence[str]) -> str:
-    """What tells *programs* from any others and from other versions of them: by paths, sizes and times, unread.
+def compute_id(programs: Sequence[str]) -> str:
+    """Return an id of *programs* in their present version: of paths, sizes and times, without reading the files.
 
     Raises:
-        OSError: if they cannot be looked at.
+        OSError: if they cannot be read.
     """
     digest = hashlib.sha256(b"2")
     for part in programs:
-        for path, facts in listed(Path(part)):
+        for path, facts in list_tree(Path(part)):
             seen = (
                 (path, facts.st_mode, facts.st_size, facts.st_mtime_ns) if not stat.S_ISDIR(facts.st_mode) else (path,)
             )
@@ -96,7 +96,7 @@ def identity(programs: Sequence[str]) -> str:
     return digest.hexdigest()[:24]
 
 
-def _copied(source: Path, target: Path) -> None:
+def _copy_part(source: Path, target: Path) -> None:
     if source.is_dir():
         owner = (os.geteuid(), os.getegid())
         copy(source, target, owner, limit_bytes=MOST_BYTES, limit_entries=MOST_ENTRIES, is_exact=True)

@@ -1,7 +1,7 @@
-"""The image that machines start from: a kernel, a read-only disk of programs, and what is needed to find that disk.
+"""The machine image: a kernel, a read-only disk of programs, and the initrd's files that mount that disk.
 
-It is built from Debian's packages by whoever wants machines, and lies below kasmon's data folder, with what it was made
-of and the hash of each file. Which image it is says its id: a hash of all that.
+It is built from Debian's packages on the user's machine and stored in kasmon's data folder, with its package versions
+and the hash of each file. Its id is a hash of all that.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ from kasmon.sandbox.microvm import debian_packages
 from kasmon.sandbox.microvm.debian_packages import MERGED, DebianPackage, fetch, unpack
 
 FORMAT: Final = 3
-"""Raised when the steps of a build change; `recipe` tells a change of what goes into it."""
+"""Increased when the build steps change; `recipe` covers changes of the input."""
 MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_console", "virtio-rng")
-"""Parts of the kernel that are loaded before the disk can be seen; with what these need."""
+"""Kernel modules that must be loaded before the disk can be mounted; their dependencies are added."""
 ETC: Final = {
     "passwd": "root:x:0:0::/:/bin/sh\nsandbox:x:1000:1000::/home/sandbox:/bin/bash\n",
     "group": "root:x:0:\nsandbox:x:1000:\n",
@@ -55,35 +55,35 @@ LZ4_LEGACY: Final = b"\x02\x21\x4c\x18"
 
 
 class VmImage(msgspec.Struct, frozen=True, kw_only=True):
-    """One image, as its own file says it."""
+    """One image, as described by its own file."""
 
     id: str
     made_at: float
     kernel: str
     """The version of its kernel's package."""
     versions: dict[str, str]
-    """Package -> version, of all that it was made of."""
+    """Package -> version, for all packages in it."""
     hashes: dict[str, str]
     """File -> SHA-256."""
     modules: tuple[str, ...]
-    """In the order in which they are to be loaded."""
+    """In load order."""
     recipe: str = ""
-    """A hash of what it was to be made of, as `recipe` gives it."""
+    """A hash of its input, as `recipe` returned it."""
 
 
 def recipe() -> str:
-    """A hash of what this version makes an image of: one of another recipe lacks what this version relies on."""
+    """Return a hash of the input of an image in this version; an image of another recipe lacks required parts."""
     parts = (FORMAT, MODULES, ETC, FOLDERS, debian_packages.PROGRAMS, debian_packages.BUSYBOX, debian_packages.KERNEL)
     return hashlib.sha256(msgspec.json.encode((*parts, debian_packages.LEFT_OUT.pattern))).hexdigest()[:16]
 
 
 def folder_of(places: Paths) -> Path:
-    """Where the image of one kasmon lies, whether it is there or not."""
+    """Return the image folder of one kasmon, which may not exist."""
     return places.state / "image"
 
 
 def found(folder: Path) -> VmImage | None:
-    """The image in *folder*, unless there is none that this version can use."""
+    """Return the image in *folder*; None if there is none that this version can use."""
     try:
         image = msgspec.json.decode((folder / TOLD).read_bytes(), type=VmImage)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -92,37 +92,37 @@ def found(folder: Path) -> VmImage | None:
     return image if image.recipe == recipe() and whole else None
 
 
-def build(folder: Path, told: Callable[[str], None] = lambda _: None) -> VmImage:
-    """Build an image anew, and put it in the place of the one in *folder*, whole or not at all. Takes a minute.
+def build(folder: Path, report: Callable[[str], None] = lambda _: None) -> VmImage:
+    """Build an image and replace the one in *folder*, completely or not at all. Takes a minute.
 
     Raises:
-        SandboxError: if it cannot be built; the one before is untouched.
+        SandboxError: if it cannot be built; the former one is unchanged.
     """
     if why := debian_packages.missing():
         raise SandboxError("cannot build the image", why)
     private_folder(folder.parent)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".image-") as name:
         work = Path(name)
-        fetched = fetch(work / "packages", told)
+        fetched = fetch(work / "packages", report)
         fresh = work / "fresh"
         (fresh / "modules").mkdir(mode=0o700, parents=True)
-        told(f"Unpacking {len(fetched)} packages.")
+        report(f"Unpacking {len(fetched)} packages.")
         kernel = next(package for package in fetched if package.name.startswith("linux-image-"))
         programs = [package for package in fetched if package is not kernel]
-        modules = _kernel(kernel, work / "kernel", fresh)
-        _programs(programs, work / "root", fresh)
-        told("Creating its disk.")
-        formatted(work / "root", fresh / ROOT)
-        image = _described(fresh, kernel, fetched, modules)
+        modules = _install_kernel(kernel, work / "kernel", fresh)
+        _install_programs(programs, work / "root", fresh)
+        report("Creating its disk.")
+        create_disk(work / "root", fresh / ROOT)
+        image = _describe(fresh, kernel, fetched, modules)
         write_private(fresh / TOLD, msgspec.json.format(msgspec.json.encode(image), indent=1))
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
     return image
 
 
-def _described(fresh: Path, kernel: DebianPackage, fetched: Sequence[DebianPackage], modules: Sequence[str]) -> VmImage:
+def _describe(fresh: Path, kernel: DebianPackage, fetched: Sequence[DebianPackage], modules: Sequence[str]) -> VmImage:
     files = sorted(path for path in fresh.rglob("*") if path.is_file())
-    hashes = {str(path.relative_to(fresh)): hashed(path) for path in files}
+    hashes = {str(path.relative_to(fresh)): hash_file(path) for path in files}
     whole = hashlib.sha256("".join(f"{name} {value}\n" for name, value in hashes.items()).encode())
     return VmImage(
         id=whole.hexdigest()[:16],
@@ -135,11 +135,11 @@ def _described(fresh: Path, kernel: DebianPackage, fetched: Sequence[DebianPacka
     )
 
 
-def _kernel(package: DebianPackage, work: Path, fresh: Path) -> list[str]:
-    """Put the kernel into *fresh*, with the modules that it needs; their names, each behind those that it needs."""
+def _install_kernel(package: DebianPackage, work: Path, fresh: Path) -> list[str]:
+    """Put the kernel into *fresh*, with the modules it needs; return their names, each after its dependencies."""
     unpack(package, work, lambda name: not name.startswith("usr/share/"))
     packed = next(work.glob("boot/vmlinuz-*"))
-    write_private(fresh / KERNEL, _unpacked(packed.read_bytes()) or packed.read_bytes())
+    write_private(fresh / KERNEL, _decompress(packed.read_bytes()) or packed.read_bytes())
     (fresh / KERNEL).chmod(0o644)
     every = {path.stem: path for path in work.rglob("*.ko")}
     ordered: list[str] = []
@@ -160,10 +160,10 @@ def _kernel(package: DebianPackage, work: Path, fresh: Path) -> list[str]:
     return ordered
 
 
-def _unpacked(kernel: bytes) -> bytes | None:
-    """The kernel as it is once it has unpacked itself, which takes an emulated machine a second.
+def _decompress(kernel: bytes) -> bytes | None:
+    """Return the decompressed kernel, since decompression takes an emulated machine a second.
 
-    None where `lz4` is not there, or it is packed otherwise.
+    None if `lz4` is missing, or the kernel is compressed otherwise.
     """
     at = kernel.rfind(LZ4_LEGACY)
     program = debian_packages.found("lz4")
@@ -172,8 +172,8 @@ def _unpacked(kernel: bytes) -> bytes | None:
     header = struct.unpack_from("<I", kernel, 0x248)[0], struct.unpack_from("<I", kernel, 0x24C)[0]
     first = (kernel[0x1F1] or 4) * 512 + 512 + header[0]
     payload = kernel[first : first + header[1]] if kernel[first : first + 4] == LZ4_LEGACY else kernel[at:]
-    said = subprocess.run([program, "-dc"], input=payload[:-4], capture_output=True, timeout=60).stdout
-    return said if said.startswith(b"\x7fELF") else None
+    output = subprocess.run([program, "-dc"], input=payload[:-4], capture_output=True, timeout=60).stdout
+    return output if output.startswith(b"\x7fELF") else None
 
 
 def _depends(module: bytes) -> list[str]:
@@ -183,7 +183,7 @@ def _depends(module: bytes) -> list[str]:
     return [name for name in module[at + 9 : module.index(b"\0", at + 9)].decode("ascii").split(",") if name]
 
 
-def _programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None:
+def _install_programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None:
     for name in (*FOLDERS, "usr"):
         (root / name).mkdir(mode=0o700, parents=True)
     for name in MERGED:
@@ -191,7 +191,7 @@ def _programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None
         (root / name).symlink_to(f"usr/{name}")
     for package in fetched:
         unpack(package, root)
-    _compiled(root)
+    _compile_library(root)
     shutil.copyfile(root / "usr/bin/busybox", fresh / BUSYBOX)
     for name, text in ETC.items():
         (root / "etc" / name).write_text(text)
@@ -201,19 +201,19 @@ def _programs(fetched: Sequence[DebianPackage], root: Path, fresh: Path) -> None
     (root / "var/tmp").symlink_to("/tmp")
     (root / "usr/bin/sh").unlink(missing_ok=True)
     (root / "usr/bin/sh").symlink_to("bash")
-    for path in [root, *root.rglob("*")]:  # whoever builds it owns it; nobody writes to it
+    for path in [root, *root.rglob("*")]:  # its builder owns the files; they are read-only
         if not path.is_symlink():
             path.chmod((path.stat().st_mode & 0o755) | (0o755 if path.is_dir() else 0o444))
 
 
-def _compiled(root: Path) -> None:
-    """Compile Python's library with the Python that runs it: nobody can do that inside, and each import would."""
+def _compile_library(root: Path) -> None:
+    """Compile Python's library with its own Python: it is read-only inside, so each import would compile again."""
     libraries = root / "usr/lib/x86_64-linux-gnu"
     loader = [str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)]
-    words = ["-s", "-S", "-m", "compileall", "-q", "-s", str(root), "-p", "/", "--invalidation-mode", "unchecked-hash"]
+    args = ["-s", "-S", "-m", "compileall", "-q", "-s", str(root), "-p", "/", "--invalidation-mode", "unchecked-hash"]
     try:
         done = subprocess.run(
-            [*loader, str(root / "usr/bin/python3.11"), *words, str(root / "usr/lib/python3.11")],
+            [*loader, str(root / "usr/bin/python3.11"), *args, str(root / "usr/lib/python3.11")],
             env={"PYTHONHOME": str(root / "usr"), "LC_ALL": "C.UTF-8"},
             capture_output=True,
             text=True,
@@ -225,25 +225,25 @@ def _compiled(root: Path) -> None:
         raise SandboxError("cannot build the image", f"its python's library does not compile: {done.stdout[-200:]}")
 
 
-def formatted(root: Path, target: Path) -> None:
-    """Make the disk *target* with all that lies in *root*.
+def create_disk(root: Path, target: Path) -> None:
+    """Create the disk *target* with the content of *root*.
 
     Raises:
-        SandboxError: if that cannot be.
+        SandboxError: if that fails.
     """
     entries = list(root.rglob("*"))
     used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
     blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
     program = debian_packages.found("mke2fs") or "mke2fs"
-    words = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
-    words += ["-N", str(len(entries) + SPARE_INODES)]
-    done = subprocess.run([program, *words, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
+    args = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
+    args += ["-N", str(len(entries) + SPARE_INODES)]
+    done = subprocess.run([program, *args, str(target), str(blocks)], capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise SandboxError("cannot create a disk", f"mke2fs: {done.stderr.strip()[-200:]}")
 
 
-def hashed(path: Path) -> str:
-    """The SHA-256 of a file.
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file.
 
     Raises:
         OSError: if it cannot be read.

@@ -1,4 +1,4 @@
-"""A machine's first files: what finds its disks, and the code of ours that runs in it, of this version of kasmon."""
+"""A machine's initrd: what mounts its disks, and kasmon's code of this version that runs in it."""
 
 import hashlib
 from pathlib import Path
@@ -13,10 +13,10 @@ FOLDERS: Final = ("bin", "dev", "low", "modules", "new", "opt", "opt/kasmon", "o
 
 
 def initrd(folder: Path, image: VmImage, inside: Path = INSIDE) -> bytes:
-    """The first files of a machine of *image*, which lies in *folder*; *inside* is the folder of the agent inside.
+    """Return the initrd of a machine of *image* in *folder*; *inside* is the folder of the guest agent.
 
     Raises:
-        OSError: if something of it is not there.
+        OSError: if a file of it is missing.
     """
     made = CpioArchive()
     for name in FOLDERS:
@@ -37,7 +37,7 @@ def initrd(folder: Path, image: VmImage, inside: Path = INSIDE) -> bytes:
 
 
 def code_hash(inside: Path = INSIDE) -> str:
-    """What tells the code of ours that runs in a machine from that of every other version."""
+    """Return a hash of kasmon's code that runs in a machine, different for each version."""
     digest = hashlib.sha256()
     for folder in (inside, LINE):
         for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc"):

@@ -1,7 +1,7 @@
-"""Whether KVM is taken: only where a start with it was timed on this machine, and beat one that is emulated.
+"""KVM trial: KVM is only used if a start with it was timed on this machine and was faster than emulation.
 
-A device that opens is no proof: a kernel that is a guest itself may offer one with which a machine never comes up. What
-was found is written down with what it was found on, and is not tried again before that changes.
+A device that opens is no proof: a kernel that is a guest itself may offer one with which no machine boots. The result
+is stored with the identity of the machine, and is not repeated until that changes.
 """
 
 import hashlib
@@ -20,29 +20,29 @@ from kasmon.sandbox.microvm import qemu_program
 from kasmon.sandbox.microvm.qemu_program import CARRIED, EMULATED
 
 LEAST_S: Final = 3.0
-"""So long a start with KVM may always take before it counts as slower."""
+"""The least time that a start with KVM may take before it counts as slower."""
 
 
 class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """The result."""
 
     on: str
-    """The machine, as `identity` tells it."""
+    """The identity of the machine (`identity`)."""
     at: float
     emulated_ms: float
     carried_ms: float | None = None
-    """None: it did not come up."""
+    """None if it did not boot."""
     why: str = ""
-    """Why KVM is not taken; empty where it is."""
+    """Why KVM is not used; empty if it is."""
 
     @property
     def is_carried(self) -> bool:
-        """Whether KVM is taken."""
+        """Whether KVM is used."""
         return not self.why
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The result as text for the user."""
         emulated = f"a start takes {self.emulated_ms:.0f} ms emulated"
         if self.is_carried and self.carried_ms is not None:
             return f"with KVM: {emulated}, {self.carried_ms:.0f} ms with it"
@@ -50,8 +50,8 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identity(program: str, image: str) -> str:
-    """What tells this machine, its kernel and QEMU from others, for a machine that starts from *image*."""
-    told = [platform.release(), platform.version(), platform.machine(), qemu_program.version(program), image]
+    """Return an id of this machine, its kernel and QEMU, for a machine booted from *image*."""
+    told = [platform.release(), platform.version(), platform.machine(), qemu_program.read_version(program), image]
     for path, keys in (("/etc/machine-id", None), ("/proc/cpuinfo", ("model name", "flags", "microcode"))):
         try:
             lines = Path(path).read_text("utf-8", "replace").splitlines()
@@ -62,8 +62,8 @@ def identity(program: str, image: str) -> str:
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
 
 
-def kept(path: Path, on: str) -> KvmTrial | None:
-    """What was found on the machine *on*, as *path* has it; None where nothing was."""
+def load_trial(path: Path, on: str) -> KvmTrial | None:
+    """Return the result for the machine *on* that is stored at *path*; None if there is none."""
     try:
         trial = msgspec.json.decode(path.read_bytes(), type=KvmTrial)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -71,28 +71,28 @@ def kept(path: Path, on: str) -> KvmTrial | None:
     return trial if trial.on == on else None
 
 
-def keep(path: Path, trial: KvmTrial) -> KvmTrial:
-    """Write *trial* down at *path*.
+def store_trial(path: Path, trial: KvmTrial) -> KvmTrial:
+    """Store *trial* at *path*.
 
     Raises:
-        OSError: if that cannot be.
+        OSError: if that fails.
     """
     private_folder(path.parent)
     write_private(path, msgspec.json.encode(trial))
     return trial
 
 
-def tried(on: str, started: Callable[[str, float | None], float], emulated_ms: float | None = None) -> KvmTrial:
-    """Start a machine with KVM and one without; what was found.
+def run_trial(on: str, started: Callable[[str, float | None], float], emulated_ms: float | None = None) -> KvmTrial:
+    """Start a machine with KVM and one without; return the result.
 
     Args:
-        on: the machine (`identity`).
-        started: starts a machine with an accelerator, which must be there within so many seconds (None: our own
-            measure), and ends it; how many milliseconds it took. Raises SandboxError where it is not there.
-        emulated_ms: what a start without it takes, where that is known.
+        on: the identity of the machine (`identity`).
+        started: starts a machine with an accelerator and a time limit in seconds (None: the default), and ends it;
+            returns the milliseconds it took. Raises SandboxError if it did not start.
+        emulated_ms: the time of a start without KVM, if known.
 
     Raises:
-        SandboxError: if none starts that is emulated either.
+        SandboxError: if none starts with emulation either.
     """
     if emulated_ms is None:
         emulated_ms = started(EMULATED, None)
@@ -106,11 +106,11 @@ def tried(on: str, started: Callable[[str, float | None], float], emulated_ms: f
     return KvmTrial(on=on, at=time.time(), emulated_ms=emulated_ms, carried_ms=carried_ms, why=why)
 
 
-def closed_to(owner: tuple[int, int]) -> str:
-    """Why KVM cannot be tried at all for machines that *owner* runs; empty where it can."""
+def find_obstacle(owner: tuple[int, int]) -> str:
+    """Return why KVM cannot be tried for machines that *owner* runs; empty if it can."""
     if not qemu_program.KVM.exists():
         return f"this machine has no {qemu_program.KVM}"
-    if not qemu_program.may_carry(owner):
+    if not qemu_program.can_use_kvm(owner):
         who = f"user {owner[0]}, as whom QEMU runs," if os.geteuid() == 0 else "this user"
         return f"{who} may not open {qemu_program.KVM}"
     return ""

@@ -1,8 +1,8 @@
-"""What of this machine's programs is put into a machine that is to run one of them, and where it lies in there.
+"""Which of this machine's programs are copied into a machine that runs an agent, and their paths there.
 
-An agent mostly is a package of npm, or a single binary in somebody's home. The machine's system is its image's, so that
-what lies below `/usr` here is not there: of a package its folder is taken, or with a script all that it depends on, and
-not what else lies beside it. Each part lies inside where it lies outside, unless the image's own system is there.
+An agent is mostly an npm package, or a single binary in a home. The machine has its image's system, so this machine's
+`/usr` is not there. Of a package its folder is taken, or for a script all its dependencies, but not its neighbours.
+Each part has the same path inside, unless the image's own system is there.
 """
 
 import contextlib
@@ -19,73 +19,73 @@ from kasmon.model.sandbox.policy import MIB
 from kasmon.sandbox.shared.program_files import ProgramFiles, is_script, needed, outermost, whole
 
 THERE: Final = "/opt/programs"
-"""Where the disk of them is mounted in a machine."""
+"""Where their disk is mounted in a machine."""
 OF_IMAGE: Final = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
-"""What lies here is taken for a program of the image, which has its own."""
+"""A program in these folders is taken from the image, which has its own."""
 TAKEN: Final = (
     "/bin", "/boot", "/dev", "/etc", "/home/sandbox", "/lib", "/lib32", "/lib64", "/libx32", "/mnt", "/opt", "/proc",
     "/project", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var", "/workspace",
 )  # fmt: skip
-"""Below these nothing of this machine can be seen: they are the image's, or the machine's own."""
+"""Paths that belong to the image or the machine: nothing of this machine can be mounted below them."""
 MOST_BYTES: Final = 3072 * MIB
 MOST_ENTRIES: Final = 200_000
 TRUSTS: Final = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
-"""Variables that name a file of certificates which a program trusts; by the first one most find it."""
+"""Variables that name a file of trusted certificates; most programs read the first one."""
 BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
-"""Where systems have those that they trust."""
+"""Where systems store their trusted certificates."""
 RUNNERS: Final = ("node", "nodejs", "bun", "deno")
-"""Single binaries, also where more lies beside them."""
+"""Programs that are single binaries, even in a prefix with other files."""
 
 
 class ProgramInVm(NamedTuple):
-    """How a program is run in a machine, and what of this one it takes."""
+    """How a program is run in a machine, and what is copied for it."""
 
     argv: tuple[str, ...]
     path: tuple[str, ...] = ()
-    """Folders inside to be searched for programs before the usual ones."""
+    """Folders inside to search for programs before the usual ones."""
     variables: Mapping[str, str] = {}
-    """Those whose value is another one inside."""
+    """Variables whose value differs inside."""
     parts: tuple[str, ...] = ()
-    """Paths of this machine that are to lie on its disk of programs; none for a program of the image."""
+    """Paths of this machine to copy to its program disk; empty for a program of the image."""
 
 
-def brought(argv: tuple[str, ...], variables: Mapping[str, str]) -> ProgramInVm:
-    """How *argv* with *variables*, among them its PATH, is run in a machine.
+def prepare_program(argv: tuple[str, ...], variables: Mapping[str, str]) -> ProgramInVm:
+    """Return how *argv* with *variables*, among them its PATH, is run in a machine.
 
-    What it takes for the certificates of the hosts that it trusts comes with it: the image has none.
+    Its trusted certificates are copied as well: the image has none.
 
     Raises:
-        NotFoundError, RefusedError: as `needed_there`.
+        NotFoundError, RefusedError: as `find_needed_files`.
     """
     search = variables.get("PATH")
     program = shutil.which(argv[0], path=search) or argv[0]
     if "/" not in program or any(Path(program).resolve().is_relative_to(top) for top in OF_IMAGE):
         return ProgramInVm(argv)
-    need = needed_there(program, search)
+    need = find_needed_files(program, search)
     trusts = {name: path for name in TRUSTS if (path := variables.get(name)) and Path(path).is_file()}
     known = next((path for path in BUNDLES if Path(path).is_file()), "")
     if known and TRUSTS[0] not in trusts:
         trusts[TRUSTS[0]] = known
     parts = tuple(map(str, outermost([*need.folders, *(Path(path).resolve() for path in trusts.values())])))
     return ProgramInVm(
-        argv=(inside(need.program, parts), *argv[1:]),
-        path=tuple(inside(each, parts) for each in need.path),
-        variables={name: inside(str(Path(path).resolve()), parts) for name, path in trusts.items()},
+        argv=(path_inside(need.program, parts), *argv[1:]),
+        path=tuple(path_inside(each, parts) for each in need.path),
+        variables={name: path_inside(str(Path(path).resolve()), parts) for name, path in trusts.items()},
         parts=parts,
     )
 
 
-def needed_there(program: str, search: str | None = None) -> ProgramFiles:
-    """What *program*, a path or a name on the PATH *search*, needs of this machine to run in another one.
+def find_needed_files(program: str, search: str | None = None) -> ProgramFiles:
+    """Return the files that *program*, a path or a name on the PATH *search*, needs in a machine.
 
     Raises:
-        NotFoundError: if there is no such program.
-        RefusedError: if a link in its way leads nowhere, or it is too large.
+        NotFoundError: if the program does not exist.
+        RefusedError: if a link on its path cannot be resolved, or it is too large.
     """
-    found = needed(program, search, seen=[Path(top) for top in OF_IMAGE], parts=wanted)
+    found = needed(program, search, visible=[Path(top) for top in OF_IMAGE], parts=find_parts)
     size = entries = 0
     for part in found.folders:
-        for _, facts in listed(part):
+        for _, facts in list_tree(part):
             size, entries = size + (facts.st_size if stat.S_ISREG(facts.st_mode) else 0), entries + 1
     if size > MOST_BYTES or entries > MOST_ENTRIES:
         raise RefusedError(
@@ -95,38 +95,38 @@ def needed_there(program: str, search: str | None = None) -> ProgramFiles:
     return found
 
 
-def inside(path: str, programs: Sequence[str]) -> str:
-    """Where *path* of this machine is in a machine that has *programs*; *path* itself where it is in none of them."""
+def path_inside(path: str, programs: Sequence[str]) -> str:
+    """Return the path of *path* in a machine that has *programs*; *path* itself if none contains it."""
     for number, part in enumerate(programs):
         if Path(path).is_relative_to(part):
             return str(Path(place(part, number)) / Path(path).relative_to(part))
     return path
 
 
-def on_disk(part: str, number: int) -> str:
-    """The path of *part*, the one of that *number*, on the disk."""
+def path_on_disk(part: str, number: int) -> str:
+    """Return the path on the disk of *part*, which has that *number*."""
     return f"{number}/{Path(part).name}"
 
 
 def place(part: str, number: int) -> str:
-    """Where *part*, the one of that *number*, is seen in a machine."""
+    """Return the path inside of *part*, which has that *number*."""
     is_free = not any(Path(part).is_relative_to(top) or Path(top).is_relative_to(part) for top in TAKEN)
-    return part if is_free else f"{THERE}/{on_disk(part, number)}"
+    return part if is_free else f"{THERE}/{path_on_disk(part, number)}"
 
 
-def wanted(path: Path) -> tuple[Path, ...]:
-    """What the program at the real path *path* needs: itself, its package, or its package and what that depends on."""
+def find_parts(path: Path) -> tuple[Path, ...]:
+    """Return what the program at the real path *path* needs: itself, its package, or the package with dependencies."""
     package = _package(path)
     if package is None:
         return (path,) if path.name in RUNNERS and not is_script(path) else (whole(path),)
     if not is_script(path):
         return (package,)
-    every = _depended_on(package)
+    every = _find_dependencies(package)
     return (whole(path),) if every is None else tuple(outermost(every))
 
 
 def _package(path: Path) -> Path | None:
-    """The folder of npm's package that *path* lies in, the innermost one; None where it lies in none."""
+    """Return the innermost npm package folder that contains *path*; None if there is none."""
     for folder in path.parents:
         above = folder.parent.parent if folder.parent.name.startswith("@") else folder.parent
         if above.name == "node_modules" and (folder / "package.json").is_file():
@@ -134,15 +134,15 @@ def _package(path: Path) -> Path | None:
     return None
 
 
-def _depended_on(package: Path) -> list[Path] | None:
-    """*package* and all that it asks for and has, found as node finds them; None where links stand for one."""
+def _find_dependencies(package: Path) -> list[Path] | None:
+    """Return *package* and its installed dependencies, found as node does; None if one is a link."""
     found, ahead = dict[Path, None](), [package]
     while ahead:
         here = ahead.pop()
         if here in found:
             continue
         found[here] = None
-        for name in _asked_for(here):
+        for name in _read_dependencies(here):
             place = next(
                 (each for top in (here, *here.parents) if (each := top / "node_modules" / name).is_dir()), None
             )
@@ -153,7 +153,7 @@ def _depended_on(package: Path) -> list[Path] | None:
     return list(found)
 
 
-def _asked_for(package: Path) -> list[str]:
+def _read_dependencies(package: Path) -> list[str]:
     try:
         told = json.loads((package / "package.json").read_bytes())
         groups = [told.get(kind) or {} for kind in ("dependencies", "optionalDependencies", "peerDependencies")]
@@ -162,8 +162,8 @@ def _asked_for(package: Path) -> list[str]:
         return []
 
 
-def listed(part: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Each path of *part* and its facts, always in the same order."""
+def list_tree(part: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield each path of *part* and its stat, always in the same order."""
     yield str(part), part.lstat()
     for folder, folders, files in os.walk(part):
         folders.sort()

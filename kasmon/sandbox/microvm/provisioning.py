@@ -1,4 +1,4 @@
-"""What machines are made from and played with: an image, what carries them, and warm ones of each size to be copied."""
+"""Provisioning of machines: their image, their accelerator, and warm machines of each size to copy."""
 
 import contextlib
 import functools
@@ -19,36 +19,36 @@ from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker
 from kasmon.paths import Paths, places
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.microvm import kvm_trial, qemu, qemu_program
-from kasmon.sandbox.microvm.boot import VmResources, begin
+from kasmon.sandbox.microvm.boot import VmResources, start_machine
 from kasmon.sandbox.microvm.disk_images import ProgramDisks
 from kasmon.sandbox.microvm.image import folder_of, found
 from kasmon.sandbox.microvm.initrd import LINE, code_hash
 from kasmon.sandbox.microvm.kvm_trial import KvmTrial
 from kasmon.sandbox.microvm.qmp import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.snapshot_writer import written
-from kasmon.sandbox.microvm.start import HostEndCode, asked
+from kasmon.sandbox.microvm.snapshot_writer import write_memory
+from kasmon.sandbox.microvm.start import HostEndCode, send_request
 from kasmon.sandbox.microvm.warm_pool import WarmPool
 from kasmon.sandbox.shared.host_folders import HostFolders
 
 KEEP_S: Final = 60.0
 BUILD_HINT: Final = "Build it: `kasmon sandbox image build`."
 WARM: Final = "warm"
-"""The file beside a machine's disk that is what it held, until it is put away."""
+"""The file beside a machine's disk with its memory, until it is stored as warm."""
 Warmed = Callable[[SandboxRuntime], None]
 
 
 class VmProvisioning:
-    """What the machines of one kasmon have in common."""
+    """What the machines of one kasmon share."""
 
     def __init__(
         self, of: Paths | None = None, *, image: Path | None = None, program: str = qemu_program.PROGRAM
     ) -> None:
         """
         Args:
-            of: whose machines; by default those of the kasmon that the environment names.
-            image: the folder of the image; by default that of the kasmon which the environment names. What is made from
-                it lies beside it.
+            of: paths of the kasmon that owns the machines; by default those that the environment names.
+            image: the folder of the image; by default that of the kasmon that the environment names. What is made from
+                it is stored beside it.
             program: QEMU, by path or name.
         """
         self.places = of or places()
@@ -58,7 +58,7 @@ class VmProvisioning:
         self._line = HostFolders(self.places, LINE)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Leave nothing of the machine of *policy*."""
+        """Remove everything of the machine of *policy*."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -74,38 +74,40 @@ class VmProvisioning:
 
     @functools.cached_property
     def made_by(self) -> SnapshotMaker:
-        """What a memory is written and read by; only the same can read it."""
+        """The maker of snapshots; only the same one can resume them."""
         whole = hashlib.sha256(f"{self.means.image.id} {code_hash()} {qemu.QUIET}".encode())
         return SnapshotMaker(
-            program=f"qemu {qemu_program.version(self.program)}",
+            program=f"qemu {qemu_program.read_version(self.program)}",
             machine=qemu.MACHINE,
             cpu=f"{qemu.CPU} {self.accelerator}",
             image=whole.hexdigest(),
         )
 
-    # Whether KVM carries them.
+    # The accelerator: KVM or emulation.
 
     @functools.cached_property
     def accelerator(self) -> str:
-        """What QEMU plays with: KVM where that was timed here and is faster (`trial`), else it emulates."""
-        found = None if kvm_trial.closed_to(self.ground.owner) else kvm_trial.kept(self._trial, self._identity)
+        """QEMU's accelerator: KVM if a trial here found it faster (`kvm_trial`), else emulation."""
+        found = (
+            None if kvm_trial.find_obstacle(self.ground.owner) else kvm_trial.load_trial(self._trial, self._identity)
+        )
         return qemu_program.CARRIED if found is not None and found.is_carried else qemu_program.EMULATED
 
     def carried(self, emulated_ms: float | None = None) -> str:
-        """Whether KVM carries machines here and how long a start takes, in words; it is timed unless it was.
+        """Return as text whether KVM is used here and how long a start takes; it is timed unless that is known.
 
         Args:
-            emulated_ms: what a start takes without it, where that is known.
+            emulated_ms: the time of a start without KVM, if known.
 
         Raises:
             SandboxError: if no machine can be created.
         """
-        if why := kvm_trial.closed_to(self.ground.owner):
+        if why := kvm_trial.find_obstacle(self.ground.owner):
             return f"emulated, without KVM: {why}"
-        found = kvm_trial.kept(self._trial, self._identity)
+        found = kvm_trial.load_trial(self._trial, self._identity)
         if found is None:
-            found = kvm_trial.tried(self._identity, self._started_in, emulated_ms)
-            self._now_known(found)
+            found = kvm_trial.run_trial(self._identity, self._time_start, emulated_ms)
+            self._store_trial(found)
         return found.sentence
 
     @property
@@ -117,161 +119,158 @@ class VmProvisioning:
         image = found(self.image_folder)
         return kvm_trial.identity(self.program, image.id if image else "")
 
-    def _started_in(self, accelerator: str, limit_s: float | None) -> float:
-        """How many milliseconds a machine takes to start with *accelerator*; nothing of it is left."""
+    def _time_start(self, accelerator: str, limit_s: float | None) -> float:
+        """Return how many milliseconds a machine takes to start with *accelerator*; it is removed."""
         policy = SandboxPolicy(session=SessionId(f"timed-{os.getpid()}"), tier="microvm")
-        lot, stock = self._lot(policy), self.stock(policy.size)
-        means = msgspec.structs.replace(self.means, accelerator=accelerator)
+        vm_files, warm_pool = self._vm_files(policy), self.stock(policy.size)
+        resources = msgspec.structs.replace(self.means, accelerator=accelerator)
         try:
-            lot.furnish()
-            stock.make()
-            lot.lay(stock.plain, stock.nothing)
+            vm_files.furnish()
+            warm_pool.make()
+            vm_files.lay(warm_pool.plain, warm_pool.nothing)
             code = self._code()
             began = time.monotonic()
-            begin(lot, means, code, limit_s=limit_s)
+            start_machine(vm_files, resources, code, limit_s=limit_s)
             return (time.monotonic() - began) * 1000
         except OSError as error:
             raise SandboxError("cannot start a machine", str(error)) from error
         finally:
             self.forget(policy)
 
-    def _now_known(self, found: KvmTrial) -> None:
+    def _store_trial(self, found: KvmTrial) -> None:
         with contextlib.suppress(OSError):
-            kvm_trial.keep(self._trial, found)
+            kvm_trial.store_trial(self._trial, found)
         for name in ("accelerator", "means", "made_by"):
             self.__dict__.pop(name, None)
 
-    # What they are given.
+    # Program disks.
 
     @property
     def disks(self) -> ProgramDisks:
-        """The disks of this machine's programs."""
+        """The disks with this machine's programs."""
         return ProgramDisks(self.image_folder.parent / "machines" / "programs")
 
-    # Warm ones.
+    # Warm machines.
 
     def stock(self, size: str) -> WarmPool:
-        """What machines of a size are made from."""
+        """Return the warm pool of a size."""
         return WarmPool(self.image_folder.parent / "machines", SIZES[size])
 
     def warm(self, policy: SandboxPolicy, warmed: Warmed) -> Snapshot:
-        """Start a machine of *policy*, let *warmed* prepare it, and put it away: new ones of its size are copies of it.
+        """Start a machine of *policy*, let *warmed* prepare it, and store it: new ones of its size are copies of it.
 
         Takes up to a minute. Nothing of the session of *policy* is left.
 
         Raises:
-            SandboxError: if it cannot be started or kept.
+            SandboxError: if it cannot be started or stored.
         """
-        self._can()
-        lot, stock = self._lot(policy), self.stock(policy.size)
+        self._require_available()
+        vm_files, warm_pool = self._vm_files(policy), self.stock(policy.size)
         try:
-            lot.furnish()
-            stock.make()
-            self._boot(lot, stock)
-            self._as_it_is(lot, warmed, lot.folder / WARM)
-            lot.end()
-            return stock.put_away(lot.disk, lot.folder / WARM, self.made_by)
+            vm_files.furnish()
+            warm_pool.make()
+            self._boot(vm_files, warm_pool)
+            self._save_warm(vm_files, warmed, vm_files.folder / WARM)
+            vm_files.end()
+            return warm_pool.put_away(vm_files.disk, vm_files.folder / WARM, self.made_by)
         except OSError as error:
             raise SandboxError("no warm machine was stored", str(error)) from error
         finally:
             self.forget(policy)
 
-    def kept_warm(self, lot: VmFiles, stock: WarmPool, warmed: Warmed) -> str:
-        """Put the machine of *lot*, which was just started and knows nothing of its session, away warm.
+    def kept_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: Warmed) -> str:
+        """Store the machine of *vm_files*, which was just started and is not assigned to its session, as warm.
 
-        It goes on then, and is to be greeted as another one.
+        It continues then, and must be greeted as another one.
 
         Returns:
-            Why there is none now of which new ones are copies; empty where there is.
+            Why there is no warm machine to copy now; empty if there is.
 
         Raises:
-            SandboxError: if it does not go on.
+            SandboxError: if it does not continue.
         """
-        memory, copy = lot.folder / WARM, lot.folder / f"{WARM}-disk"
-        with stock.claimed() as is_ours:
+        memory, copy = vm_files.folder / WARM, vm_files.folder / f"{WARM}-disk"
+        with warm_pool.claimed() as is_ours:
             if not is_ours:
                 return "another one is being stored"
             why = ""
             try:
-                self._as_it_is(lot, warmed, memory)
-                shutil.copyfile(lot.disk, copy)
+                self._save_warm(vm_files, warmed, memory)
+                shutil.copyfile(vm_files.disk, copy)
             except (KasmonError, OSError) as error:
                 why = getattr(error, "message", "") or str(error)
-            with QmpClient(lot.orders) as orders:
-                orders.do("cont")
+            with QmpClient(vm_files.orders) as qmp:
+                qmp.do("cont")
             try:
                 if not why:
-                    stock.put_away(copy, memory, self.made_by)
+                    warm_pool.put_away(copy, memory, self.made_by)
             except (KasmonError, OSError) as error:
                 why = getattr(error, "message", "") or str(error)
             for left in (copy, memory):
                 left.unlink(missing_ok=True)
             return why
 
-    def _as_it_is(self, lot: VmFiles, warmed: Warmed, memory: Path) -> None:
-        """Have the machine of *lot* warm and stopped, and what it holds in the file *memory*."""
-        warmed(self._there(lot))
-        asked(lot.control, KEEP_S, "freeze")
-        with QmpClient(lot.orders) as orders:
-            orders.do("stop")
-            written(orders, memory)
+    def _save_warm(self, vm_files: VmFiles, warmed: Warmed, memory: Path) -> None:
+        """Warm up and stop the machine of *vm_files*, and write its memory to the file *memory*."""
+        warmed(self._require_runtime(vm_files))
+        send_request(vm_files.control, KEEP_S, "freeze")
+        with QmpClient(vm_files.orders) as qmp:
+            qmp.do("stop")
+            write_memory(qmp, memory)
 
-    # How one begins.
+    # Start.
 
-    def _begin(
+    def _start_machine(
         self,
-        lot: VmFiles,
+        vm_files: VmFiles,
         memory: Path | None = None,
         loaded: Callable[[], None] = lambda: None,
         *,
         is_another: bool = False,
         is_nobodys: bool = False,
     ) -> None:
-        begin(lot, self.means, self._code(), memory, loaded, is_another=is_another, is_nobodys=is_nobodys)
+        start_machine(vm_files, self.means, self._code(), memory, loaded, is_another=is_another, is_nobodys=is_nobodys)
 
-    def _boot(self, lot: VmFiles, stock: WarmPool) -> tuple[str, ...]:
-        """Start a machine that knows nothing of its session; what a person should know of that.
+    def _boot(self, vm_files: VmFiles, warm_pool: WarmPool) -> tuple[str, ...]:
+        """Boot a machine without assigning it to its session; return notices for the user.
 
-        Where KVM does not carry it any more, it is emulated.
+        If it does not boot with KVM any more, it is emulated.
         """
-        lot.lay(stock.plain, stock.nothing)
+        vm_files.lay(warm_pool.plain, warm_pool.nothing)
         try:
-            self._begin(lot, is_nobodys=True)
+            self._start_machine(vm_files, is_nobodys=True)
         except SandboxError as error:
-            known = kvm_trial.kept(self._trial, self._identity)
+            known = kvm_trial.load_trial(self._trial, self._identity)
             if self.accelerator != qemu_program.CARRIED or known is None:
                 raise
-            lot.end()
+            vm_files.end()
             why = f"a machine with it did not start ({error.message.rstrip('.')})"
-            self._now_known(msgspec.structs.replace(known, why=why, at=time.time()))
-            lot.lay(stock.plain, stock.nothing)
-            self._begin(lot, is_nobodys=True)
+            self._store_trial(msgspec.structs.replace(known, why=why, at=time.time()))
+            vm_files.lay(warm_pool.plain, warm_pool.nothing)
+            self._start_machine(vm_files, is_nobodys=True)
             return (f"Machines are emulated from now on: {why}.",)
         return ()
 
     def _code(self) -> HostEndCode:
-        """What doors run, as the machines' user may read it."""
+        """Return the code of host ends, readable for the machines' user."""
         return HostEndCode(self._line.things() / "opt", self.ground.things() / "opt")
 
-    def _there(self, lot: VmFiles, notices: tuple[str, ...] = ()) -> SandboxRuntime:
-        runtime = lot.runtime(notices)
+    def _require_runtime(self, vm_files: VmFiles, notices: tuple[str, ...] = ()) -> SandboxRuntime:
+        runtime = vm_files.runtime(notices)
         if runtime is None:
             raise SandboxError("the machine did not boot", "it exited immediately")
         return runtime
 
     def missing(self) -> UnavailableReason | None:
-        """Why no machine can be created here, as far as that is seen without trying; None where nothing is missing."""
+        """Return why no machine can be created here, as far as known without trying; None if nothing is missing."""
         if lack := qemu_program.lacking(self.program):
             return UnavailableReason(*lack)
         return None if found(self.image_folder) is not None else UnavailableReason("there is no image", BUILD_HINT)
 
-    def _can(self) -> None:
-        """
-        Raises:
-            SandboxError: if no machine can be created here.
-        """
+    def _require_available(self) -> None:
+        """Raise `SandboxError` if no machine can be created here."""
         if lack := self.missing():
             raise SandboxError("cannot create a machine", lack.why, lack.hint)
 
-    def _lot(self, policy: SandboxPolicy) -> VmFiles:
+    def _vm_files(self, policy: SandboxPolicy) -> VmFiles:
         return VmFiles(self.ground, policy)

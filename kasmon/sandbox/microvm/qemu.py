@@ -1,7 +1,7 @@
-"""What QEMU plays: one machine of a pinned kind and processor, as the words of its command line. Pure.
+"""QEMU's command line for one machine with a pinned machine type and CPU. Pure.
 
-The kind never changes with QEMU's version, so that a memory that was written is a memory that can be read. All files
-are handed over open: QEMU is told numbers and knows no path. It may start nothing and gain no right.
+The type does not change with QEMU's version, so that stored snapshots stay readable. All files are passed as open
+descriptors: QEMU gets no path. It may start no process and gain no privilege.
 """
 
 import json
@@ -15,44 +15,44 @@ MACHINE: Final = "pc-q35-7.2"
 CPU: Final = "Nehalem-v1"
 OLDEST: Final = (7, 2)
 PROGRAMS_BYTES: Final = 4096 * MIB
-"""How long every machine's disk of programs is, also where it has none: so one of them is a copy of any other."""
+"""The size of every machine's program disk, also of an empty one, so that any machine can be a copy of another."""
 SANDBOX: Final = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 QUIET: Final = (
     "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t rdinit=/init pci=lastbus=0 mitigations=off apparmor=0 audit=0 "
     "init_on_free=1 random.trust_cpu=on"
 )
-"""What the kernel is told. `init_on_free`: an image of this memory holds nothing that was given back."""
+"""The kernel's command line. `init_on_free`: freed memory is cleared, so a snapshot does not contain it."""
 
 
 class OpenFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Open files by their numbers."""
+    """Open files by their descriptors."""
 
     kernel: int
     initrd: int
     root: int
-    """The disk of programs; read-only."""
+    """The image's disk; read-only."""
     base: int
-    """What the machine's own disk was when it began; read-only."""
+    """The machine's own disk in its initial state; read-only."""
     disk: int
-    """What became of it since."""
+    """The changes since."""
     control: int
     """A listening socket, for QMP."""
     console: int
-    """A socket: what its kernel says goes there, and nowhere once nobody listens."""
+    """A socket for the kernel's console output, which is discarded once the reader is gone."""
     memory: int | None = None
-    """A memory to go on from."""
+    """A memory snapshot to resume."""
     programs: int | None = None
-    """The disk of what this machine was given beside its image; read-only. Without it an empty one is there."""
+    """The program disk beside the image; read-only. If None, an empty one is attached."""
 
     @property
     def every(self) -> tuple[int, ...]:
-        """Those that QEMU has to inherit."""
+        """The descriptors that QEMU must inherit."""
         kept = (self.kernel, self.initrd, self.root, self.base, self.disk, self.control, self.console)
         return (*kept, *(each for each in (self.memory, self.programs) if each is not None))
 
 
-def words(program: str, handles: OpenFiles, size: SandboxSize, *, accelerator: str) -> list[str]:
-    """QEMU's command line; `{line}` in it is the number of the socket that leads to the door."""
+def build_command_line(program: str, handles: OpenFiles, size: SandboxSize, *, accelerator: str) -> list[str]:
+    """Return QEMU's command line; `{line}` in it stands for the descriptor of the socket to the host end."""
     return [
         program,
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S", "-sandbox", SANDBOX),
@@ -65,7 +65,7 @@ def words(program: str, handles: OpenFiles, size: SandboxSize, *, accelerator: s
         *_file("base", handles.base, 2, "qcow2"),
         *_file("disk", handles.disk, 3, "qcow2", over="base"),
         *("-device", "virtio-blk-pci,drive=disk"),
-        *(_nothing("programs") if handles.programs is None else _file("programs", handles.programs, 4)),
+        *(_build_empty_disk("programs") if handles.programs is None else _file("programs", handles.programs, 4)),
         *("-device", "virtio-blk-pci,drive=programs"),
         *("-device", "virtio-serial-pci,max_ports=2", "-chardev", "socket,id=line,fd={line}"),
         *("-device", "virtserialport,chardev=line,nr=1,name=kasmon", "-device", "virtio-rng-pci"),
@@ -76,12 +76,12 @@ def words(program: str, handles: OpenFiles, size: SandboxSize, *, accelerator: s
 
 
 def memory_mib(size: SandboxSize) -> int:
-    """How much memory a machine of *size* has, in MiB."""
+    """Return the memory of a machine of *size*, in MiB."""
     return size.memory_bytes // MIB
 
 
-def _nothing(name: str) -> list[str]:
-    """A disk of the same length as any other of programs, with nothing on it."""
+def _build_empty_disk(name: str) -> list[str]:
+    """Return the arguments of an empty program disk, of the same size as any other."""
     return [
         "-blockdev",
         json.dumps({"driver": "null-co", "node-name": name, "size": PROGRAMS_BYTES, "read-only": True}),

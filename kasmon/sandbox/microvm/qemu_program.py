@@ -1,4 +1,4 @@
-"""The QEMU of this machine: which it is, and whether it can play ours."""
+"""This machine's QEMU: its version, and whether it can run kasmon's machines."""
 
 import functools
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.jail.probe import install_line
+from kasmon.sandbox.jail.probe import find_install_command
 from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
 from kasmon.sandbox.shared.host_folders import may_use
 
@@ -22,21 +22,21 @@ RUN_S: Final = 60.0
 
 
 class MissingRequirement(NamedTuple):
-    """What is not there, and how it is got."""
+    """What is missing, and how to get it."""
 
     why: str
     hint: str
 
 
 def lacking(program: str = PROGRAM) -> MissingRequirement | None:
-    """What is missing for a machine, as far as that is seen without trying one."""
+    """Return what is missing for a machine, as far as known without trying."""
     if shutil.which(program) is None:
-        return MissingRequirement("QEMU is not installed", f"Install it: {install_line('qemu-system-x86')}.")
+        return MissingRequirement("QEMU is not installed", f"Install it: {find_install_command('qemu-system-x86')}.")
     if shutil.which(IMAGES) is None:
-        return MissingRequirement("qemu-img is not installed", f"Install it: {install_line('qemu-utils')}.")
+        return MissingRequirement("qemu-img is not installed", f"Install it: {find_install_command('qemu-utils')}.")
     if not SETPRIV.exists():
-        return MissingRequirement("setpriv is not installed", f"Install it: {install_line('util-linux')}.")
-    told = version(program)
+        return MissingRequirement("setpriv is not installed", f"Install it: {find_install_command('util-linux')}.")
+    told = read_version(program)
     if tuple(int(part) for part in re.findall(r"\d+", told)[:2]) < OLDEST:
         return MissingRequirement(
             f"QEMU is of version {told or 'unknown'}", f"It must support the machine type {MACHINE} (7.2 or later)."
@@ -45,8 +45,8 @@ def lacking(program: str = PROGRAM) -> MissingRequirement | None:
 
 
 @functools.cache
-def version(program: str = PROGRAM) -> str:
-    """QEMU's version with its package's; empty where it does not say it."""
+def read_version(program: str = PROGRAM) -> str:
+    """Return QEMU's version with its package's; empty if it does not print one."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=RUN_S).stdout
     except (OSError, subprocess.SubprocessError):
@@ -55,16 +55,16 @@ def version(program: str = PROGRAM) -> str:
     return " ".join(part for part in found.groups() if part) if found else ""
 
 
-def may_carry(owner: tuple[int, int]) -> bool:
-    """Whether KVM is there for *owner*: it may be tried then, and is believed only by the time of a start."""
+def can_use_kvm(owner: tuple[int, int]) -> bool:
+    """Whether *owner* can open KVM; then it may be tried, and only a timed start proves it."""
     return KVM.exists() and may_use(KVM, owner, writable=True)
 
 
-def tool(*words: str) -> None:
-    """Run a program that makes or changes a disk.
+def run_tool(*words: str) -> None:
+    """Run a program that creates or changes a disk.
 
     Raises:
-        SandboxError: if it fails; the message is its own.
+        SandboxError: if it fails, with its own message.
     """
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)

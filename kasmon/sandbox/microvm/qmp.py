@@ -1,4 +1,4 @@
-"""What QEMU is told while it plays: one order at a time, over its own socket."""
+"""A QMP client: sends commands to a running QEMU over its socket, one at a time."""
 
 import json
 import os
@@ -20,10 +20,7 @@ class QmpClient:
     """A connection to the QEMU that listens at a path; used by one thread, in a `with`."""
 
     def __init__(self, path: Path, limit_s: float = LIMIT_S) -> None:
-        """
-        Raises:
-            SandboxError: if nobody answers there.
-        """
+        """Connect to *path*; raises `SandboxError` if QEMU does not answer there."""
         self._held = b""
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(limit_s)
@@ -44,29 +41,29 @@ class QmpClient:
     def do(
         self, order: str, handles: Sequence[int] = (), words: Mapping[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Give *order*, with open files where it takes any; what it answers.
+        """Send the command *order*, with open files if it takes any; return its answer.
 
         Raises:
-            SandboxError: if it refuses, ends, or is silent.
+            SandboxError: if it fails, QEMU ends, or does not answer.
         """
         sent = json.dumps({"execute": order, "arguments": {**(words or {}), **more}}).encode() + b"\n"
         try:
             socket.send_fds(self._socket, [sent], list(handles))
-            said = self._receive("return", "error")
+            reply = self._receive("return", "error")
         except (OSError, ValueError) as error:
             raise SandboxError(
                 f"the machine's command {order!r} failed", str(error) or "it does not respond"
             ) from error
-        if "error" in said:
-            raise SandboxError(f"the machine's command {order!r} failed", str(said["error"].get("desc", "")))
-        answer = said["return"]
+        if "error" in reply:
+            raise SandboxError(f"the machine's command {order!r} failed", str(reply["error"].get("desc", "")))
+        answer = reply["return"]
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def moved(self, limit_s: float) -> None:
-        """Wait until the memory that is being written or read is through.
+        """Wait until the memory is completely written or read.
 
         Raises:
-            SandboxError: if it failed, or took longer than *limit_s*.
+            SandboxError: if that failed, or took longer than *limit_s*.
         """
         until = time.monotonic() + limit_s
         while (state := self.do("query-migrate")).get("status", "none") in ON_ITS_WAY:
@@ -84,6 +81,6 @@ class QmpClient:
                     raise OSError("it ended")
                 self._held += data
             line, _, self._held = self._held.partition(b"\n")
-            said = json.loads(line)
-            if isinstance(said, dict) and any(name in said for name in wanted):
-                return said
+            reply = json.loads(line)
+            if isinstance(reply, dict) and any(name in reply for name in wanted):
+                return reply

@@ -1,6 +1,6 @@
-"""What belongs to the machine of one session on this machine: its disks and memories, its sockets, its processes.
+"""What one session's machine has on this machine: its disks and snapshots, its sockets, and its processes.
 
-Whether it lives is asked of the system: its door holds a lock on a file here for life, so there is never a second one.
+Whether it is alive is read from the system: its host end holds a lock on a file here, so there is never a second one.
 """
 
 import os
@@ -17,86 +17,86 @@ from kasmon.errors import RefusedError, SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.sandbox.jail.bwrap_arguments import PROJECT, BindMount
 from kasmon.sandbox.jail.session_files import JailFiles
-from kasmon.sandbox.shared.filesystem_view import fit
+from kasmon.sandbox.shared.filesystem_view import require_mountable
 from kasmon.sandbox.shared.host_folders import HostFolders
-from kasmon.sandbox.shared.processes import children, gone, holder, send, started_at
+from kasmon.sandbox.shared.processes import children, gone, holder, send_signal, started_at
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
 
 END_S: Final = 10.0
 SETTLES_S: Final = 2.0
 LOOK_S: Final = 0.005
 FIXED: Final = ("/bin/", "/boot/", "/etc/", "/lib", "/mnt/", "/opt/", "/sbin/", "/var/")
-"""Below these nothing can be seen: they are the image's, or the machine's own."""
+"""Paths that belong to the image or the machine: nothing can be mounted below them."""
 SOCKETS: Final = ("box", "door", "ports", "qmp")
 
 
 class VmFiles:
-    """The lot of *policy*'s session. Making a `VmFiles` touches nothing."""
+    """The files of *policy*'s session. Constructing a `VmFiles` has no side effects."""
 
-    def __init__(self, ground: HostFolders, policy: SandboxPolicy) -> None:
-        self.ground, self.policy = ground, policy
-        self.folder = ground.of(policy.session)
+    def __init__(self, host_folders: HostFolders, policy: SandboxPolicy) -> None:
+        self.ground, self.policy = host_folders, policy
+        self.folder = host_folders.of(policy.session)
         self.memories = SnapshotStore(self.folder / "memory", policy.session, "microvm")
 
     @property
     def base(self) -> Path:
-        """Its disk, as it was when it began; nobody writes to it."""
+        """Its disk in its initial state; read-only."""
         return self.folder / "base.qcow2"
 
     @property
     def disk(self) -> Path:
-        """What became of that disk since."""
+        """The changes to that disk since."""
         return self.folder / "disk.qcow2"
 
     @property
     def programs(self) -> Path:
-        """The disk of what it was given of this machine's programs, as long as it is this machine; it may be none."""
+        """The disk with this machine's programs, kept as long as the machine; it may not exist."""
         return self.folder / "programs.ext4"
 
     @property
     def lock(self) -> Path:
-        """The file on which its door holds a lock for life."""
+        """The file on which its host end holds a lock for life."""
         return self.folder / "lock"
 
     @property
     def copied(self) -> Path:
-        """There, where its memory is a copy of another session's that has not been gone on from."""
+        """Exists if its snapshot is a copy of another session's that was not resumed yet."""
         return self.folder / "copied"
 
     @property
     def agent(self) -> Path:
-        """Where the agent inside is reached."""
+        """The socket of the guest agent."""
         return self.ground.socket(self.policy.session)
 
     @property
     def control(self) -> Path:
-        """Where its door takes what its keeper asks."""
+        """The socket where its host end accepts requests from kasmon."""
         return self.ground.socket(self.policy.session, "door")
 
     @property
     def ports(self) -> Path:
-        """Where its door takes who wants to reach a port inside (`network.forwarding.Ports`)."""
+        """The socket of its host end for connections to ports inside (`network.port_forward.ListenerConnector`)."""
         return self.ground.socket(self.policy.session, "ports")
 
     @property
     def gate(self) -> Path:
-        """The folder of its way out."""
+        """The folder of its egress proxy."""
         return JailFiles(self.ground, self.policy.session).gate
 
     @property
     def orders(self) -> Path:
-        """Where QEMU takes orders."""
+        """QEMU's QMP socket."""
         return self.ground.socket(self.policy.session, "qmp")
 
     @property
     def trees(self) -> dict[str, Path]:
-        """The folders of this machine that mirror ones inside."""
+        """The folders of this machine that mirror those inside."""
         own = {"workspace": self.ground.workspace(self.policy), "home": self.ground.home(self.policy.session)}
         return own | {name: Path(bind.source) for name, bind in self.folders.items()}
 
     @property
     def folders(self) -> dict[str, BindMount]:
-        """Folders of this machine that are seen inside beside the workspace: as they are, or our copies of them."""
+        """Folders of this machine mounted inside besides the workspace: themselves, or kasmon's copies."""
         policy, found = self.policy, dict[str, BindMount]()
         if policy.project:
             found["project"] = BindMount(source=policy.project, target=PROJECT, writable=policy.project_writable)
@@ -110,19 +110,19 @@ class VmFiles:
         return found
 
     def furnish(self) -> tuple[str, ...]:
-        """Make its folders; what a person should know of them.
+        """Create its folders; return notices for the user.
 
         Raises:
-            RefusedError: if it cannot have the workspace that the policy names.
-            OSError, UnsafeFolderError: if they cannot be made.
+            RefusedError: if the policy's workspace cannot be used.
+            OSError, UnsafeFolderError: if they cannot be created.
         """
         self.ground.make(self.policy.session)
         notices = [self._settled(name, bind) for name, bind in self.folders.items()]
         return tuple(filter(None, (*self._own(), *notices)))
 
     def _settled(self, name: str, bind: BindMount) -> str:
-        """Have one of its folders; what a person should know of it."""
-        fit(self.ground, bind.source, bind.target)
+        """Prepare one of its folders; return a notice for the user."""
+        require_mountable(self.ground, bind.source, bind.target)
         if bind.target.startswith(FIXED):
             raise RefusedError(
                 f"a microvm cannot mount anything at {bind.target!r}: its own system is there.",
@@ -142,43 +142,43 @@ class VmFiles:
         return (notice,) if notice else ()
 
     def lay(self, base: Path, disk: Path) -> None:
-        """Give it *base*, and a copy of *disk* over that, in the place of what it had.
+        """Replace its disks: *base*, and a copy of *disk* over it.
 
         Raises:
-            OSError: if that cannot be.
+            OSError: if that fails.
         """
         for old in (self.base, self.disk, self.copied):
             old.unlink(missing_ok=True)
         try:
-            os.link(base, self.base)  # what is made anew in its place does not change ours
+            os.link(base, self.base)  # a replacement of *base* does not change this link
         except OSError:
             shutil.copyfile(base, self.base)
         shutil.copyfile(disk, self.disk)
 
     def carry(self, disk: Path | None) -> None:
-        """Give it the *disk* of programs, which is not changed any more, in the place of what it had.
+        """Replace its program disk by *disk*, which does not change any more.
 
         Raises:
-            OSError: if that cannot be.
+            OSError: if that fails.
         """
         self.programs.unlink(missing_ok=True)
         if disk is None:
             return
         try:
-            os.link(disk, self.programs)  # whoever clears the others away leaves it ours
+            os.link(disk, self.programs)  # this link survives the removal of *disk*
         except OSError:
             self.programs.symlink_to(disk)
 
     def runtime(self, notices: tuple[str, ...] = ()) -> SandboxRuntime | None:
-        """The machine that lives here; None if there is none."""
-        door = holder(self.lock)
-        qemu = next((pid for pid in children(door) if started_at(pid) is not None), None) if door else None
+        """Return the running machine; None if there is none."""
+        host_end = holder(self.lock)
+        qemu = next((pid for pid in children(host_end) if started_at(pid) is not None), None) if host_end else None
         if qemu is None:
             return None
         return SandboxRuntime(
             pid=qemu,
             started=started_at(qemu) or 0.0,
-            front=door or 0,
+            front=host_end or 0,
             boot=boot(),
             socket=str(self.agent),
             ground=str(self.folder),
@@ -187,7 +187,7 @@ class VmFiles:
         )
 
     def is_taken(self) -> bool:
-        """Whether a machine lives here. One that begins or ends just now is waited for."""
+        """Whether a machine runs here. Waits for one that is starting or ending."""
         until = time.monotonic() + SETTLES_S
         while holder(self.lock) is not None:
             if self.runtime() is not None or time.monotonic() > until:
@@ -196,19 +196,19 @@ class VmFiles:
         return False
 
     def end(self, runtime: SandboxRuntime | None = None) -> None:
-        """End the machine that lives here, and that of *runtime*, which lives too; nobody can reach it then.
+        """End the machine that runs here, and that of *runtime*, which must be alive; remove its sockets.
 
         Raises:
-            SandboxError: if it is not gone within `END_S`.
+            SandboxError: if it has not ended within `END_S`.
         """
         until = time.monotonic() + END_S
         known = {runtime.pid: runtime.started} if runtime is not None else {}
-        while (door := holder(self.lock)) or known:
-            for pid in (*children(door), door) if door else ():
+        while (host_end := holder(self.lock)) or known:
+            for pid in (*children(host_end), host_end) if host_end else ():
                 if (began := started_at(pid)) is not None:
                     known[pid] = began
             for pid, began in known.items():
-                send(pid, signal.SIGKILL, began)
+                send_signal(pid, signal.SIGKILL, began)
             for pid, began in known.items():
                 if not gone(pid, began, until - time.monotonic()):
                     whose = self.policy.session

@@ -1,4 +1,4 @@
-"""A machine started beside us, which goes on when we end: its door, and the QEMU behind that."""
+"""Start a machine that outlives this process: its host end, and the QEMU behind it."""
 
 import contextlib
 import fcntl
@@ -22,83 +22,88 @@ LOG_BYTES: Final = 64 * 1024
 
 
 class HostEndCode(NamedTuple):
-    """What a door runs, where the machines' user may read it."""
+    """The code of a host end, readable for the machines' user."""
 
     line: Path
-    """The folder of the line's code."""
+    """The folder of the link's code."""
     inside: Path
-    """That of what runs in every sandbox."""
+    """The folder of the guest code."""
 
 
 class HostEndConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a door is told beside the machine's own words, and its open files by their numbers."""
+    """The configuration of a host end, with its open files by their descriptors."""
 
     listen: int
-    """A listening socket, where the agent is to be reached."""
+    """A listening socket for connections to the guest agent."""
     control: int
-    """Another one, for its keeper."""
+    """A listening socket for requests from kasmon."""
     ports: int
-    """Another one, for those who want to reach a port inside."""
+    """A listening socket for connections to ports inside."""
     gate: str
-    """Where its way out listens, if there is one."""
+    """The socket of its egress proxy, which may not exist."""
     lock: int
-    """The session's lock file; the door holds it for life."""
+    """The session's lock file; the host end holds its lock for life."""
     trees: dict[str, int]
-    """Name -> folder, open, of the mirrored folders."""
+    """Name -> open folder, for the mirrored folders."""
     read_only: list[str]
-    """The names of those that nobody inside changes."""
+    """The names of those that are read-only inside."""
     most_bytes: int
-    """So much is taken of one file."""
+    """The maximum size of one file."""
 
     @property
     def every(self) -> tuple[int, ...]:
-        """The files."""
+        """The descriptors."""
         return (self.listen, self.control, self.ports, self.lock, *self.trees.values())
 
 
-def started(
-    code: HostEndCode, argv: Sequence[str], files: Sequence[int], told: HostEndConfig, log: int, owner: tuple[int, int]
+def start_host_end(
+    code: HostEndCode,
+    argv: Sequence[str],
+    files: Sequence[int],
+    config: HostEndConfig,
+    log: int,
+    owner: tuple[int, int],
 ) -> None:
-    """Start the door, and by it QEMU with *argv*; returns once both are there, and nothing runs in the machine yet.
+    """Start the host end and, by it, QEMU with *argv*; return once both run, with the machine still stopped.
 
-    They belong to nobody here, and go on when we end.
+    They have no parent here, and outlive this process.
 
     Args:
-        code: what the door runs, as *owner* may read it.
-        argv: QEMU's words.
-        files: what QEMU inherits.
-        told: what the door is told.
-        log: a file for what they say.
+        code: the code of the host end, readable for *owner*.
+        argv: QEMU's command line.
+        files: descriptors that QEMU inherits.
+        config: the configuration of the host end.
+        log: a file for their output.
         owner: user and group of both.
 
     Raises:
-        SandboxError: if it is not there in `READY_S`, or another machine of the session lives.
+        SandboxError: if it does not run within `READY_S`, or another machine of the session runs.
     """
     reads, tells = os.pipe()
     given = os.memfd_create("kasmon", os.MFD_CLOEXEC)
-    words = {**msgspec.to_builtins(told), "argv": list(argv), "files": list(files), "ready": tells}
+    words = {**msgspec.to_builtins(config), "argv": list(argv), "files": list(files), "ready": tells}
     drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
     try:
         os.write(given, msgspec.json.encode(words))
         os.lseek(given, 0, os.SEEK_SET)
-        door = subprocess.Popen(  # type: ignore[call-overload]
+        host_end = subprocess.Popen(  # type: ignore[call-overload]
             [PYTHON, "-I", "-S", os.fspath(code.line / "main.py"), "door", os.fspath(code.inside)],
             env={"LC_ALL": "C.UTF-8"},
             cwd="/",
             stdin=given,
             stdout=log,
             stderr=log,
-            pass_fds=[*files, *told.every, tells],
+            pass_fds=[*files, *config.every, tells],
             start_new_session=True,
             umask=0o077,
             **drop,
         )
         os.close(tells)
         tells = -1
-        door.wait()
-        said = _line(reads)
-        if "qemu" not in said:
-            why = said.get("why") or end_of(log) or "its host end did not respond"
+        host_end.wait()
+        reply = _read_json_line(reads)
+        if "qemu" not in reply:
+            why = reply.get("why") or read_last_log_line(log) or "its host end did not respond"
             raise SandboxError("cannot create a machine", str(why))
     except OSError as error:
         raise SandboxError("cannot create a machine", str(error)) from error
@@ -110,37 +115,37 @@ def started(
 
 
 def new_log() -> int:
-    """A file in memory that takes `LOG_BYTES` and no more."""
+    """Return a file in memory that takes at most `LOG_BYTES`."""
     handle = os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(handle, LOG_BYTES)
     fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return handle
 
 
-def end_of(log: int) -> str:
-    """The last line that was said there."""
+def read_last_log_line(log: int) -> str:
+    """Return the last line in the log."""
     return last_line(os.pread(log, LOG_BYTES, 0))
 
 
-def last_line(said: bytes) -> str:
-    """The last line of what was *said*, without QEMU's name in front."""
-    lines = said.rstrip(b"\0").decode("utf-8", "replace").strip().splitlines()
+def last_line(reply: bytes) -> str:
+    """Return the last line of *reply*, without QEMU's name in front."""
+    lines = reply.rstrip(b"\0").decode("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("qemu-system-x86_64: ") if lines else ""
 
 
-def _line(handle: int) -> dict[str, Any]:
+def _read_json_line(handle: int) -> dict[str, Any]:
     held, until = b"", time.monotonic() + READY_S
     while b"\n" not in held and select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
         piece = os.read(handle, 4096)
         if not piece:
             return {}
         held += piece
-    said = json.loads(held) if b"\n" in held else {}
-    return said if isinstance(said, dict) else {}
+    reply = json.loads(held) if b"\n" in held else {}
+    return reply if isinstance(reply, dict) else {}
 
 
-def asked(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
-    """What the door at *path* answers to *do*.
+def send_request(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
+    """Send *do* to the host end at *path* and return its answer.
 
     Raises:
         SandboxError: if it, or the machine behind it, does not do that within *limit_s*.
@@ -158,7 +163,7 @@ def asked(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
             raise SandboxError(f"the machine did not {do}", error.strerror or str(error)) from error
     if not line:
         raise SandboxError(f"the machine did not {do}", "it ended")
-    said: dict[str, Any] = json.loads(line)
-    if why := said.get("why"):
+    reply: dict[str, Any] = json.loads(line)
+    if why := reply.get("why"):
         raise SandboxError(f"the machine did not {do}", str(why))
-    return said
+    return reply

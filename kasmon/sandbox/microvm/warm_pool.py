@@ -1,7 +1,7 @@
-"""What machines of one size are made from: an empty disk, and a machine that is started and warm, put away as it is.
+"""The warm pool of one machine size: an empty disk, and a stored snapshot of a machine that is booted and warmed up.
 
-A new machine is a copy of that one, over the same disk, which nobody writes to. Where there is none, or one of another
-version, a new machine is started from the empty disk, which takes as long as a start does.
+A new machine is a copy of that snapshot, over the same read-only disk. If there is none, or one of another version, a
+new machine is booted from the empty disk, which takes longer.
 """
 
 import contextlib
@@ -19,27 +19,27 @@ from kasmon.model.sandbox.policy import SandboxSize
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker
 from kasmon.paths import private_folder
 from kasmon.sandbox.microvm import debian_packages
-from kasmon.sandbox.microvm.qemu_program import IMAGES, tool
+from kasmon.sandbox.microvm.qemu_program import IMAGES, run_tool
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
 
 WARM: Final = SessionId("golden")
-"""Whose the warm machine is: nobody's."""
+"""The session id of the warm machine, which belongs to no session."""
 MEMORY, DISK = "memory", "disk.qcow2"
 
 
 class WarmOrigin(NamedTuple):
-    """What a new machine begins with."""
+    """What a new machine starts from."""
 
     base: Path
-    """Its disk, as it is when it begins."""
+    """Its disk in its initial state."""
     memory: Path | None
-    """Its memory; None: it has to be started."""
+    """Its memory; None: it must be booted."""
     why: str = ""
-    """Why there is no memory, where there could be one."""
+    """Why there is no memory, if there could be."""
 
 
 class WarmPool:
-    """What machines of *size* are made from, in *folder*. Making a `WarmPool` touches nothing."""
+    """The warm pool for *size* in *folder*. Constructing a `WarmPool` has no side effects."""
 
     def __init__(self, folder: Path, size: SandboxSize) -> None:
         self.folder = folder / f"{size.memory_bytes >> 20}-{size.disk_bytes >> 20}"
@@ -48,20 +48,19 @@ class WarmPool:
 
     @property
     def plain(self) -> Path:
-        """A disk with nothing on it, formatted."""
+        """An empty, formatted disk."""
         return self.folder / "plain.qcow2"
 
     @property
     def nothing(self) -> Path:
-        """What a disk is that did not change yet."""
+        """A disk overlay without changes."""
         return self.folder / "nothing.qcow2"
 
     def make(self) -> None:
-        """Have the two empty disks.
+        """Create the two empty disks if missing.
 
         Raises:
-            SandboxError: if they cannot be made.
-            OSError: likewise.
+            SandboxError, OSError: if they cannot be created.
         """
         if self.plain.is_file() and self.nothing.is_file():
             return
@@ -72,14 +71,16 @@ class WarmPool:
             with raw.open("xb") as file:
                 file.truncate(self._size.disk_bytes)
             format_ = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0"]
-            tool(debian_packages.found("mke2fs") or "mke2fs", *format_, "-E", "lazy_itable_init=1,nodiscard", str(raw))
-            tool(IMAGES, "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(plain))
-            tool(IMAGES, "create", "-q", "-f", "qcow2", str(nothing), str(self._size.disk_bytes))
+            run_tool(
+                debian_packages.found("mke2fs") or "mke2fs", *format_, "-E", "lazy_itable_init=1,nodiscard", str(raw)
+            )
+            run_tool(IMAGES, "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(plain))
+            run_tool(IMAGES, "create", "-q", "-f", "qcow2", str(nothing), str(self._size.disk_bytes))
             plain.replace(self.plain)
             nothing.replace(self.nothing)
 
     def origin(self, made_by: SnapshotMaker, *, is_copy: bool = True) -> WarmOrigin:
-        """What a machine of *made_by* begins with: the warm one, if it *is_copy*, and that one fits and is whole.
+        """Return what a machine of *made_by* starts from: with *is_copy* the warm snapshot, if it fits and is whole.
 
         Raises:
             SandboxError, OSError: if there is nothing at all.
@@ -94,22 +95,22 @@ class WarmPool:
         return WarmOrigin(self.memories.path(snapshot, DISK), self.memories.path(snapshot, MEMORY))
 
     def put_away(self, machine: Path, memory: Path, made_by: SnapshotMaker) -> Snapshot:
-        """Keep the warm machine whose disk over the plain one is *machine*, and whose memory is *memory*.
+        """Store the warm machine with the disk *machine* over the plain one, and the memory *memory*.
 
         Raises:
-            SandboxError: if that cannot be; the one before counts on.
+            SandboxError: if that fails; the former one stays current.
         """
         with self.locked(), self.memories.draft() as draft:
             whole = draft.folder / DISK
             shutil.copyfile(self.plain, whole)
-            tool(IMAGES, "rebase", "-u", "-f", "qcow2", "-F", "qcow2", "-b", str(whole), str(machine))
-            tool(IMAGES, "commit", "-q", "-f", "qcow2", str(machine))
+            run_tool(IMAGES, "rebase", "-u", "-f", "qcow2", "-F", "qcow2", "-b", str(whole), str(machine))
+            run_tool(IMAGES, "commit", "-q", "-f", "qcow2", str(machine))
             memory.replace(draft.folder / MEMORY)
             return draft.confirm(made_by)
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Whether nobody else puts a machine of this size away just now; nobody does meanwhile then."""
+        """Yield whether this process may store a machine of this size now; if so, others may not meanwhile."""
         private_folder(self.folder.parent)
         claim = private_folder(private_folder(self.folder) / "claim")
         handle = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -125,7 +126,7 @@ class WarmPool:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else changes it meanwhile."""
+        """Lock out other processes that change the pool."""
         private_folder(self.folder.parent)
         private_folder(self.folder)
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

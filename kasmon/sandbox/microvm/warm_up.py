@@ -1,4 +1,4 @@
-"""What is done in a machine before it is put away warm: its interpreters are started, with what each needs first.
+"""Warm-up of a machine before it is stored: starts its interpreters with what each needs first.
 
 An emulated machine takes seconds for that.
 """
@@ -14,11 +14,11 @@ FIRST: Final[dict[Interpreter, str]] = {
     "bash": ":",
     "python": "await __import__('asyncio').sleep(0); __import__('subprocess')",
 }
-"""Node takes too much memory to be there in every machine."""
+"""Code to run in each; node takes too much memory to run in every machine."""
 
 
 def warmed(runtime: SandboxRuntime) -> None:
-    """Do that in the machine at *runtime*.
+    """Warm up the machine at *runtime*.
 
     Raises:
         SandboxError: if it does not answer.

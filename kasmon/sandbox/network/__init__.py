@@ -1,1 +1,1 @@
-"""Whom a sandbox may reach: a list of hosts, the proxy that holds to it, and ports that are opened from outside."""
+"""Network access of sandboxes: an allowlist of hosts, the proxy that enforces it, and ports forwarded from outside."""

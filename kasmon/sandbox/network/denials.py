@@ -1,4 +1,4 @@
-"""Who was not reached, and why: a short list that a sandbox cannot fill, in a file beside its proxy."""
+"""Refused connections and their reasons: a log file of bounded size beside the sandbox's proxy."""
 
 import json
 import os
@@ -6,33 +6,33 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 FULL: Final = 64 * 1024
-"""Bytes; a file that has more is begun again with the newest `KEPT`."""
+"""Bytes; a larger file is rewritten with the newest `KEPT`."""
 KEPT: Final = 50
 SAME_S: Final = 1.0
-"""The same host, refused again within this time, is not written again."""
+"""The same refusal within this time is not written again."""
 
 
 class Denial(NamedTuple):
-    """One wish that was refused."""
+    """One refused connection."""
 
     at: float
     host: str
-    """Empty where what was asked for is no host name."""
+    """Empty if the requested host is not a host name."""
     port: int
     why: str
     fix: str = ""
-    """The command by which a person allows it; empty where none does."""
+    """The command by which the user allows it; empty if none does."""
     entry: str = ""
-    """What of that command says whom; empty where none does."""
+    """The allowlist entry in that command; empty if none."""
 
     @property
     def sentence(self) -> str:
-        """For people and programs alike."""
+        """A sentence for users and programs."""
         return f"{self.why}; allow it with `{self.fix}`." if self.fix else f"{self.why}."
 
 
 class DenialLog:
-    """The pen of the proxy: writes refusals to the file open at *handle*, at its end. Not to be used by two threads."""
+    """Appends refusals to the file open at *handle*, for the proxy. Not thread-safe."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -41,7 +41,7 @@ class DenialLog:
         self._size = os.fstat(handle).st_size
 
     def note(self, denial: Denial) -> bool:
-        """Write *denial*, unless it was written just now; says whether it was."""
+        """Write *denial*, unless it was just written; return whether it was written."""
         key = (denial.host, denial.port, denial.why)
         if denial.at - self._seen.pop(key, float("-inf")) < SAME_S:
             self._seen[key] = denial.at
@@ -60,7 +60,7 @@ class DenialLog:
 
 
 def read_denials(path: Path, since: float = 0.0) -> tuple[Denial, ...]:
-    """The refusals after *since*, oldest first, one for each host and port; none where there is no file."""
+    """Return the refusals after *since*, oldest first, one per host and port; none if there is no file."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError:

@@ -1,9 +1,9 @@
-"""Makes connections inside the network of a sandbox, for whoever holds its other end; on Linux, with no code inside.
+"""Opens connections inside the network namespace of a sandbox; Linux only, without code inside.
 
-A process of its own on the standard library alone (`python3 -I -S reach.py PID`, a unix socket as its stdin), because
-only a process with one thread may join a user namespace. Of the sandbox it joins the network and nothing else: it sees
-this machine's files, and nobody inside sees it. It says how joining went; then, asked for a port, it answers with a
-connection to it, or with why not.
+It is a process on the standard library alone (`python3 -I -S namespace_connect.py PID`, a unix socket as its stdin),
+because only a single-threaded process may join a user namespace. It joins the sandbox's network and nothing else: it
+sees this machine's files, and the sandbox does not see it. It first reports how joining went. Then it answers each
+requested port with a connection to it, or with the reason for failure.
 """
 
 import ctypes
@@ -19,11 +19,11 @@ CONNECT_S = 5.0
 JOINED = "joined"
 
 
-def join(pid: int) -> None:
-    """Join the network of process *pid*: as root directly, else by the user namespace that the network belongs to.
+def join_network(pid: int) -> None:
+    """Join the network of process *pid*: as root directly, else through the user namespace that owns the network.
 
     Raises:
-        OSError: if the system does not let us, or there is no such process.
+        OSError: if the system forbids it, or the process does not exist.
     """
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,8 +39,8 @@ def join(pid: int) -> None:
     os.close(network)
 
 
-def connected(port: int) -> socket.socket:
-    """A connection to 127.0.0.1:*port* of the network that we are in."""
+def connect(port: int) -> socket.socket:
+    """Return a connection to 127.0.0.1:*port* in the current network namespace."""
     link = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     link.settimeout(CONNECT_S)
     link.connect(("127.0.0.1", port))
@@ -49,17 +49,17 @@ def connected(port: int) -> socket.socket:
 
 
 def main(pid: int) -> None:
-    """Serve the asker on stdin until it is gone: 4 bytes of a port each, answered by `ok` with it, or by a reason."""
+    """Serve the peer on stdin until it closes: each 4-byte port is answered by `ok` with a socket, or by a reason."""
     with socket.socket(fileno=0) as asker:
         try:
-            join(pid)
+            join_network(pid)
         except OSError as error:
             asker.sendall((error.strerror or "it cannot be joined").encode())
             return
         asker.sendall(JOINED.encode())
         while asked := asker.recv(4):
             try:
-                with connected(int.from_bytes(asked, "big")) as link:
+                with connect(int.from_bytes(asked, "big")) as link:
                     socket.send_fds(asker, [b"ok"], [link.fileno()])
             except (OSError, OverflowError) as error:
                 asker.sendall((getattr(error, "strerror", "") or str(error)).encode())

@@ -1,4 +1,4 @@
-"""A port inside a sandbox, reached from a port of this machine's loopback: only while somebody asked for it."""
+"""Forwards a loopback port of this machine to a port inside a sandbox, on request."""
 
 import contextlib
 import select
@@ -18,17 +18,17 @@ ANSWER_S: Final = 10.0
 PIECE: Final = 64 * 1024
 LISTENS: Final = "A program in the sandbox must listen on this port of 127.0.0.1."
 MOST: Final = 64
-"""Connections at once; one more waits."""
+"""Maximum simultaneous connections; further ones wait."""
 
 
 class NetworkConnector:
-    """Connections into the network of one sandbox on this machine; nothing inside has to help. For Linux."""
+    """Connections into the network of one sandbox on this machine, without help from inside. Linux only."""
 
     def __init__(self, pid: int, started: float, boot: str) -> None:
-        """The sandbox's first process: its id, its start time and its boot, as a `SandboxRuntime` has them.
+        """Join the network of the sandbox's first process: its id, start time and boot id, as in `SandboxRuntime`.
 
         Raises:
-            SandboxError: if that process is gone, or its network cannot be joined.
+            SandboxError: if that process has ended, or its network cannot be joined.
         """
         self._lock = threading.Lock()
         self._asks, theirs = socket.socketpair()
@@ -47,14 +47,14 @@ class NetworkConnector:
             why = self._asks.recv(200).decode("utf-8", "replace")
         except OSError as error:
             why = str(error)
-        if not lives(pid, started, boot):  # asked for after it was joined: it is the one that we are in
+        if not lives(pid, started, boot):  # checked after the join, so it is the joined process
             why = "it has ended"
         if why != namespace_connect.JOINED:
             self.close()
             raise SandboxError("the sandbox's network cannot be reached", why or "its helper ended")
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to 127.0.0.1:*port* inside.
+        """Return a connection to 127.0.0.1:*port* inside.
 
         Raises:
             SandboxError: if nothing listens there.
@@ -62,62 +62,62 @@ class NetworkConnector:
         with self._lock:
             try:
                 self._asks.sendall((port & 0xFFFFFFFF).to_bytes(4, "big"))
-                said, handles, _, _ = socket.recv_fds(self._asks, 200, 1)
+                received, handles, _, _ = socket.recv_fds(self._asks, 200, 1)
             except OSError as error:
                 raise SandboxError(f"cannot reach port {port}", str(error)) from error
         if not handles:
-            why = said.decode("utf-8", "replace") or "the sandbox ended"
+            why = received.decode("utf-8", "replace") or "the sandbox ended"
             raise SandboxError(f"cannot reach port {port}", why, LISTENS)
         return socket.socket(fileno=handles[0])
 
     def close(self) -> None:
-        """Leave; idempotent. Connections that were made stay."""
+        """End the helper. Idempotent. Open connections stay."""
         self._asks.close()
         self._helper.wait(ANSWER_S)
 
 
 class ListenerConnector:
-    """Connections into a sandbox whose other end listens at *path* and carries them over its one line."""
+    """Connections into a sandbox whose VM host end listens at *path* and multiplexes them over its one connection."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to 127.0.0.1:*port* inside.
+        """Return a connection to 127.0.0.1:*port* inside.
 
         Raises:
-            SandboxError: if nothing listens there, or the sandbox is not reached.
+            SandboxError: if nothing listens there, or the sandbox does not respond.
         """
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(ANSWER_S)
             link.connect(self._path)
             link.sendall(b"%d\n" % port)
-            said = b""
-            while not said.endswith(b"\n") and (piece := link.recv(1)):  # what is behind it, the port says
-                said += piece
+            received = b""
+            while not received.endswith(b"\n") and (piece := link.recv(1)):  # what follows comes from the port
+                received += piece
         except OSError as error:
             link.close()
             raise SandboxError(f"cannot reach port {port}", str(error)) from error
-        if said != b"ok\n":
+        if received != b"ok\n":
             link.close()
-            why = said.decode("utf-8", "replace").strip() or "the sandbox ended"
+            why = received.decode("utf-8", "replace").strip() or "the sandbox ended"
             raise SandboxError(f"cannot reach port {port}", why, LISTENS)
         link.settimeout(None)
         return link
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 class PortForward:
-    """A listener on this machine's loopback; each connection to it leads into the sandbox."""
+    """A listener on this machine's loopback; each connection to it is forwarded into the sandbox."""
 
     def __init__(self, connect: Callable[[], socket.socket], here: int = 0) -> None:
-        """*connect* gives a new connection into the sandbox; *here* is the port on this machine, 0 any free one.
+        """*connect* returns a new connection into the sandbox; *here* is the local port, 0 for any free one.
 
         Raises:
-            RefusedError: if *here* is taken.
+            RefusedError: if *here* is in use.
         """
         self._connect = connect
         self._slots = threading.BoundedSemaphore(MOST)
@@ -136,7 +136,7 @@ class PortForward:
         self.port: int = self._listener.getsockname()[1]
 
     def serve(self) -> None:
-        """Take connections until `close`."""
+        """Accept connections until `close`."""
         while True:
             ready, _, _ = select.select([self._listener, self._wakes], [], [])
             if self._wakes in ready:
@@ -148,7 +148,7 @@ class PortForward:
             each.close()
 
     def close(self) -> None:
-        """End `serve`, and take nobody more; idempotent. What is open goes on to its end."""
+        """End `serve` and accept no more. Idempotent. Open connections continue to their end."""
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
 
@@ -160,7 +160,7 @@ class PortForward:
                 _pump(came, far)
                 back.join()
         except (OSError, SandboxError):
-            pass  # who called sees the connection end
+            pass  # the client sees its connection close
         finally:
             self._slots.release()
 

@@ -1,4 +1,4 @@
-"""The hosts behind one word: what a package manager or a code forge needs to be of use, and nothing more."""
+"""Presets of hosts under one name: the least that a package manager or a code forge needs."""
 
 from typing import Final
 
@@ -14,4 +14,4 @@ PRESETS: Final[dict[str, tuple[str, ...]]] = {
         "release-assets.githubusercontent.com:443",
     ),
 }
-"""By the preset's name. Whoever may reach a forge can also carry things out to it: SECURITY.md says so."""
+"""Hosts by preset name. A sandbox that reaches a forge can also upload to it, see SECURITY.md."""

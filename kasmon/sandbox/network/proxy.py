@@ -1,13 +1,12 @@
-"""A sandbox's only way out: a proxy of its own on a unix socket, which passes on what the sandbox's list allows.
+"""A sandbox's egress proxy, on a unix socket of its own: passes on what the sandbox's allowlist permits.
 
-A process beside the sandbox (`proxy_control.py` starts it and finds it again). It outlives every other process of
-kasmon and ends with the sandbox. The sockets it listens on were made by its starter, so whoever asks before it runs
-waits, and nobody gets past it. Names are looked up here and never inside; the address that was judged is the one that
-is called.
+It is a process beside the sandbox, which `proxy_control.py` starts and finds again. It outlives kasmon's other
+processes and ends with the sandbox. Its starter made its sockets, so clients that connect early wait and cannot bypass
+it. Names are resolved here, never inside; the address that was checked is the one that is connected to.
 
-A tunnel (`CONNECT`) begins with a TLS hello that names the host it was opened for; only where the list names a port
-other than 443 may something else be spoken. A plain request is passed on alone: a second one needs a new connection and
-is judged again. What hides inside TLS, and what an allowed host does with it, nobody sees here.
+A tunnel (`CONNECT`) must begin with a TLS hello that names its host; another protocol is only allowed if the list names
+a port other than 443. A plain request is passed on alone: a second one needs a new connection and is checked again.
+The content of TLS, and what an allowed host does with it, is not visible here.
 """
 
 import contextlib
@@ -33,60 +32,67 @@ from kasmon.sandbox.network.allowlist import (
 )
 from kasmon.sandbox.network.denials import Denial, DenialLog
 from kasmon.sandbox.network.http_request import UnsupportedRequestError
-from kasmon.sandbox.network.tunnel import HostUnreachedError, ProxyTunnel, answer, carry, read_request, until_hello
+from kasmon.sandbox.network.tunnel import (
+    HostUnreachedError,
+    ProxyTunnel,
+    carry,
+    read_request,
+    read_until_hello,
+    send_response,
+)
 
 MOST: Final = 64
-"""Connections at once; one more is told so and closed."""
+"""Maximum simultaneous connections; a further one gets an error and is closed."""
 LOOK_S: Final = 30.0
-"""So often it looks whether its socket is still there."""
+"""How often it checks whether its socket still exists."""
 DIAL_S: Final = 15.0
-"""For one address of a host."""
+"""Timeout for one address of a host."""
 MOST_ADDRESSES: Final = 4
 
 Resolve = Callable[[str, int], Sequence[tuple[int, str]]]
-"""A host's addresses at a port, each with its family."""
+"""Returns a host's addresses at a port, each with its family."""
 
 
-def looked_up(host: str, port: int) -> list[tuple[int, str]]:
-    """The addresses of *host*, by this machine's own means.
+def resolve_host(host: str, port: int) -> list[tuple[int, str]]:
+    """Resolve *host* with this machine's resolver.
 
     Raises:
-        OSError: if it has none.
+        OSError: if it has no address.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, str(address[0])) for family, _, _, _, address in found]
 
 
 class EgressProxy:
-    """One sandbox's proxy. `serve` returns when the sandbox is gone or when it is told to end."""
+    """One sandbox's proxy. `serve` returns when the sandbox is gone or the `end` command arrives."""
 
     def __init__(
         self,
         session: str,
         hosts: Sequence[str],
-        door: socket.socket,
+        client_listener: socket.socket,
         control: socket.socket,
         log: DenialLog,
-        resolve: Resolve = looked_up,
+        resolve: Resolve = resolve_host,
     ) -> None:
-        """*door* and *control* are listening unix sockets; the sandbox sees only the first.
+        """*client_listener* and *control* are listening unix sockets; the sandbox sees only the first.
 
         Raises:
-            UsageError: if *hosts* is no list of hosts.
+            UsageError: if *hosts* is not a valid list.
         """
         self.session, self.hosts, self.denied = session, tuple(hosts), 0
         self._entries: tuple[AllowlistEntry, ...] = allowlist(hosts)
-        self._door, self._control, self._log, self._resolve = door, control, log, resolve
+        self._door, self._control, self._log, self._resolve = client_listener, control, log, resolve
         self._lock = threading.Lock()
-        self._passages: set[ProxyTunnel] = set()
+        self._tunnels: set[ProxyTunnel] = set()
         self._events = selectors.DefaultSelector()
         self._over = False
-        self._path = door.getsockname()
+        self._path = client_listener.getsockname()
         self._inode = os.lstat(self._path).st_ino
 
     def serve(self) -> None:
-        """Let in who comes, and hear what kasmon wishes, until the end."""
-        for listener, act in ((self._door, self._let_in), (self._control, self._hear)):
+        """Accept connections from the sandbox and commands from kasmon, until the end."""
+        for listener, act in ((self._door, self._accept_client), (self._control, self._accept_command)):
             listener.setblocking(False)
             self._events.register(listener, selectors.EVENT_READ, act)
         while not self._over:
@@ -94,97 +100,97 @@ class EgressProxy:
             if not ready and self._is_gone():
                 break
             for key, _ in ready:
-                with contextlib.suppress(OSError, RuntimeError):  # whoever knocked is gone; or there is no thread left
+                with contextlib.suppress(OSError, RuntimeError):  # the client is gone, or no thread can be started
                     key.data()
-        for passage in self._passages.copy():
-            passage.cut()
+        for tunnel in self._tunnels.copy():
+            tunnel.cut()
         self._events.close()
         self._door.close()
         self._control.close()
 
     def allow(self, hosts: Sequence[str]) -> None:
-        """From now on *hosts* is the list; what it does not allow any more is cut.
+        """Replace the allowlist by *hosts*; connections that it no longer permits are cut.
 
         Raises:
-            UsageError: if it is no list of hosts; the old one stays.
+            UsageError: if *hosts* is not a valid list; the old one stays in force.
         """
         entries = allowlist(hosts)
         with self._lock:
             self._entries, self.hosts = entries, tuple(hosts)
-            for passage in self._passages:
-                if (old := passage.verdict) is not None:
+            for tunnel in self._tunnels:
+                if (old := tunnel.verdict) is not None:
                     now = judge(entries, old.host, old.port)
                     if not now.allowed or (old.private and not now.private):
-                        passage.cut()
+                        tunnel.cut()
 
     def _is_gone(self) -> bool:
-        """Whether the sandbox's folder was removed, or another proxy took this one's place."""
+        """Whether the sandbox's folder was removed, or another proxy replaced this one."""
         try:
             return os.lstat(self._path).st_ino != self._inode
         except FileNotFoundError:
             return True
         except OSError:
-            return False  # it is not ours to see
+            return False  # the folder is not accessible
 
-    def _let_in(self) -> None:
+    def _accept_client(self) -> None:
         client, _ = self._door.accept()
-        passage = ProxyTunnel(client)
+        tunnel = ProxyTunnel(client)
         with self._lock:
-            if full := len(self._passages) >= MOST:
+            if full := len(self._tunnels) >= MOST:
                 client.setblocking(False)
-                answer(client, 503, f"this sandbox already has {MOST} connections")
+                send_response(client, 503, f"this sandbox already has {MOST} connections")
             else:
-                self._passages.add(passage)
+                self._tunnels.add(tunnel)
         if full:
             client.close()
             return
         try:
-            threading.Thread(target=self._pass, args=(passage,), daemon=True).start()
+            threading.Thread(target=self._serve_client, args=(tunnel,), daemon=True).start()
         except RuntimeError:
-            self._over_with(passage)
+            self._finish(tunnel)
             raise
 
-    def _pass(self, passage: ProxyTunnel) -> None:
+    def _serve_client(self, tunnel: ProxyTunnel) -> None:
         """Serve one connection to its end."""
         try:
-            self._carry(passage)
+            self._handle_request(tunnel)
         except UnsupportedRequestError as error:
-            answer(passage.client, error.status, error.why)
+            send_response(tunnel.client, error.status, error.why)
         except HostUnreachedError as error:
-            answer(passage.client, 502, str(error))
+            send_response(tunnel.client, 502, str(error))
         except (OSError, ValueError):
-            pass  # the one side or the other went away, or spoke something else
+            pass  # one side disconnected or sent invalid data
         finally:
-            self._over_with(passage)
+            self._finish(tunnel)
 
-    def _over_with(self, passage: ProxyTunnel) -> None:
+    def _finish(self, tunnel: ProxyTunnel) -> None:
         with self._lock:
-            self._passages.discard(passage)
-        passage.close()
+            self._tunnels.discard(tunnel)
+        tunnel.close()
 
-    def _carry(self, passage: ProxyTunnel) -> None:
-        head, behind = read_request(passage.client)
+    def _handle_request(self, tunnel: ProxyTunnel) -> None:
+        head, behind = read_request(tunnel.client)
         with self._lock:
             verdict = judge(self._entries, head.host, head.port)
-            passage.verdict = verdict if verdict.allowed else None
+            tunnel.verdict = verdict if verdict.allowed else None
         if not verdict.allowed:
-            raise UnsupportedRequestError(403, self._refuse(verdict, verdict.why))
-        passage.host = self._dial(verdict)
-        if passage.was_cut:
+            raise UnsupportedRequestError(403, self._log_refusal(verdict, verdict.why))
+        tunnel.host = self._dial(verdict)
+        if tunnel.was_cut:
             return
         if not head.tunnel:
-            passage.host.sendall(head.onward + behind[: head.length])
-            carry(passage, head.length - len(behind[: head.length]))
+            tunnel.host.sendall(head.onward + behind[: head.length])
+            carry(tunnel, head.length - len(behind[: head.length]))
             return
         if behind:
             raise UnsupportedRequestError(400, "no data is allowed in a tunnel before it is open")
-        passage.client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        said, fault = until_hello(passage, verdict)
+        tunnel.client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        said, fault = read_until_hello(tunnel, verdict)
         if fault:
-            self._refuse(verdict, fault, fixable=False)
+            self._log_refusal(verdict, fault, fixable=False)
             return
-        passage.host.sendall(said)
-        carry(passage)
+        tunnel.host.sendall(said)
+        carry(tunnel)
 
     def _dial(self, verdict: HostVerdict) -> socket.socket:
         try:
@@ -195,7 +201,9 @@ class EgressProxy:
         good = [each for each, fault in zip(addresses, faults, strict=True) if not fault]
         if faults and not good:
             may_be_allowed = any(not address_fault(address, private=True) for _, address in addresses)
-            said = self._refuse(verdict._replace(private=True), f"{verdict.host}: {faults[0]}", fixable=may_be_allowed)
+            said = self._log_refusal(
+                verdict._replace(private=True), f"{verdict.host}: {faults[0]}", fixable=may_be_allowed
+            )
             raise UnsupportedRequestError(403, said)
         why = "it has no address"
         for family, address in good[:MOST_ADDRESSES]:
@@ -210,32 +218,32 @@ class EgressProxy:
                 return host
         raise HostUnreachedError(f"{verdict.host}:{verdict.port} cannot be reached: {why}")
 
-    def _refuse(self, verdict: HostVerdict, why: str, *, fixable: bool = True) -> str:
-        """Note the refusal; returns what the program is told."""
+    def _log_refusal(self, verdict: HostVerdict, why: str, *, fixable: bool = True) -> str:
+        """Log the refusal; return the sentence for the program."""
         entry = entry_for(verdict.host, verdict.port, private=verdict.private) if verdict.host and fixable else ""
         fix = how_to_allow(self.session, entry) if entry else ""
         denial = Denial(time.time(), verdict.host, verdict.port, why, fix, entry)
-        with self._lock, contextlib.suppress(OSError):  # a full disk is no reason to let anybody out
+        with self._lock, contextlib.suppress(OSError):  # a full disk must not turn a refusal into access
             self.denied += 1
             self._log.note(denial)
         return denial.sentence
 
-    def _hear(self) -> None:
-        """Answer one wish of kasmon's own: a line of JSON each way."""
+    def _accept_command(self) -> None:
+        """Handle one command from kasmon: one line of JSON each way."""
         with contextlib.closing(self._control.accept()[0]) as caller:
             caller.settimeout(2.0)
             with caller.makefile("rb") as lines:
-                told = self._do(lines.readline(1 << 20))
+                told = self._handle_command(lines.readline(1 << 20))
             caller.sendall(json.dumps(told).encode() + b"\n")
 
-    def _do(self, line: bytes) -> dict[str, Any]:
+    def _handle_command(self, line: bytes) -> dict[str, Any]:
         try:
-            wish = json.loads(line)
-            match wish["do"]:
+            command = json.loads(line)
+            match command["do"]:
                 case "allow":
-                    self.allow([str(host) for host in wish["hosts"]])
+                    self.allow([str(host) for host in command["hosts"]])
                 case "belong":
-                    self._belong(int(wish["pid"]))
+                    self._end_with_process(int(command["pid"]))
                 case "end":
                     self._over = True
                 case "state":
@@ -244,10 +252,10 @@ class EgressProxy:
                     return {"error": "an unknown command"}
         except (UsageError, OSError, ValueError, KeyError, TypeError) as error:
             return {"error": str(error)}
-        return {"pid": os.getpid(), "hosts": self.hosts, "open": len(self._passages), "denied": self.denied}
+        return {"pid": os.getpid(), "hosts": self.hosts, "open": len(self._tunnels), "denied": self.denied}
 
-    def _belong(self, pid: int) -> None:
-        """End when the process *pid* does, where the system tells it; everywhere, once the socket is gone."""
+    def _end_with_process(self, pid: int) -> None:
+        """End when the process *pid* does, on Linux; elsewhere only when the socket is gone."""
         if sys.platform == "linux":
             self._events.register(os.pidfd_open(pid), selectors.EVENT_READ, self._end)
 
@@ -256,11 +264,11 @@ class EgressProxy:
 
 
 def main() -> None:
-    """Serve what stdin says: one JSON object, its sockets and its log by their file descriptors."""
+    """Serve as one JSON object on stdin describes, with the file descriptors of the sockets and the log."""
     wanted = json.loads(sys.stdin.buffer.readline())
-    door, control = (socket.socket(fileno=wanted[name]) for name in ("door", "control"))
-    egress = EgressProxy(wanted["session"], wanted["hosts"], door, control, DenialLog(wanted["log"]))
-    "example.org".encode("idna")  # loads what it needs while that can be read
+    client_listener, control = (socket.socket(fileno=wanted[name]) for name in ("door", "control"))
+    egress = EgressProxy(wanted["session"], wanted["hosts"], client_listener, control, DenialLog(wanted["log"]))
+    "example.org".encode("idna")  # loads the codec while its files can be read
     if wanted["user"] is not None:
         user, group = wanted["user"]
         os.setgroups([])
@@ -269,7 +277,7 @@ def main() -> None:
     os.write(wanted["ready"], b"1")
     os.close(wanted["ready"])
     egress.serve()
-    os._exit(0)  # connections that hang hold nothing up
+    os._exit(0)  # hanging connections must not delay the exit
 
 
 if __name__ == "__main__":

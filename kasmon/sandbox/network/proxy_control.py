@@ -1,7 +1,7 @@
-"""A sandbox's way out, seen from outside: opened before the sandbox, found again, changed, and closed with it.
+"""Control of a sandbox's egress proxy from outside: start it before the sandbox, find it, change it, and close it.
 
-What lies in a gate's folder: `guest/` (all that the sandbox sees of it, read-only, at `MOUNTED`: a proxy that died and
-was opened again is there anew), the proxy's own socket for wishes, its record, and the refusals.
+The proxy's folder contains `inside/` (all that the sandbox sees of it, read-only, at `MOUNTED`; a restarted proxy
+appears there again), the control socket, the record of its process, and the log of refusals.
 """
 
 import contextlib
@@ -29,47 +29,47 @@ from kasmon.sandbox.network.denials import Denial, read_denials
 from kasmon.sandbox.shared.processes import lives
 
 MOUNTED: Final = "/run/kasmon"
-"""Where the sandbox sees the gate's `inside` folder."""
+"""Where the sandbox sees the `inside` folder."""
 PORT: Final = 3128
-"""On the sandbox's own loopback, where `guest/proxy_forwarder.py` takes what programs send to their proxy."""
+"""The port on the sandbox's loopback where `guest/proxy_forwarder.py` accepts proxy connections."""
 INSIDE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), f"http://127.0.0.1:{PORT}"),
 }
-"""The variables by which programs inside find their proxy."""
+"""The variables that lead programs inside to their proxy."""
 NODE: Final = "NODE_OPTIONS"
 NODE_ALSO: Final = "--require /opt/kasmon/nodeproxy.js"
-"""Node programs do not find it by those."""
+"""Node programs ignore those variables."""
 READY_S: Final = 10.0
 ANSWER_S: Final = 5.0
 END_S: Final = 3.0
 
 
 def socket_in(folder: Path) -> Path:
-    """Where the proxy of the gate in *folder* takes what those inside want."""
+    """Return the socket of the proxy in *folder* that the sandbox connects to."""
     return folder / "inside" / "proxy.sock"
 
 
 def not_proxied(hosts: Sequence[str]) -> dict[str, str]:
-    """The variables that say whom programs inside reach without their proxy: the sandbox's own loopback.
+    """Return the variables that name the hosts reached without the proxy: the sandbox's own loopback.
 
-    Its name `localhost` is not among them where *hosts*, as in a policy, allow this machine's `localhost`.
+    The name `localhost` is left out if *hosts*, as in a policy, allow this machine's `localhost`.
     """
     allowed = any(entry.names("localhost") for entry in allowlist(hosts))
     return dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,::1" if allowed else "localhost,127.0.0.1,::1")
 
 
-def finding(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
-    """*variables* of programs inside, and those by which they find their proxy, which leads to *hosts*."""
+def add_proxy_variables(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+    """Return *variables* with those that lead programs inside to their proxy for *hosts*."""
     return {**variables, **INSIDE, **not_proxied(hosts), NODE: f"{variables.get(NODE, '')} {NODE_ALSO}".strip()}
 
 
 class EgressProxyHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """A proxy that runs."""
+    """A running proxy."""
 
     folder: str
     pid: int
     started: float
-    """In seconds since boot, where the system says it; else 0."""
+    """Seconds since boot, if the system reports it; else 0."""
     boot: str = ""
 
     @property
@@ -78,33 +78,33 @@ class EgressProxyHandle(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.folder, "inside")
 
 
-def opened(
+def open_proxy(
     folder: Path, session: str, hosts: Sequence[str], *, owner: tuple[int, int] | None = None
 ) -> EgressProxyHandle:
-    """The gate in *folder*, with *hosts* in force when this returns; the one that is there, or a new one.
+    """Return the proxy in *folder*, existing or started, with *hosts* in force.
 
     Args:
-        folder: of the gate alone; made where it is not there. Its path is short: sockets lie in it.
-        session: who is told how to allow more.
+        folder: the proxy's own folder; created if missing. Its path is short, since it contains sockets.
+        session: the session named in the command that allows more hosts.
         hosts: as in a policy.
-        owner: user and group of the sandbox's processes, as this machine knows them. Root gives them the sockets, and
-            lets the proxy run as them; for others it is as if it were not given.
+        owner: user and group of the sandbox's processes on this machine. Root gives them the sockets and runs the proxy
+            as them; for other users it has no effect.
 
     Raises:
-        UsageError: if *hosts* is no list of hosts.
+        UsageError: if *hosts* is not a valid list.
         SandboxError: if no proxy could be started.
     """
     allowlist(hosts)
-    if found(folder):
-        pid = int(tell(folder, {"do": "allow", "hosts": list(hosts)})["pid"])
-        known = _record(folder)
+    if is_running(folder):
+        pid = int(send_command(folder, {"do": "allow", "hosts": list(hosts)})["pid"])
+        known = _read_record(folder)
         if known is not None and known.pid == pid and lives(pid, known.started, known.boot):
             return known
         try:
-            return _recorded(folder, pid)
+            return _write_record(folder, pid)
         except OSError as error:
             raise SandboxError(f"the egress proxy of {session!r} could not be recorded", str(error)) from error
-    _ended(folder)
+    _end_proxy(folder)
     is_new = not folder.exists()
     owner = owner if os.geteuid() == 0 else None
     try:
@@ -114,32 +114,32 @@ def opened(
         if not log.exists():
             write_private(log, b"")
         with contextlib.ExitStack() as kept:
-            door = kept.enter_context(_listening(socket_in(folder)))
-            control = kept.enter_context(_listening(folder / "control.sock"))
+            door = kept.enter_context(_listen(socket_in(folder)))
+            control = kept.enter_context(_listen(folder / "control.sock"))
             if owner:
                 for path in (folder, folder / "inside", socket_in(folder)):
                     os.chown(path, *owner, follow_symlinks=False)
             handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             kept.callback(os.close, handle)
-            pid = _start(session, hosts, owner, door.fileno(), control.fileno(), handle)
-        return _recorded(folder, pid)
+            pid = _start_proxy(session, hosts, owner, door.fileno(), control.fileno(), handle)
+        return _write_record(folder, pid)
     except OSError as error:
-        if is_new:  # otherwise a sandbox may look at what is there
-            closed(folder)
+        if is_new:  # otherwise a sandbox may have it mounted
+            close_proxy(folder)
         raise SandboxError(f"the egress proxy of {session!r} could not be started", str(error)) from error
 
 
-def found(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     """Whether a proxy answers in *folder*."""
     try:
-        tell(folder, {"do": "state"})
+        send_command(folder, {"do": "state"})
     except KasmonError:
         return False
     return True
 
 
-def tell(folder: Path, wish: Mapping[str, Any]) -> dict[str, Any]:
-    """What the proxy in *folder* answers: its `pid`, its `hosts`, how many are `open`, how many wishes were `denied`.
+def send_command(folder: Path, command: Mapping[str, Any]) -> dict[str, Any]:
+    """Send a command to the proxy in *folder* and return its answer: `pid`, `hosts`, counts `open` and `denied`.
 
     Raises:
         SandboxError: if there is none, it does not answer in `ANSWER_S`, or it refuses.
@@ -148,7 +148,7 @@ def tell(folder: Path, wish: Mapping[str, Any]) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(ANSWER_S)
             link.connect(os.fspath(folder / "control.sock"))
-            link.sendall(json.dumps(dict(wish)).encode() + b"\n")
+            link.sendall(json.dumps(dict(command)).encode() + b"\n")
             with link.makefile("rb") as lines:
                 told: dict[str, Any] = json.loads(lines.readline(1 << 20))
     except (OSError, ValueError) as error:
@@ -159,46 +159,46 @@ def tell(folder: Path, wish: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def allow(folder: Path, hosts: Sequence[str]) -> None:
-    """Make *hosts* the list of the gate in *folder*; connections to others are cut. Longer only by a person's wish.
+    """Replace the allowlist of the proxy in *folder*; other connections are cut. Only the user may extend it.
 
     Raises:
-        UsageError: if it is no list of hosts.
+        UsageError: if *hosts* is not a valid list.
         SandboxError: if no proxy answers.
     """
     allowlist(hosts)
-    tell(folder, {"do": "allow", "hosts": list(hosts)})
+    send_command(folder, {"do": "allow", "hosts": list(hosts)})
 
 
-def belongs(folder: Path, pid: int) -> None:
-    """Let the gate in *folder* end when process *pid* does: the sandbox's outermost one.
+def bind_to_process(folder: Path, pid: int) -> None:
+    """Make the proxy in *folder* end with process *pid*, the sandbox's outermost one.
 
     Raises:
-        SandboxError: if no proxy answers, or there is no such process.
+        SandboxError: if no proxy answers, or the process does not exist.
     """
-    tell(folder, {"do": "belong", "pid": pid})
+    send_command(folder, {"do": "belong", "pid": pid})
 
 
 def denials(folder: Path, since: float = 0.0) -> tuple[Denial, ...]:
-    """Who was refused after *since*, oldest first; each `sentence` is for people and says how to allow it."""
+    """Return the refusals after *since*, oldest first; each `sentence` tells the user how to allow it."""
     return read_denials(folder / "denied.jsonl", since)
 
 
 def hint(folder: Path, since: float) -> str:
-    """What of a run's `hint` comes of the network: the refusals after *since*; empty where there are none."""
+    """Return the network part of a run's `hint`: the refusals after *since*; empty if none."""
     return " ".join(f"Network: {denial.sentence}" for denial in denials(folder, since)[-3:])
 
 
-def closed(folder: Path) -> None:
-    """End the gate in *folder*, with what lies there; idempotent. The refusals are gone with it."""
-    _ended(folder)
+def close_proxy(folder: Path) -> None:
+    """End the proxy in *folder* and remove the folder, with the log of refusals. Idempotent."""
+    _end_proxy(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ended(folder: Path) -> None:
-    """End the proxy in *folder*, if there is one. The folder stays: a sandbox that lives sees just this one."""
-    record = _record(folder)
+def _end_proxy(folder: Path) -> None:
+    """End the proxy in *folder*, if any. The folder stays: a running sandbox has it mounted."""
+    record = _read_record(folder)
     with contextlib.suppress(KasmonError):
-        tell(folder, {"do": "end"})
+        send_command(folder, {"do": "end"})
     if record is not None:
         until = time.monotonic() + END_S
         while lives(record.pid, record.started, record.boot):
@@ -209,7 +209,7 @@ def _ended(folder: Path) -> None:
             time.sleep(0.005)
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         raise OSError(f"the socket's path {str(path)!r} has more than {SOCKET_PATH_BYTES} bytes")
@@ -226,11 +226,11 @@ def _listening(path: Path) -> socket.socket:
     return listener
 
 
-def _start(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *handles: int) -> int:
-    """Start the proxy on its sockets and its log; its pid, once it serves.
+def _start_proxy(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *handles: int) -> int:
+    """Start the proxy on its sockets and its log; return its pid once it serves.
 
     Raises:
-        OSError: if it does not come up.
+        OSError: if it does not start.
     """
     ready, tells = os.pipe()
     door, control, log = handles
@@ -254,7 +254,7 @@ def _start(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *h
             child.stdin.write(json.dumps(given).encode() + b"\n")
         threading.Thread(target=child.wait, name=f"reaps proxy {child.pid}", daemon=True).start()
         with open(ready, "rb", closefd=False) as pipe:
-            said = pipe.read(1) if _readable(ready) else None
+            said = pipe.read(1) if _wait_readable(ready) else None
         if said != b"1":
             child.kill()
             raise OSError(
@@ -267,19 +267,19 @@ def _start(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *h
             os.close(tells)
 
 
-def _readable(handle: int) -> bool:
-    import select  # only where a proxy is started
+def _wait_readable(handle: int) -> bool:
+    import select  # only needed to start a proxy
 
     return bool(select.select([handle], [], [], READY_S)[0])
 
 
-def _recorded(folder: Path, pid: int) -> EgressProxyHandle:
+def _write_record(folder: Path, pid: int) -> EgressProxyHandle:
     gate = EgressProxyHandle(folder=str(folder), pid=pid, started=started_at(pid) or 0.0, boot=boot())
     write_private(folder / "gate.json", msgspec.json.encode(gate))
     return gate
 
 
-def _record(folder: Path) -> EgressProxyHandle | None:
+def _read_record(folder: Path) -> EgressProxyHandle | None:
     try:
         return msgspec.json.decode((folder / "gate.json").read_bytes(), type=EgressProxyHandle)
     except (OSError, msgspec.MsgspecError):

@@ -1,54 +1,54 @@
-"""The first thing that a TLS client says, as far as it tells whom it wants to talk to. Pure; the bytes are foreign."""
+"""Parser for the server name in a TLS client hello. Pure; the input is untrusted."""
 
 from typing import Final, NamedTuple
 
 LONGEST: Final = 32 * 1024
-"""Bytes; a client that says more before it names its host is not listened to."""
+"""Maximum bytes of a hello; a longer one is refused."""
 HANDSHAKE: Final = 22
 CLIENT_HELLO: Final = 1
 SERVER_NAME: Final = 0
 ENCRYPTED: Final = 0xFE0D
-"""The extension that hides the true hello inside."""
+"""The extension that contains an encrypted inner hello."""
 
 
 class TlsClientHello(NamedTuple):
-    """What a client said."""
+    """The parsed hello."""
 
     name: str
-    """The host that it named; empty where it named none."""
+    """The requested server name; empty if there is none."""
     encrypted: bool
-    """It carries another hello that nobody here can read."""
+    """Whether it contains an inner hello that cannot be read here."""
 
 
 def read_hello(data: bytes) -> TlsClientHello | None:
-    """What the client says whose first bytes are *data*; None where more of them are needed.
+    """Parse *data*, the first bytes of a client; None if more are needed.
 
     Raises:
-        ValueError: if that is no TLS, or not as TLS has it.
+        ValueError: if it is not TLS, or invalid.
     """
-    said = bytearray()
+    received = bytearray()
     at = 0
     while at + 5 <= len(data):
         length = int.from_bytes(data[at + 3 : at + 5], "big")
         if data[at] != HANDSHAKE or data[at + 1] != 3 or not 0 < length <= 16384:
             raise ValueError("not a TLS handshake")
-        said += data[at + 5 : at + 5 + length]
+        received += data[at + 5 : at + 5 + length]
         at += 5 + length
-        if len(said) >= 4:
-            if said[0] != CLIENT_HELLO:
+        if len(received) >= 4:
+            if received[0] != CLIENT_HELLO:
                 raise ValueError("not a client hello")
-            whole = 4 + int.from_bytes(said[1:4], "big")
+            whole = 4 + int.from_bytes(received[1:4], "big")
             if whole > LONGEST:
                 raise ValueError("a hello that does not end")
-            if len(said) >= whole:
-                return _hello(bytes(said[4:whole]))
+            if len(received) >= whole:
+                return _parse_hello(bytes(received[4:whole]))
     if (data and data[0] != HANDSHAKE) or len(data) > LONGEST:
         raise ValueError("not a TLS handshake")
     return None
 
 
 class _Reader:
-    """Takes fields from the front of bytes; one that is not there raises."""
+    """Takes fields from the front of *data*; a missing one raises `ValueError`."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -63,7 +63,7 @@ class _Reader:
         return int.from_bytes(self.take(width), "big")
 
     def block(self, width: int) -> bytes:
-        """A field that says in *width* bytes how long it is."""
+        """Take a field that is prefixed by its length in *width* bytes."""
         return self.take(self.number(width))
 
     @property
@@ -71,7 +71,7 @@ class _Reader:
         return self.at < len(self.data)
 
 
-def _hello(body: bytes) -> TlsClientHello:
+def _parse_hello(body: bytes) -> TlsClientHello:
     reader = _Reader(body)
     reader.take(2 + 32)
     reader.block(1)
@@ -80,18 +80,18 @@ def _hello(body: bytes) -> TlsClientHello:
     extensions = _Reader(reader.block(2) if reader.more else b"")
     if reader.more:
         raise ValueError("a client hello with trailing data")
-    said: dict[int, bytes] = {}
+    received: dict[int, bytes] = {}
     while extensions.more:
         kind = extensions.number(2)
-        if kind in said:
+        if kind in received:
             raise ValueError("a client hello with a duplicate extension")
-        said[kind] = extensions.block(2)
-    name = _server_name(said[SERVER_NAME]) if SERVER_NAME in said else ""
-    return TlsClientHello(name, ENCRYPTED in said)
+        received[kind] = extensions.block(2)
+    name = _parse_server_name(received[SERVER_NAME]) if SERVER_NAME in received else ""
+    return TlsClientHello(name, ENCRYPTED in received)
 
 
-def _server_name(field: bytes) -> str:
-    """The one host name in the list that *field* is."""
+def _parse_server_name(field: bytes) -> str:
+    """Return the single host name in the list *field*."""
     outer = _Reader(field)
     names = _Reader(outer.block(2))
     kind, name = names.number(1), names.block(2)

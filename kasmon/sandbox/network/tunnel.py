@@ -1,4 +1,4 @@
-"""One connection from a sandbox to one host: read in time, opened by what is said in it, carried until both end."""
+"""One connection from a sandbox to a host: its request is read with a timeout, then bytes are carried both ways."""
 
 import contextlib
 import select
@@ -13,9 +13,9 @@ from kasmon.sandbox.network.tls_client_hello import LONGEST as LONGEST_HELLO
 from kasmon.sandbox.network.tls_client_hello import TlsClientHello, read_hello
 
 ASK_S: Final = 15.0
-"""For a whole head, and for a whole hello: however slowly it is said."""
+"""Timeout for a whole request head, and for a whole hello, however slowly they arrive."""
 IDLE_S: Final = 900.0
-"""A connection on which nobody says anything for so long is closed."""
+"""A connection without traffic for so long is closed."""
 PIECE: Final = 64 * 1024
 TLS_PORT: Final = 443
 WORDS: Final = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 411: "Length Required"} | {
@@ -26,22 +26,22 @@ WORDS: Final = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 41
 
 
 class HostUnreachedError(ValueError):
-    """The host is allowed, and not there."""
+    """The host is allowed but cannot be reached."""
 
 
 class ProxyTunnel:
-    """The two ends of a connection; `cut` may come from any thread and at any time."""
+    """The two ends of a connection. `cut` is thread-safe."""
 
     def __init__(self, client: socket.socket) -> None:
         self.client = client
         self.host: socket.socket | None = None
         self.verdict: HostVerdict | None = None
-        """By which it is open; None before that."""
-        self.heard_at = time.monotonic()
+        """The verdict that allowed it; None before that."""
+        self.last_traffic_at = time.monotonic()
         self.was_cut = False
 
     def cut(self) -> None:
-        """End it now, whoever waits in it."""
+        """End it now; waiting threads return."""
         self.was_cut = True
         for end in (self.client, self.host):
             if end is not None:
@@ -49,25 +49,25 @@ class ProxyTunnel:
                     end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of both ends; for who serves it, once nobody carries any more."""
+        """Close both ends; called by the serving thread once no data is carried."""
         for end in (self.client, self.host):
             if end is not None:
                 end.close()
 
 
 def read_request(client: socket.socket) -> tuple[RequestHead, bytes]:
-    """The head of the request that comes, and what came behind it.
+    """Return the head of the incoming request, and the bytes received after it.
 
     Raises:
-        UnfitError: if it is none, too long, or not there in `ASK_S`.
-        OSError: if the program went away.
+        UnsupportedRequestError: if it is invalid, too long, or incomplete after `ASK_S`.
+        OSError: if the program disconnected.
     """
     until = time.monotonic() + ASK_S
     data = bytearray()
     while (end := data.find(b"\r\n\r\n")) < 0:
         if len(data) > LONGEST:
             raise UnsupportedRequestError(431, f"a head of more than {LONGEST} bytes")
-        if not (piece := _heard(client, until)):
+        if not (piece := _receive(client, until)):
             raise UnsupportedRequestError(400, "half a request")
         data += piece
     if end > LONGEST:
@@ -75,7 +75,7 @@ def read_request(client: socket.socket) -> tuple[RequestHead, bytes]:
     return read_head(bytes(data[: end + 4])), bytes(data[end + 4 :])
 
 
-def _heard(client: socket.socket, until: float) -> bytes:
+def _receive(client: socket.socket, until: float) -> bytes:
     left = until - time.monotonic()
     if left <= 0:
         raise UnsupportedRequestError(408, "the request was not received in time")
@@ -86,36 +86,38 @@ def _heard(client: socket.socket, until: float) -> bytes:
         raise UnsupportedRequestError(408, "the request was not received in time") from error
 
 
-def until_hello(passage: ProxyTunnel, verdict: HostVerdict) -> tuple[bytes, str]:
-    """What the program says first in the tunnel, and why it is not passed on; an empty reason where it is.
+def read_until_hello(tunnel: ProxyTunnel, verdict: HostVerdict) -> tuple[bytes, str]:
+    """Return the tunnel's first bytes from the program, and why they are refused; an empty reason if they are not.
 
     Raises:
-        OSError: if one of the two went away.
-        UnfitError: if nothing comes.
+        OSError: if either side disconnected.
+        UnsupportedRequestError: if nothing arrives.
     """
-    assert passage.host is not None
+    assert tunnel.host is not None
     free = verdict.listed and verdict.port != TLS_PORT
     until = time.monotonic() + ASK_S
-    if free:  # who serves may speak first: then it is no TLS
-        ready, _, _ = select.select([passage.client, passage.host], [], [], ASK_S)
-        if passage.client not in ready:
+    if free:  # the server may send first: then it is not TLS
+        ready, _, _ = select.select([tunnel.client, tunnel.host], [], [], ASK_S)
+        if tunnel.client not in ready:
             return b"", ""
-    said = bytearray()
+    received = bytearray()
     while True:
-        if not (piece := _heard(passage.client, until)):
-            return b"", "" if free or not said else "a tunnel that ended in its hello"
-        said += piece
+        if not (piece := _receive(tunnel.client, until)):
+            return b"", "" if free or not received else "a tunnel that ended in its hello"
+        received += piece
         try:
-            hello = read_hello(bytes(said))
+            hello = read_hello(bytes(received))
         except ValueError as error:
-            return bytes(said), "" if free and said[0] != 22 else f"a tunnel to {verdict.host} that is not TLS: {error}"
+            return bytes(received), "" if free and received[
+                0
+            ] != 22 else f"a tunnel to {verdict.host} that is not TLS: {error}"
         if hello is not None:
-            return bytes(said), _fault(hello, verdict)
-        if len(said) > LONGEST_HELLO:
-            return bytes(said), f"a tunnel to {verdict.host} with an endless hello"
+            return bytes(received), _find_fault(hello, verdict)
+        if len(received) > LONGEST_HELLO:
+            return bytes(received), f"a tunnel to {verdict.host} with an endless hello"
 
 
-def _fault(hello: TlsClientHello, verdict: HostVerdict) -> str:
+def _find_fault(hello: TlsClientHello, verdict: HostVerdict) -> str:
     if not hello.name:
         return f"a tunnel to {verdict.host} that names no host in its TLS hello"
     if hello.name != verdict.host:
@@ -125,45 +127,45 @@ def _fault(hello: TlsClientHello, verdict: HostVerdict) -> str:
     return ""
 
 
-def carry(passage: ProxyTunnel, onward: int | None = None) -> None:
-    """Carry bytes both ways until both sides are done or silent; of the program's, *onward* at most (None: all)."""
-    host = passage.host
+def carry(tunnel: ProxyTunnel, onward: int | None = None) -> None:
+    """Carry bytes both ways until both sides end or are idle; at most *onward* of the program's (None: all)."""
+    host = tunnel.host
     assert host is not None
-    for end in (passage.client, host):
+    for end in (tunnel.client, host):
         end.settimeout(IDLE_S)
-    back = threading.Thread(target=_pump, args=(passage, host, passage.client, None), daemon=True)
+    back = threading.Thread(target=_pump, args=(tunnel, host, tunnel.client, None), daemon=True)
     back.start()
     if onward is None:
-        _pump(passage, passage.client, host, None)
+        _pump(tunnel, tunnel.client, host, None)
     elif onward:
-        _pump(passage, passage.client, host, onward)
+        _pump(tunnel, tunnel.client, host, onward)
     back.join()
 
 
-def _pump(passage: ProxyTunnel, here: socket.socket, there: socket.socket, left: int | None) -> None:
-    """Carry what *here* says to *there*; with *left* so many bytes, and then no end is told."""
+def _pump(tunnel: ProxyTunnel, here: socket.socket, there: socket.socket, left: int | None) -> None:
+    """Carry bytes from *here* to *there*; with *left*, only that many, and without closing *there* for writing."""
     whole = left is None
     try:
         while left is None or left > 0:
             try:
                 piece = here.recv(PIECE if left is None else min(PIECE, left))
             except TimeoutError:
-                if time.monotonic() - passage.heard_at < IDLE_S:
+                if time.monotonic() - tunnel.last_traffic_at < IDLE_S:
                     continue
                 raise
             if not piece:
                 break
-            passage.heard_at = time.monotonic()
+            tunnel.last_traffic_at = time.monotonic()
             there.sendall(piece)
             left = None if left is None else left - len(piece)
         if whole:
             there.shutdown(socket.SHUT_WR)
     except OSError:
-        passage.cut()
+        tunnel.cut()
 
 
-def answer(client: socket.socket, status: int, sentence: str) -> None:
-    """Tell the program *sentence*, in the status line too: of a refused tunnel most programs show nothing else."""
+def send_response(client: socket.socket, status: int, sentence: str) -> None:
+    """Send *sentence* to the program, in the status line too: most programs show nothing else of a refused tunnel."""
     plain = sentence.encode("ascii", "replace").decode()
     line = f"{WORDS[status]}: {plain}" if status != 403 else plain
     body = f"{sentence}\n".encode()

@@ -1,4 +1,4 @@
-"""The way out of sandboxes that see no socket of ours: what is led there comes over their one line."""
+"""Network access of sandboxes that see no socket of this machine: it is tunnelled over their one connection."""
 
 from pathlib import Path
 
@@ -9,24 +9,24 @@ from kasmon.sandbox.network.denials import Denial
 
 
 class TunnelledEgress:
-    """A tier of such sandboxes; a subclass says where each one's gate is, and how its line is opened for that."""
+    """Base of such tiers; a subclass locates each sandbox's proxy and opens the tunnel to it."""
 
     def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
-        """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
+        """Return which hosts were refused after *since* and how to allow them; empty if none."""
         return proxy_control.hint(self._gate(policy), since) if policy.hosts else ""
 
     def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
-        """Whom it did not reach since its way out was made, oldest first; nobody where it may reach nobody."""
+        """Return the connections refused since its proxy was set up, oldest first; empty without network access."""
         return proxy_control.denials(self._gate(policy)) if policy.hosts else ()
 
     def allow(self, policy: SandboxPolicy, /) -> None:
-        """Let those inside reach whom *policy* says from now on, also where they had no way out so far.
+        """Allow the hosts of *policy* from now on, even if the sandbox had no network access before.
 
         Raises:
-            UsageError: if what *policy* says is no list of hosts.
+            UsageError: if the policy's hosts are not a valid list.
             SandboxError: if its proxy, or the sandbox, does not answer.
         """
-        if proxy_control.found(self._gate(policy)):
+        if proxy_control.is_running(self._gate(policy)):
             proxy_control.allow(self._gate(policy), policy.hosts)
         elif (runtime := self._awake(policy)) is not None:
             self._open_gate(policy, runtime.pid)
@@ -34,19 +34,19 @@ class TunnelledEgress:
             self._surrounded(policy, runtime)
 
     def _gate(self, policy: SandboxPolicy) -> Path:
-        """The folder of its gate; nobody inside sees it."""
+        """Return the folder of its proxy, which is not visible inside."""
         raise NotImplementedError
 
     def _gate_owner(self) -> tuple[int, int]:
-        """Whom the gate runs as, where we are root."""
+        """Return the user and group of the proxy, if kasmon is root."""
         raise NotImplementedError
 
     def _awake(self, policy: SandboxPolicy) -> SandboxRuntime | None:
-        """The sandbox that lives and is not asleep on disk."""
+        """Return the sandbox if it is running and not paused to disk."""
         raise NotImplementedError
 
     def _led_out(self, policy: SandboxPolicy) -> None:
-        """Let what programs send to their proxy come to the gate, if *policy* wants one.
+        """Tunnel the proxy connections of programs inside to the proxy, if *policy* has hosts.
 
         Raises:
             SandboxError: if the sandbox does not answer.
@@ -54,17 +54,17 @@ class TunnelledEgress:
         raise NotImplementedError
 
     def _open_gate(self, policy: SandboxPolicy, pid: int = 0) -> None:
-        """Have the gate that *policy* wants, if it wants one; it ends with process *pid*."""
+        """Open the proxy if *policy* has hosts; it ends with process *pid*."""
         if policy.hosts:
-            proxy_control.opened(self._gate(policy), policy.session, policy.hosts, owner=self._gate_owner())
+            proxy_control.open_proxy(self._gate(policy), policy.session, policy.hosts, owner=self._gate_owner())
             if pid:
-                proxy_control.belongs(self._gate(policy), pid)
+                proxy_control.bind_to_process(self._gate(policy), pid)
 
     def _surrounded(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
-        """Let programs of a sandbox that runs already find their proxy, if *policy* wants one."""
+        """Set the proxy variables in a running sandbox, if *policy* has hosts."""
         if policy.hosts:
             inside = GuestChannel(runtime.socket)
             try:
-                inside.surround(proxy_control.finding({}, policy.hosts))
+                inside.surround(proxy_control.add_proxy_variables({}, policy.hosts))
             finally:
                 inside.close()

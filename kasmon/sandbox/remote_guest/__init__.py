@@ -1,1 +1,1 @@
-"""What tiers share whose agent inside cannot listen on a socket of this machine."""
+"""Code shared by tiers whose guest cannot listen on a socket of this machine."""

@@ -1,4 +1,4 @@
-"""A front comes to its sandbox: it is made, or found, or taken up from disk; and the agent is started in it, once."""
+"""Attach the stdio proxy to its sandbox: create, find or resume the sandbox, and start the agent in it once."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ class NotStartedError(SandboxError):
 
 
 class GuestAttachment(NamedTuple):
-    """Where a front is, once the agent is inside."""
+    """The sandbox of a stdio proxy, with the agent running."""
 
     tier: AgentTier
     runtime: SandboxRuntime
@@ -39,103 +39,103 @@ class GuestAttachment(NamedTuple):
     notices: tuple[str, ...] = ()
     lost: str = ""
     is_found: bool = False
-    """The agent was there already."""
+    """Whether the agent was running already."""
     context: bytes = b""
 
 
-def arrived(tier: AgentTier, told: RemoteLaunchSpec, size: "tuple[int, int] | None") -> GuestAttachment:
-    """Where the agent of *told* is inside, on a terminal of *size* (columns, rows) or on pipes. Blocks up to minutes.
+def attach(tier: AgentTier, spec: RemoteLaunchSpec, size: "tuple[int, int] | None") -> GuestAttachment:
+    """Return the sandbox with the agent of *spec*, on a terminal of *size* (columns, rows) or pipes. Blocks minutes.
 
     Raises:
         NotStartedError: if its program cannot be started; nothing of the sandbox is left.
-        SandboxUnreachableError: if where it is kept cannot be asked; it is as it was.
-        KasmonError: if no sandbox can be made; likewise.
+        SandboxUnreachableError: if the service that runs it cannot be reached; it is unchanged.
+        KasmonError: if no sandbox can be created; nothing of it is left.
     """
     lost = ""
-    if told.joins:
+    if spec.joins:
         try:
-            return _found(tier, told)
-        except SandboxUnreachableError:  # nobody can tell: nothing is lost by waiting
+            return _attach_existing(tier, spec)
+        except SandboxUnreachableError:  # its state is unknown: nothing is lost by waiting
             raise
         except (KasmonError, OSError, AgentConnectionError) as error:
             why = getattr(error, "message", str(error)).rstrip(".")
             lost = f"its memory snapshot could not be resumed ({why}): memory lost, files kept"
-            tier.destroy(told.policy, None)
-            told = msgspec.structs.replace(told, run=secrets.token_hex(8))
-    runtime = tier.lodge(told.policy, told.fitted)
+            tier.destroy(spec.policy, None)
+            spec = msgspec.structs.replace(spec, run=secrets.token_hex(8))
+    runtime = tier.lodge(spec.policy, spec.fitted)
     try:
-        context = _start(told, runtime, size)
+        context = _start_agent(spec, runtime, size)
     except BaseException as error:
         with contextlib.suppress(KasmonError):
-            tier.destroy(told.policy, runtime)
+            tier.destroy(spec.policy, runtime)
         if isinstance(error, AgentConnectionError):
             raise SandboxError("the agent was not started in its sandbox", str(error)) from error
         raise
-    notices = (*told.fitted.notices, *runtime.notices)
+    notices = (*spec.fitted.notices, *runtime.notices)
     return GuestAttachment(
-        tier=tier, runtime=runtime, run=told.run, marks=told.marks, notices=notices, lost=lost, context=context
+        tier=tier, runtime=runtime, run=spec.run, marks=spec.marks, notices=notices, lost=lost, context=context
     )
 
 
-def _found(tier: AgentTier, told: RemoteLaunchSpec) -> GuestAttachment:
-    """The agent that is there, or in a memory on disk.
+def _attach_existing(tier: AgentTier, spec: RemoteLaunchSpec) -> GuestAttachment:
+    """Return the running agent, or resume its snapshot.
 
     Raises:
-        KasmonError: if it cannot be gone on with.
-        LineError: if nobody answers there.
+        KasmonError: if that fails.
+        AgentConnectionError: if the guest does not answer.
     """
-    known = launch_spec.stay(Path(told.ground))
-    if known is None or known.run != told.run:
+    known = launch_spec.stay(Path(spec.ground))
+    if known is None or known.run != spec.run:
         raise SandboxError("it is unknown", "there is no record of it")
-    runtime = tier.adopt(told.policy)
+    runtime = tier.adopt(spec.policy)
     if runtime is not None:
-        runtime = tier.resume(told.policy, runtime, PauseResult(held=True))
+        runtime = tier.resume(spec.policy, runtime, PauseResult(held=True))
     else:
-        kept = tier.kept(told.policy)
+        kept = tier.kept(spec.policy)
         if kept is None:
             raise SandboxError("it has ended", "it is not running, and nothing of it was saved")
-        runtime = tier.resume(told.policy, known.runtime, PauseResult(held=False, snapshot=kept.id))
-    launch_spec.wait_no_more(Path(told.ground))
-    return GuestAttachment(tier=tier, runtime=runtime, run=told.run, marks=known.marks, is_found=True)
+        runtime = tier.resume(spec.policy, known.runtime, PauseResult(held=False, snapshot=kept.id))
+    launch_spec.wait_no_more(Path(spec.ground))
+    return GuestAttachment(tier=tier, runtime=runtime, run=spec.run, marks=known.marks, is_found=True)
 
 
-def _start(told: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[int, int] | None") -> bytes:
-    """Put the gifts inside and start the program; what was put there as context.
+def _start_agent(spec: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[int, int] | None") -> bytes:
+    """Copy the launch files inside and start the program; return the context that was copied.
 
     Raises:
-        NotStartedError, SandboxError, LineError: if that cannot be.
+        NotStartedError, SandboxError, AgentConnectionError: if that fails.
     """
-    context = Path(told.context).read_bytes() if told.context else b""
-    # which terminal it is, tmux tells our process and nobody else: a shell that does not know takes it for a dumb one
+    context = Path(spec.context).read_bytes() if spec.context else b""
+    # tmux reports the terminal type only to this process; a shell without it assumes a dumb terminal
     of_terminal = {name: value for name, value in os.environ.items() if size and name in ("TERM", "COLORTERM")}
-    gifts = [(gift.path, gift.content, gift.mode) for gift in told.gifts]
+    gifts = [(gift.path, gift.content, gift.mode) for gift in spec.gifts]
     if context:
         gifts.append((launch_spec.CONTEXT, context, 0o644))
-    line = AgentConnection(runtime.socket, ANSWER_S)
-    with contextlib.closing(line):
+    connection = AgentConnection(runtime.socket, ANSWER_S)
+    with contextlib.closing(connection):
         for path, content, mode in gifts:
-            said = _asked(line, "write_volatile", launch_spec.volatile(path, content, mode))
-            if said.type != "answer":
-                raise SandboxError(f"{path!r} could not be copied into the sandbox", said.stderr)
+            reply = _send_request(connection, "write_volatile", launch_spec.volatile(path, content, mode))
+            if reply.type != "answer":
+                raise SandboxError(f"{path!r} could not be copied into the sandbox", reply.stderr)
         words = {
-            "run": told.run,
-            "argv": told.fitted.argv,
-            "variables": {**told.fitted.variables, **of_terminal},
-            "workdir": told.fitted.workdir,
+            "run": spec.run,
+            "argv": spec.fitted.argv,
+            "variables": {**spec.fitted.variables, **of_terminal},
+            "workdir": spec.fitted.workdir,
             "columns": size[0] if size else 0,
             "rows": size[1] if size else 0,
-            "notes": launch_spec.NOTES if told.notes else "",
+            "notes": launch_spec.NOTES if spec.notes else "",
         }
-        said = _asked(line, "process_start", words)
-    if not said.pid:
-        raise NotStartedError(said.why or said.stderr or "it gives no reason", said.code or 1)
+        reply = _send_request(connection, "process_start", words)
+    if not reply.pid:
+        raise NotStartedError(reply.why or reply.stderr or "it gives no reason", reply.code or 1)
     return context
 
 
-def _asked(line: AgentConnection, what: str, words: Mapping[str, Any]) -> StreamFrame:
-    line.send(packed({"id": what, "type": what, **words}), ANSWER_S)
+def _send_request(connection: AgentConnection, what: str, words: Mapping[str, Any]) -> StreamFrame:
+    connection.send(packed({"id": what, "type": what, **words}), ANSWER_S)
     until = time.monotonic() + ANSWER_S
     try:
-        return line.receive(StreamFrame, until)
+        return connection.receive(StreamFrame, until)
     except TimeoutError as error:
         raise AgentConnectionError("it does not respond", is_sent=True) from error

@@ -1,7 +1,7 @@
-"""Files that come out of a sandbox, or go into one, where no folder is seen by both sides; `guest/files.py` is there.
+"""File transfer with sandboxes that share no folder with this machine; `guest/files.py` is the other half.
 
-What comes is the sandbox's word: it is written beneath one folder through handles, no link is followed, and nothing
-leads out of it.
+What a sandbox sends is untrusted: it is written beneath one folder through handles, without following links, and cannot
+leave that folder.
 """
 
 import base64
@@ -21,37 +21,37 @@ from kasmon.sandbox.checkpoint.scan import ScanBounds, beneath, opened, opened_f
 from kasmon.sandbox.shared.safe_tree import raze
 
 BOUNDS: Final = ScanBounds(files=50_000, bytes=256 * 1024 * 1024, seconds=30.0)
-"""What is put into a sandbox at most."""
+"""The most that is copied into a sandbox."""
 MODE: Final = 0o777
 BESIDE: Final = ".inside"
-"""What comes out of a sandbox is called so, beside what was changed here meanwhile."""
+"""Suffix of the sandbox's version of a file that was changed here meanwhile."""
 
 
 class BundledFile(msgspec.Struct, frozen=True):
-    """One path of a gift."""
+    """One path of a bundle."""
 
     kind: Literal["f", "d", "l"]
     mode: int
     content: str = ""
-    """Of a file: base64. Of a link: where it leads."""
+    """For a file: base64. For a link: its target."""
 
 
 class FileBundle(msgspec.Struct, frozen=True):
-    """What changed in a folder."""
+    """The changes in a folder."""
 
     whole: bool = True
-    """It is all that is there: what else the other side has, is to go."""
+    """Whether it holds everything: the receiver removes all other paths."""
     gone: tuple[str, ...] = ()
     fresh: dict[str, BundledFile] = {}
     left: dict[str, str] = {}
-    """What is not given: path -> why."""
+    """Paths that are not included: path -> why."""
 
 
-def packed(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool = True) -> bytes:
-    """*files* of *folder*, as a gift.
+def encode_bundle(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool = True) -> bytes:
+    """Encode *files* of *folder* as a bundle.
 
     Raises:
-        SandboxError: if it cannot be looked at, or a name in it is not text.
+        SandboxError: if it cannot be read, or a name in it is not text.
     """
     fresh: dict[str, BundledFile] = {}
     with opened(folder) as top:
@@ -73,38 +73,38 @@ def packed(folder: str, files: Files, gone: Sequence[str] = (), *, whole: bool =
         ) from error
 
 
-def received(said: str | bytes) -> FileBundle:
-    """What a sandbox *said*.
+def decode_bundle(reply: str | bytes) -> FileBundle:
+    """Decode a bundle that a sandbox sent.
 
     Raises:
-        SandboxError: if it is no gift.
+        SandboxError: if it is invalid.
     """
     try:
-        return msgspec.json.decode(said, type=FileBundle)
+        return msgspec.json.decode(reply, type=FileBundle)
     except msgspec.MsgspecError as error:
         raise SandboxError("the content of the sandbox's workspace is unknown", str(error)) from error
 
 
-def taken(gift: FileBundle, folder: str, ours: Container[str] = frozenset()) -> tuple[str, ...]:
-    """Write what a sandbox says is its workspace into *folder*; what of it is not here, each as one sentence.
+def apply_bundle(bundle: FileBundle, folder: str, ours: Container[str] = frozenset()) -> tuple[str, ...]:
+    """Write the sandbox's workspace in *bundle* to *folder*; return what could not be taken over, as sentences.
 
-    *ours*: paths that were changed here meanwhile. They stay; what comes lies beside them.
+    *ours*: paths that were changed here meanwhile. They stay; the sandbox's versions are put beside them.
 
     Raises:
-        SandboxError: if *folder* is not there.
+        SandboxError: if *folder* does not exist.
     """
-    missed = [f"{path!r} was not fetched: {why}." for path, why in gift.left.items()]
+    missed = [f"{path!r} was not fetched: {why}." for path, why in bundle.left.items()]
     with opened(folder) as top:
-        gone = set(gift.gone)
-        if gift.whole:
-            gone |= set(scan(top, ScanBounds()).files) - set(gift.fresh)
+        gone = set(bundle.gone)
+        if bundle.whole:
+            gone |= set(scan(top, ScanBounds()).files) - set(bundle.fresh)
         for path in sorted(gone, reverse=True):
             if path in ours:
                 missed.append(f"{path!r} was changed here and removed in the sandbox: it is kept, and copied in again.")
             elif _is_proper(path):
                 with contextlib.suppress(OSError):
-                    _removed(top, path)
-        for path, each in sorted(gift.fresh.items()):
+                    _remove_path(top, path)
+        for path, each in sorted(bundle.fresh.items()):
             try:
                 if not _is_proper(path):
                     raise OSError("it is not a path in the folder")
@@ -113,9 +113,9 @@ def taken(gift: FileBundle, folder: str, ours: Container[str] = frozenset()) -> 
                         f"{path!r} was changed here and in the sandbox: the sandbox's version is here as"
                         f" {path + BESIDE!r}."
                     )
-                    _written(top, path + BESIDE, each)
+                    _write_entry(top, path + BESIDE, each)
                 else:
-                    _written(top, path, each)
+                    _write_entry(top, path, each)
             except (OSError, ValueError) as error:
                 missed.append(f"{path!r} was not fetched: {getattr(error, 'strerror', '') or error}.")
     return tuple(missed)
@@ -125,17 +125,17 @@ def _is_proper(path: str) -> bool:
     return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 
-def _written(top: int, path: str, each: BundledFile) -> None:
+def _write_entry(top: int, path: str, each: BundledFile) -> None:
     above, _, name = path.rpartition("/")
     with beneath(top, above) as handle:
         mode = _mode(handle, name)
         if each.kind == FOLDER:
             if mode is None or not stat.S_ISDIR(mode):
-                _out_of_the_way(handle, name)
+                _remove_entry(handle, name)
                 os.mkdir(name, mode=0o700, dir_fd=handle)
             return
         if mode is not None and stat.S_ISDIR(mode):
-            _out_of_the_way(handle, name)
+            _remove_entry(handle, name)
         fresh = f".kasmon-{secrets.token_hex(6)}"
         if each.kind == LINK:
             os.symlink(each.content, fresh, dir_fd=handle)
@@ -147,13 +147,13 @@ def _written(top: int, path: str, each: BundledFile) -> None:
         os.rename(fresh, name, src_dir_fd=handle, dst_dir_fd=handle)
 
 
-def _removed(top: int, path: str) -> None:
+def _remove_path(top: int, path: str) -> None:
     above, _, name = path.rpartition("/")
     with beneath(top, above) as handle:
-        _out_of_the_way(handle, name)
+        _remove_entry(handle, name)
 
 
-def _out_of_the_way(handle: int, name: str) -> None:
+def _remove_entry(handle: int, name: str) -> None:
     mode = _mode(handle, name)
     if mode is None:
         return

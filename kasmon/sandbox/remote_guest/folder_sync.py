@@ -1,6 +1,6 @@
-"""What a sandbox that sees no folder of ours has of one: so what is changed here goes in, and what changes there comes.
+"""Syncs a folder with a sandbox that sees no folder of this machine: changes here go in, changes there come back.
 
-What it has is noted in a file of ours: whoever asks next may be another process.
+What the sandbox has is recorded in a file on this machine, since the next caller may be another process.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Files = dict[str, ManifestEntry]
 
 
 class FolderSync:
-    """One *folder*. Not for several threads at once."""
+    """The sync of one *folder*. Not thread-safe."""
 
     def __init__(self, folder: str, note: Path) -> None:
         self.folder: Final = folder
@@ -30,39 +30,43 @@ class FolderSync:
 
     @property
     def where(self) -> tuple[str, str]:
-        """The folder, and where it is noted what the sandbox has of it."""
+        """The folder, and the file that records what the sandbox has of it."""
         return self.folder, str(self._note)
 
     def whole(self) -> bytes:
-        """All of it, as a gift; that is what the sandbox has from now on.
+        """Return all of it as a bundle, and record that the sandbox has it.
 
         Raises:
-            SandboxError: if it cannot be looked at, or is too much.
+            SandboxError: if it cannot be read, or is too large.
         """
-        now = self._seen()
-        packed = file_transfer.packed(self.folder, _fitting(now))
-        self._has(now)
+        now = self._scan()
+        packed = file_transfer.encode_bundle(self.folder, _require_size(now))
+        self._record(now)
         return packed
 
     def changes(self) -> tuple[bytes, Files] | None:
-        """What was changed here since the sandbox had it, as a gift, and what goes to `gave`; None where nothing was.
+        """Return the changes here since the last sync as a bundle, and the argument for `gave`; None if there are none.
 
         Raises:
-            SandboxError: if it cannot be looked at, or is too much.
+            SandboxError: if it cannot be read, or is too large.
         """
-        known, now = self._known(), self._seen()
+        known, now = self._load_record(), self._scan()
         if known is None:
-            self._has(now)
+            self._record(now)
             return None
         fresh = {path: each for path, each in now.items() if known.get(path) != each}
         gone = tuple(path for path in known if path not in now)
-        return (file_transfer.packed(self.folder, _fitting(fresh), gone, whole=False), now) if fresh or gone else None
+        return (
+            (file_transfer.encode_bundle(self.folder, _require_size(fresh), gone, whole=False), now)
+            if fresh or gone
+            else None
+        )
 
     def copy(self, folder: str, note: Path) -> None:
-        """Have the same in *folder*, for a copy of the sandbox, which has the same in it.
+        """Copy the folder to *folder*, for a copy of the sandbox, which has the same files.
 
         Raises:
-            SandboxError: if it cannot be copied, or is too much.
+            SandboxError: if it cannot be copied, or is too large.
         """
         raze(Path(folder))
         try:
@@ -71,43 +75,43 @@ class FolderSync:
         except (OSError, RefusedError) as error:
             raise SandboxError("the folder was not copied", str(error)) from error
         copied = FolderSync(folder, note)
-        copied.gave(copied._seen() if self.changes() is None else {})
+        copied.gave(copied._scan() if self.changes() is None else {})
 
     def gave(self, now: Files) -> None:
-        """The sandbox has *now*."""
-        self._has(now)
+        """Record that the sandbox has *now*."""
+        self._record(now)
 
-    def takes(self, said: str | bytes) -> tuple[str, ...]:
-        """Write here what the sandbox *said* has changed in it; what of it is not here as it is there, in sentences.
+    def takes(self, reply: str | bytes) -> tuple[str, ...]:
+        """Write the sandbox's changes in *reply* to the folder; return what differs here after that, in sentences.
 
-        What was changed here since keeps its name, and what comes lies beside it.
+        A path that was changed here since stays; the sandbox's version is put beside it.
 
         Raises:
-            SandboxError: if it is no gift, or the folder is not there.
+            SandboxError: if *reply* is no bundle, or the folder does not exist.
         """
-        given, known = file_transfer.received(said), self._known()
-        now = self._seen()
+        given, known = file_transfer.decode_bundle(reply), self._load_record()
+        now = self._scan()
         ours = {path for path in now if known is not None and known.get(path) != now[path]}
-        missed = file_transfer.taken(given, self.folder, ours)
-        self._took({*given.fresh, *given.gone} - ours, known, whole=given.whole)
+        missed = file_transfer.apply_bundle(given, self.folder, ours)
+        self._record_taken({*given.fresh, *given.gone} - ours, known, whole=given.whole)
         return missed
 
-    def _took(self, paths: Iterable[str], known: Files | None, *, whole: bool) -> None:
-        now = self._seen()
+    def _record_taken(self, paths: Iterable[str], known: Files | None, *, whole: bool) -> None:
+        now = self._scan()
         if whole or known is None:
-            self._has(now)
+            self._record(now)
             return
         for path in paths:
             known.pop(path, None)
             if path in now:
                 known[path] = now[path]
-        self._has(known)
+        self._record(known)
 
-    def _seen(self) -> Files:
+    def _scan(self) -> Files:
         with opened(self.folder) as top:
             return scan(top, ScanBounds()).files
 
-    def _known(self) -> Files | None:
+    def _load_record(self) -> Files | None:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return {
                 path: ManifestEntry(*each)
@@ -115,16 +119,13 @@ class FolderSync:
             }
         return None
 
-    def _has(self, files: Files) -> None:
-        with contextlib.suppress(UnicodeEncodeError):  # a name that is no text went nowhere
+    def _record(self, files: Files) -> None:
+        with contextlib.suppress(UnicodeEncodeError):  # a name that is not text was not copied either
             write_private(self._note, msgspec.json.encode(files))
 
 
-def _fitting(files: Files) -> Files:
-    """
-    Raises:
-        SandboxError: if *files* are too much for a gift.
-    """
+def _require_size(files: Files) -> Files:
+    """Return *files*; raises `SandboxError` if they are too large for a bundle."""
     size = sum(each.size for each in files.values())
     if len(files) > file_transfer.BOUNDS.files or size > file_transfer.BOUNDS.bytes:
         why = f"it is too large: {len(files)} files, {size >> 20} MiB"

@@ -1,7 +1,7 @@
-"""An agent inside a sandbox that is reached over a line: what its front is told, and what that notes for its host.
+"""Launch specs of agents in sandboxes reached over a connection, and the status that their stdio proxy records.
 
-The front (`front.py`) stands where bubblewrap stands before a jail: it is the pane's program, or the host's child. It
-reads the quarters from a file that is ours alone, and leaves a note of where the agent is.
+The stdio proxy (`stdio_proxy.py`) has the place of bubblewrap before a jail: it is the pane's program, or the host's
+child. It reads its launch spec from a private file, and records where the agent runs.
 """
 
 import base64
@@ -25,12 +25,12 @@ from kasmon.sanitize import clean_line
 
 FRONT: Final = "kasmon.sandbox.remote_guest.stdio_proxy"
 FOLDER: Final = "/tmp/.kasmon"
-"""Inside, where what is ours of a session lies: in memory, where nobody else is."""
+"""The folder inside for kasmon's files of a session: in memory, not shared."""
 BIN: Final = f"{FOLDER}/bin"
 CONTEXT: Final = f"{FOLDER}/context.json"
 NOTES: Final = f"{FOLDER}/hooks.jsonl"
 APART: Final = "apart.jsonl"
-"""In a ground: what of its folders is not the same on both sides, a sentence a line, until somebody was told."""
+"""In a session folder: the differences between both sides of its folders, one sentence a line, until reported."""
 KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH")
 KEPT_BEGIN: Final = ("XDG_", "KASMON_")
 
@@ -40,46 +40,46 @@ class FittedProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     workdir: str
-    """Where it starts, inside."""
+    """Its working directory, inside."""
     variables: dict[str, str]
     programs: tuple[str, ...] = ()
-    """What of this machine is to be seen inside, each where it is outside."""
+    """Paths of this machine that must be visible inside, at the same path."""
     notices: tuple[str, ...] = ()
     front: dict[str, str] = {}
-    """Variables that what stands in front of it needs; the program gets none of them."""
+    """Variables for the stdio proxy; the program gets none of them."""
 
 
 class AgentTier(SandboxTier, RecordTier, Protocol):
-    """A tier that has agents whom their front reaches over a line."""
+    """A tier that runs agents behind a stdio proxy."""
 
     ground: HostFolders
 
     def fitted(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
     ) -> FittedProgram:
-        """How *argv* is run in a sandbox of *policy*, which need not be there.
+        """Return how *argv* is run in a sandbox of *policy*, which need not exist.
 
         Raises:
-            RefusedError, UnableError: if it cannot be, and why.
-            NotFoundError: if there is no such program.
+            RefusedError, UnableError: if it cannot be run, with the reason.
+            NotFoundError: if the program does not exist.
         """
         ...
 
     def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
-        """As `create`, and what *fitted* needs is inside."""
+        """Do as `create`, and provide what *fitted* needs inside."""
         ...
 
 
 def has_agents(tier: Tier, places: Paths) -> bool:
-    """Whether agents run in sandboxes of *tier* with this version: in a jail, and where one can be lodged."""
+    """Whether this version runs agents in sandboxes of *tier*: in a jail, and in each `AgentTier`."""
     return tier == "jail" or _lodges(load(tier, places))
 
 
 def lodging(places: Paths, policy: SandboxPolicy) -> AgentTier:
-    """The tier of *policy*.
+    """Return the tier of *policy*.
 
     Raises:
-        UnableError: if it has no agents.
+        UnableError: if it cannot run agents.
     """
     tier = load(policy.tier, places)
     if not _lodges(tier):
@@ -91,7 +91,7 @@ def lodging(places: Paths, policy: SandboxPolicy) -> AgentTier:
 
 
 class LaunchFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is put inside before the program starts."""
+    """A file that is copied inside before the program starts."""
 
     path: str
     content: bytes
@@ -99,29 +99,29 @@ class LaunchFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteLaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a front is told."""
+    """The launch spec that a stdio proxy reads."""
 
     policy: SandboxPolicy
     fitted: FittedProgram
     run: str
-    """The name of the process inside."""
+    """The id of the process inside."""
     ground: str
-    """The folder in which the front leaves its note, and finds whether it is to wait."""
+    """The folder where the stdio proxy records its status, and reads whether it should wait."""
     joins: bool = False
-    """A process of that name may be there already, or in a memory on disk: the front goes on with that."""
+    """Whether a process of that id may run already, or be in a snapshot: the stdio proxy attaches to it."""
     gifts: tuple[LaunchFile, ...] = ()
     notes: str = ""
-    """The file of this machine for what those inside note; empty: nobody wants that."""
+    """The file of this machine for notes from inside; empty: they are not wanted."""
     context: str = ""
-    """The file of this machine that those inside see as `CONTEXT`; what changes there changes inside."""
+    """The file of this machine that is visible inside as `CONTEXT`; changes are copied inside."""
     marks: tuple[str, str] = ("", "")
-    """Generation and nonce by which the notes are known from now on."""
+    """Generation and nonce that mark the notes from now on."""
     environment: dict[str, str] = {}
-    """The front's own."""
+    """The stdio proxy's own environment."""
 
 
 class RemoteAgentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front notes: the agent is inside."""
+    """The status that a stdio proxy records once the agent runs."""
 
     run: str
     front: int
@@ -130,78 +130,77 @@ class RemoteAgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, str] = ("", "")
     """Generation and nonce that the agent was started with."""
     lost: str = ""
-    """What is lost of the one before, as one sentence; empty where nothing is."""
+    """What of the former agent was lost, as one sentence; empty if nothing."""
 
 
-def command(quarters: RemoteLaunchSpec) -> list[str]:
-    """What stands in for the agent of *quarters*, on its caller's stdin, stdout and terminal.
+def command(spec: RemoteLaunchSpec) -> list[str]:
+    """Store *spec* and return the command of its stdio proxy, for its caller's stdin, stdout and terminal.
 
     Raises:
-        OSError: if it cannot be written down.
+        OSError: if it cannot be written.
     """
-    path = Path(quarters.ground) / f"front-{quarters.run}.json"
-    write_private(path, msgspec.json.encode(quarters))
+    path = Path(spec.ground) / f"front-{spec.run}.json"
+    write_private(path, msgspec.json.encode(spec))
     return [sys.executable, "-P", "-m", FRONT, str(path)]
 
 
 def wrapped(
     tier: AgentTier, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str]
 ) -> list[str]:
-    """What runs *argv* inside a sandbox of its own on its caller's stdin, stdout and terminal; as `SandboxTier.wrap`.
+    """Return the command that runs *argv* in a sandbox of its own on its caller's terminal; as `SandboxTier.wrap`.
 
     Raises:
         KasmonError: as `AgentTier.fitted`.
-        SandboxError: if what it is told cannot be written down.
+        SandboxError: if the launch spec cannot be written.
     """
     policy = msgspec.structs.replace(policy, workspace=policy.workspace or workdir)
     fitted = tier.fitted(policy, tuple(argv), workdir, variables)
     try:
-        ground = tier.ground.make(policy.session)
+        session_folder = tier.ground.make(policy.session)
         run = secrets.token_hex(8)
         own = environment() | fitted.front
-        return command(RemoteLaunchSpec(policy=policy, fitted=fitted, run=run, ground=str(ground), environment=own))
+        return command(
+            RemoteLaunchSpec(policy=policy, fitted=fitted, run=run, ground=str(session_folder), environment=own)
+        )
     except OSError as error:
         raise SandboxError("cannot create a sandbox", str(error)) from error
 
 
 def environment(around: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What of *around* a front needs to find the kasmon that it belongs to."""
+    """The stdio proxy's own environment."""
     return {name: value for name, value in around.items() if name in KEPT or name.startswith(KEPT_BEGIN)}
 
 
 def volatile(path: str, content: bytes, mode: int) -> dict[str, object]:
-    """The words of a request to write a file inside."""
+    """Return the fields of a request to write a file inside."""
     return {"path": path, "data": base64.b64encode(content).decode("ascii"), "mode": mode}
 
 
-def stay(ground: Path) -> RemoteAgentStatus | None:
-    """What was noted last of the agent of *ground*; None where nothing was."""
+def stay(session_folder: Path) -> RemoteAgentStatus | None:
+    """Return the last recorded status of the agent of *session_folder*; None if there is none."""
     try:
-        return msgspec.json.decode((ground / "stay.json").read_bytes(), type=RemoteAgentStatus)
+        return msgspec.json.decode((session_folder / "stay.json").read_bytes(), type=RemoteAgentStatus)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
-def note(ground: Path, noted: RemoteAgentStatus) -> None:
-    """
-    Raises:
-        OSError: if it cannot be noted.
-    """
-    write_private(ground / "stay.json", msgspec.json.encode(noted))
+def note(session_folder: Path, noted: RemoteAgentStatus) -> None:
+    """Record the status of the agent of *session_folder*; raises `OSError` if it cannot be written."""
+    write_private(session_folder / "stay.json", msgspec.json.encode(noted))
 
 
-def tell_apart(ground: Path, sentences: Sequence[str]) -> None:
-    """Add *sentences* to what is to be told of *ground*'s folders; nothing where they cannot be noted."""
+def tell_apart(session_folder: Path, sentences: Sequence[str]) -> None:
+    """Add *sentences* to the differences to report for *session_folder*; do nothing if they cannot be written."""
     lines = b"".join(msgspec.json.encode(each) + b"\n" for each in sentences)
-    path = ground / APART
+    path = session_folder / APART
     with contextlib.suppress(OSError):
         write_private(path, (path.read_bytes() if path.exists() else b"") + lines)
 
 
-def apart(ground: Path) -> tuple[str, ...]:
-    """What is to be told of *ground*'s folders, and is not there any more."""
+def apart(session_folder: Path) -> tuple[str, ...]:
+    """Take the differences to report for *session_folder*: return and remove them."""
     try:
-        (ground / APART).rename(taken := ground / f"{APART}~")
+        (session_folder / APART).rename(taken := session_folder / f"{APART}~")
         lines = taken.read_bytes().splitlines()
         taken.unlink()
     except OSError:
@@ -213,24 +212,24 @@ def apart(ground: Path) -> tuple[str, ...]:
     return tuple(told)
 
 
-def let_wait(ground: Path) -> None:
-    """From now on a front of *ground* that loses its line waits until there is one again.
+def let_wait(session_folder: Path) -> None:
+    """Make a stdio proxy of *session_folder* that loses its connection wait for a new one.
 
     Raises:
-        OSError: if that cannot be noted.
+        OSError: if that cannot be recorded.
     """
-    write_private(ground / "asleep", b"")
+    write_private(session_folder / "asleep", b"")
 
 
-def wait_no_more(ground: Path) -> None:
-    """From now on a front of *ground* that loses its line does not wait for another one. Idempotent."""
+def wait_no_more(session_folder: Path) -> None:
+    """Make a stdio proxy of *session_folder* that loses its connection not wait for a new one. Idempotent."""
     with contextlib.suppress(FileNotFoundError):
-        (ground / "asleep").unlink()
+        (session_folder / "asleep").unlink()
 
 
-def waits(ground: Path) -> bool:
-    """Whether a front of *ground* that loses its line is to wait."""
-    return (ground / "asleep").exists()
+def waits(session_folder: Path) -> bool:
+    """Whether a stdio proxy of *session_folder* that loses its connection waits."""
+    return (session_folder / "asleep").exists()
 
 
 def _lodges(tier: SandboxTier) -> TypeGuard[AgentTier]:

@@ -1,4 +1,4 @@
-"""What those inside note for their host, put where that reads it; under the marks by which it knows them now."""
+"""Relays notes from inside to the file that the host reads, with the marks that the host knows now."""
 
 import contextlib
 import os
@@ -10,18 +10,18 @@ from kasmon.sandbox.remote_guest.launch_spec import RemoteLaunchSpec
 
 LONGEST: Final = 8192
 MOST_BYTES: Final = 1 << 20
-"""A file that nobody reads does not grow beyond this."""
+"""An unread file does not grow beyond this."""
 
 
 class NoteRelay:
-    """*marks*: generation and nonce that the agent was started with, which may have been another time."""
+    """*marks*: generation and nonce that the agent was started with, possibly by an earlier stdio proxy."""
 
     def __init__(self, told: RemoteLaunchSpec, marks: tuple[str, str]) -> None:
         self._path, self._were, self._are = told.notes, marks, told.marks
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        """Note each line that is whole with *data*."""
+        """Relay each line that *data* completes."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest if len(rest) <= LONGEST else b""
         for line in lines:
@@ -30,7 +30,7 @@ class NoteRelay:
                     self._put(self._marked(line) + b"\n")
 
     def _marked(self, line: bytes) -> bytes:
-        """*line* with the marks of now, where it has those that its agent was started with."""
+        """Return *line* with the present marks, if it has those that its agent was started with."""
         if self._were == self._are:
             return line
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Whether a sandbox with a kernel of its own is one: what the agent inside finds there, compared with this machine.
+"""Proof of a sandbox with its own kernel: compare what the guest reports with this machine.
 
-It is the agent's word, asked for when the sandbox is made or its agent begins: code that ran there could forge it.
-Of a jail this machine's kernel is asked, from outside (`jail/proof`); of another kernel nobody can.
+The report is the guest's own, requested when the sandbox is created or its agent starts: code that ran inside could
+forge it. For a jail, this machine's kernel is asked from outside (`jail/proof`); for another kernel that is impossible.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def ours() -> ConfinementReport:
-    """What a process of this machine would find."""
+    """Return what a process of this machine would report."""
     told = os.uname()
     boot = ""
     with contextlib.suppress(OSError):
@@ -27,33 +27,33 @@ def ours() -> ConfinementReport:
 
 
 def mismatches(runtime: SandboxRuntime) -> tuple[str, ...] | None:
-    """What is not as it should be in the sandbox at *runtime*; None where the agent inside cannot tell. Blocks.
+    """Return what differs from expectation in the sandbox at *runtime*; None if the guest cannot report it. Blocks.
 
     Raises:
         SandboxError: if it does not answer.
     """
     with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        said = inside.look()
-    return None if said is None else compare(said, ours())
+        report = inside.look()
+    return None if report is None else compare(report, ours())
 
 
-def compare(said: ConfinementReport, here: ConfinementReport) -> tuple[str, ...]:
-    """What of what was *said* inside is not as it should be, beside what is *here*, each for people. Pure."""
+def compare(report: ConfinementReport, here: ConfinementReport) -> tuple[str, ...]:
+    """Return the faults in the guest's report *report*, compared with this machine's *here*, for the user. Pure."""
     faults = []
-    is_same_boot = bool(said.boot) and said.boot == here.boot
-    if is_same_boot or (said.kernel == here.kernel and not (said.boot and here.boot)):
+    is_same_boot = bool(report.boot) and report.boot == here.boot
+    if is_same_boot or (report.kernel == here.kernel and not (report.boot and here.boot)):
         faults.append("it runs on this machine's own kernel")
-    if said.user == 0:
+    if report.user == 0:
         faults.append("it runs as root in the sandbox")
-    if said.capabilities.strip("0"):
-        faults.append(f"it has capabilities ({said.capabilities})")
-    if devices := set(said.devices) - {"lo"}:
+    if report.capabilities.strip("0"):
+        faults.append(f"it has capabilities ({report.capabilities})")
+    if devices := set(report.devices) - {"lo"}:
         faults.append(f"it has network devices: {', '.join(sorted(devices))}")
     return tuple(faults)
 
 
 def seen(runtime: SandboxRuntime) -> tuple[bool, tuple[str, ...]] | None:
-    """Whether it is as it should be, and what is not; None where nobody inside can tell. Blocks."""
+    """Return whether it is as expected, and the faults; None if the guest cannot report it. Blocks."""
     try:
         found = mismatches(runtime)
     except KasmonError as error:

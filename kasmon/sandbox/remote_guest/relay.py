@@ -1,7 +1,7 @@
-"""A process that listens in a sandbox's place: whoever connects to its socket is joined to the agent inside.
+"""A relay process that listens in a sandbox's place and joins each connection to the guest inside.
 
-It is started with the sandbox, goes on when we end, and ends by SIGTERM. On its stdin it gets one line of JSON: `way`
-(the module that knows how to get inside), `path`, `listening` and `ready` (handles), and what that module wants.
+It is started with the sandbox, outlives its starter, and ends by SIGTERM. On stdin it gets one line of JSON: `way` (the
+module that connects to the guest), `path`, `listening` and `ready` (file descriptors), and that module's own fields.
 """
 
 import contextlib
@@ -23,50 +23,50 @@ from kasmon.boot_id import boot
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.paths import SOCKET_PATH_BYTES
-from kasmon.sandbox.shared.processes import gone, lives, send, started_at
+from kasmon.sandbox.shared.processes import gone, lives, send_signal, started_at
 
 READY_S: Final = 20.0
 END_S: Final = 5.0
 LOOK_S: Final = 10.0
-"""So often it looks whether its socket still is where it was."""
+"""How often it checks whether its socket still exists."""
 GIVEN: Final = ("PATH", "LC_ALL", "LANG", "PYTHONPATH", "E2B_CONNECTION_RETRIES")
-"""Variables that a relay has, where we have them."""
+"""Variables that a relay inherits, if set."""
 CALLERS: Final = 32
-"""Who comes when so many are joined finds the door closed: each costs a process inside."""
+"""Maximum simultaneous connections: each costs a process inside. Further ones are closed."""
 LEAVE_S: Final = 3.0
-"""How long a relay that is to end waits for those who are joined by it, in seconds."""
+"""How long an ending relay waits for its open connections, in seconds."""
 
 
 class RelayTransport(Protocol):
-    """How to get inside one sandbox; its module's `way` makes it of what the relay was given."""
+    """The connection to one sandbox's guest; a transport module's `way` makes it from the relay's input."""
 
     def join(self, caller: socket.socket, /) -> None:
-        """Carry what *caller* says to the agent inside, and back, until one of them ends. Runs in a thread."""
+        """Carry bytes between *caller* and the guest until one of them ends. Runs in a thread."""
         ...
 
 
 @runtime_checkable
 class RelayCleanup(Protocol):
-    """A way that is at something which its process is not to end in the midst of."""
+    """A transport with work that must not be interrupted by the end of the process."""
 
     def leave(self) -> None:
-        """Return, soon, when it is at nothing more."""
+        """Finish the work and return, soon."""
         ...
 
 
-def started(way: str, path: Path, given: Mapping[str, Any]) -> SandboxRuntime:
-    """Start a relay by the module *way* that listens at *path*; where the sandbox is reached from then on.
+def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRuntime:
+    """Start a relay with the module *transport* that listens at *path*; return the sandbox's runtime.
 
     Raises:
-        SandboxError: if it does not come up, or *path* is too long for a socket.
+        SandboxError: if it does not start, or *path* is too long for a socket.
     """
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         why = f"the path of its socket, {str(path)!r}, has more than {SOCKET_PATH_BYTES} bytes"
         raise SandboxError("cannot create a sandbox", why, "Set XDG_RUNTIME_DIR to a folder with a shorter name.")
     ready, tells = os.pipe()
     try:
-        with _listening(path) as listening:
-            told = {**given, "way": way, "path": str(path), "listening": listening.fileno(), "ready": tells}
+        with _listen(path) as listening:
+            told = {**config, "way": transport, "path": str(path), "listening": listening.fileno(), "ready": tells}
             child = _popen((listening.fileno(), tells))
             assert child.stdin is not None
             with contextlib.suppress(BrokenPipeError), child.stdin:
@@ -87,12 +87,12 @@ def started(way: str, path: Path, given: Mapping[str, Any]) -> SandboxRuntime:
 
 
 def is_there(runtime: SandboxRuntime) -> bool:
-    """Whether the relay of *runtime* lives."""
+    """Whether the relay of *runtime* is alive."""
     return lives(runtime.pid, runtime.started, runtime.boot)
 
 
 def ended(runtime: SandboxRuntime | None) -> None:
-    """End the relay of *runtime*, if it lives; its socket is gone then. Idempotent.
+    """End the relay of *runtime*, if alive, and remove its socket. Idempotent.
 
     Raises:
         SandboxError: if it does not end.
@@ -100,9 +100,9 @@ def ended(runtime: SandboxRuntime | None) -> None:
     if runtime is None:
         return
     if is_there(runtime):
-        send(runtime.pid, signal.SIGTERM, runtime.started)
+        send_signal(runtime.pid, signal.SIGTERM, runtime.started)
         if not gone(runtime.pid, runtime.started, END_S):
-            send(runtime.pid, signal.SIGKILL, runtime.started)
+            send_signal(runtime.pid, signal.SIGKILL, runtime.started)
             if not gone(runtime.pid, runtime.started, END_S):
                 raise SandboxError(
                     "the sandbox was not removed completely", f"its relay, process {runtime.pid}, does not end"
@@ -111,7 +111,7 @@ def ended(runtime: SandboxRuntime | None) -> None:
         Path(runtime.socket).unlink(missing_ok=True)
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
     old = os.umask(0o177)
@@ -140,22 +140,22 @@ def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":
 
 
 def serve() -> None:
-    """Be the relay."""
-    given = json.loads(sys.stdin.readline())
-    way: RelayTransport = import_module(given["way"]).way(given)
-    listening = socket.socket(fileno=given["listening"])
+    """Run the relay."""
+    config = json.loads(sys.stdin.readline())
+    transport: RelayTransport = import_module(config["way"]).way(config)
+    listening = socket.socket(fileno=config["listening"])
     callers: dict[threading.Thread, socket.socket] = {}
-    signal.signal(signal.SIGTERM, lambda *_: _leave(way, callers))
-    os.write(given["ready"], b"R")
-    os.close(given["ready"])
-    path, listening_at = given["path"], Path(given["path"]).stat().st_ino
-    listening.settimeout(given.get("look_s", LOOK_S))
+    signal.signal(signal.SIGTERM, lambda *_: _shut_down(transport, callers))
+    os.write(config["ready"], b"R")
+    os.close(config["ready"])
+    path, listening_at = config["path"], Path(config["path"]).stat().st_ino
+    listening.settimeout(config.get("look_s", LOOK_S))
     while True:
         try:
             caller = listening.accept()[0]
         except TimeoutError:
-            if _inode(path) != listening_at:  # whoever started us died before that was noted, and nobody comes any more
-                _leave(way, callers)
+            if _inode(path) != listening_at:  # its starter died before recording it: unreachable
+                _shut_down(transport, callers)
             continue
         caller.setblocking(True)
         for thread in [each for each in callers if not each.is_alive()]:
@@ -163,19 +163,19 @@ def serve() -> None:
         if len(callers) >= CALLERS:
             caller.close()
             continue
-        thread = threading.Thread(target=_joined, args=(way, caller), daemon=True)
+        thread = threading.Thread(target=_join_caller, args=(transport, caller), daemon=True)
         callers[thread] = caller
         thread.start()
 
 
-def _joined(way: RelayTransport, caller: socket.socket) -> None:
-    with caller, contextlib.suppress(Exception):  # whatever it was: the caller sees its line end, and tries again
-        if not _has_left(caller):
-            way.join(caller)
+def _join_caller(transport: RelayTransport, caller: socket.socket) -> None:
+    with caller, contextlib.suppress(Exception):  # on any error the caller's connection closes, and it retries
+        if not _has_disconnected(caller):
+            transport.join(caller)
 
 
-def _has_left(caller: socket.socket) -> bool:
-    """Whether *caller* is gone before he was joined; a way inside costs a process there."""
+def _has_disconnected(caller: socket.socket) -> bool:
+    """Whether *caller* disconnected before it was joined; joining costs a process inside."""
     looks = select.poll()
     looks.register(caller, 0)
     return bool(looks.poll(0))
@@ -188,16 +188,16 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _leave(way: RelayTransport, callers: Mapping[threading.Thread, socket.socket]) -> None:
-    """End ourselves, and what stands inside for each caller before that, where it ends in time."""
+def _shut_down(transport: RelayTransport, callers: Mapping[threading.Thread, socket.socket]) -> None:
+    """Close all connections, wait until they have ended inside or the time is over, and exit."""
     until = time.monotonic() + LEAVE_S
     for caller in callers.values():
         with contextlib.suppress(OSError):
             caller.shutdown(socket.SHUT_RDWR)
     for thread in callers:
         thread.join(max(0.0, until - time.monotonic()))
-    if isinstance(way, RelayCleanup):
-        way.leave()
+    if isinstance(transport, RelayCleanup):
+        transport.leave()
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The scripted agent in a sandbox: it is a part of kasmon, whose modules are put into its home for the Python there."""
+"""The scripted agent in a sandbox: a part of kasmon, whose modules are copied into its home for the Python inside."""
 
 import os
 import shutil
@@ -17,16 +17,16 @@ FOLDER: Final = ".kasmon/scripted"
 KASMON: Final = Path(__file__).resolve().parent.parent.parent
 PARTS: Final = ("__init__.py", "sanitize.py", "errors.py", "model", "scripted", "scripted_agent", "terminal_text")
 NEEDED: Final = ("msgspec", "pygments", "wcwidth")
-"""What they need beside the standard library; both are whole folders."""
+"""Its dependencies besides the standard library; each is a whole folder."""
 THEIRS: Final = (3, 11)
 """The Python of Debian 12, which sandboxes have."""
 
 
 def adapted(argv: Sequence[str], variables: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """*argv* and *variables* of the scripted agent as they are inside; those of any other as they are.
+    """Return *argv* and *variables* of the scripted agent as used inside; those of other agents unchanged.
 
     Raises:
-        UnableError: if the Python inside cannot run our modules.
+        UnableError: if the Python inside cannot run kasmon's modules.
     """
     if SCRIPTED not in argv:
         return tuple(argv), dict(variables)
@@ -41,10 +41,10 @@ def adapted(argv: Sequence[str], variables: Mapping[str, str]) -> tuple[tuple[st
 
 
 def put(home: Path, owner: tuple[int, int]) -> None:
-    """Put our modules into *home* anew; they are *owner*'s.
+    """Replace kasmon's modules in *home*; *owner* owns them.
 
     Raises:
-        OSError: if that cannot be.
+        OSError: if that fails.
     """
     folder = home / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
@@ -64,6 +64,6 @@ def put(home: Path, owner: tuple[int, int]) -> None:
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(mode=0o700, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, target)  # with the times of its files: what was compiled of them counts
+        shutil.copytree(source, target)  # with file times, so that compiled modules stay valid
     else:
         shutil.copy2(source, target)

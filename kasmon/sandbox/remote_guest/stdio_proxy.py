@@ -1,10 +1,10 @@
-"""What stands in front of an agent in a sandbox that is reached over a line: its stdin, stdout and terminal, carried.
+"""The stdio proxy: carries stdin, stdout and terminal of an agent in a sandbox that is reached over a connection.
 
     python -P -m kasmon.sandbox.remote_guest.stdio_proxy FILE        FILE holds `RemoteLaunchSpec`, and is removed
 
-It makes the sandbox, or goes on with the one that is there or sleeps on disk, and starts the agent in it. It lives as
-long as the agent does: where the line breaks since the sandbox is put to disk, it waits and goes on where it was. What
-is typed meanwhile goes in then. It ends as the agent ends, and leaves nothing of the sandbox then.
+It creates the sandbox, or attaches to a running or paused one, and starts the agent in it. It lives as long as the
+agent: if the connection breaks because the sandbox is paused to disk, it waits and then continues. Input meanwhile is
+kept. It exits as the agent does, and removes the sandbox then.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ import msgspec
 from kasmon.errors import KasmonError, SandboxUnreachableError
 from kasmon.paths import places
 from kasmon.sandbox.remote_guest import launch_spec
-from kasmon.sandbox.remote_guest.attach import GuestAttachment, arrived
+from kasmon.sandbox.remote_guest.attach import GuestAttachment, attach
 from kasmon.sandbox.remote_guest.launch_spec import RemoteAgentStatus, RemoteLaunchSpec
 from kasmon.sandbox.remote_guest.note_relay import NoteRelay
 from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessStream
@@ -32,11 +32,11 @@ from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessSt
 CANNOT: Final = 125
 LOST: Final = 1
 LOOK_S: Final = 0.1
-"""So often it is looked whether there is a line again."""
+"""How often it tries to reconnect."""
 CURRENT_S: Final = 1.0
-"""So often it is looked whether those inside are to see another context."""
+"""How often it checks whether the context inside must be updated."""
 GONE_S: Final = 5.0
-"""A sandbox that is not asleep and has not been reached for so long is gone."""
+"""An unpaused sandbox that is unreachable for so long may be gone."""
 NUDGE_S: Final = 1.0
 LEAVE_S: Final = 3.0
 """How long the agent may take to end once its terminal is gone."""
@@ -46,20 +46,20 @@ CARRIED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, 
 
 
 class StdioProxy:
-    """Carries between our own stdin, stdout and terminal and the agent of *told*, where that is by *arrival*."""
+    """Carries bytes between its own stdin, stdout and terminal and the agent of *spec* in its sandbox."""
 
-    def __init__(self, told: RemoteLaunchSpec, arrival: GuestAttachment) -> None:
-        self._told, self._arrival = told, arrival
-        self._ground = Path(told.ground)
+    def __init__(self, spec: RemoteLaunchSpec, attachment: GuestAttachment) -> None:
+        self._spec, self._attachment = spec, attachment
+        self._ground = Path(spec.ground)
         self._is_terminal = os.isatty(0)
-        self._noting = NoteRelay(told, arrival.marks)
-        self._tether = ProcessStream(arrival.run, self._said)
+        self._note_relay = NoteRelay(spec, attachment.marks)
+        self._stream = ProcessStream(attachment.run, self._write_output)
         self._is_open = True
         self._lost_at = 0.0
         self._leave_at: float | None = None
-        self._is_to_draw = arrival.is_found
+        self._is_to_draw = attachment.is_found
         self._resize_at: float | None = None
-        self._context: bytes = arrival.context
+        self._context: bytes = attachment.context
         self._looked_at = time.monotonic()
         self._woken, wake = os.pipe()
         for end in (self._woken, wake):
@@ -74,36 +74,36 @@ class StdioProxy:
 
     @property
     def is_over(self) -> bool:
-        """Whether the agent has ended, or is to: nobody sees it any more."""
-        return self._tether.code is not None or (self._leave_at is not None and self._tether.is_joined)
+        """Whether the agent has ended, or is to end since its terminal is gone."""
+        return self._stream.code is not None or (self._leave_at is not None and self._stream.is_joined)
 
     def run(self) -> int:
-        """Carry until the agent has ended; how it did."""
-        self._join()
-        while self._tether.code is None:
+        """Carry until the agent has ended; return its exit code."""
+        self._connect()
+        while self._stream.code is None:
             if self._leave_at is not None and time.monotonic() > self._leave_at:
                 return 128 + signal.SIGHUP
-            if (over := self._heed()) is not None:
+            if (over := self._handle_signals()) is not None:
                 return over
-            if not self._tether.is_joined and self._tether.fileno() < 0:
-                if not self._find():
+            if not self._stream.is_joined and self._stream.fileno() < 0:
+                if not self._reconnect():
                     return LOST
             else:
-                self._keep_current()
-            if self._tether.is_joined:
+                self._update_context()
+            if self._stream.is_joined:
                 self._lost_at = 0.0
-            self._nudge()
+            self._force_redraw()
             self._wait()
-        return self._tether.code
+        return self._stream.code
 
     def _wait(self) -> None:
-        """Carry what there is to be carried, and return soon."""
+        """Wait for data or a short timeout, and carry what there is."""
         watched = select.poll()
         watched.register(self._woken, select.POLLIN)
-        line = self._tether.fileno()
+        line = self._stream.fileno()
         if line >= 0:
             watched.register(line, select.POLLIN)
-        if self._is_open and self._tether.has_room:
+        if self._is_open and self._stream.has_room:
             watched.register(0, select.POLLIN)
         is_soon = line < 0 or self._resize_at is not None
         for file, _ in watched.poll((LOOK_S if is_soon else CURRENT_S) * 1000):
@@ -111,72 +111,72 @@ class StdioProxy:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._woken, 4096)
             elif file == line:
-                self._tether.hear()
+                self._stream.hear()
             elif file == 0:
-                self._hear()
+                self._read_stdin()
 
-    def _hear(self) -> None:
-        """Take what comes on our stdin."""
+    def _read_stdin(self) -> None:
+        """Read from stdin and pass it on."""
         try:
             data = os.read(0, BLOCK_BYTES)
         except OSError:
             data = b""
         if data:
-            self._tether.tell(data)
+            self._stream.tell(data)
             return
         self._is_open = False
         if self._is_terminal:
-            self._hung_up()
+            self._hang_up()
         else:
-            self._tether.close()
+            self._stream.close()
 
-    def _hung_up(self) -> None:
-        """Nobody sees the agent any more: it ends, unless it sleeps."""
+    def _hang_up(self) -> None:
+        """End the agent, since its output is not read any more, unless it is paused."""
         self._is_open = False
         if self._leave_at is None:
-            self._leave_at = time.monotonic() + (LEAVE_S if self._tether.is_joined else 0.0)
-            self._tether.ask("process_signal", number=int(signal.SIGHUP))
+            self._leave_at = time.monotonic() + (LEAVE_S if self._stream.is_joined else 0.0)
+            self._stream.ask("process_signal", number=int(signal.SIGHUP))
 
-    def _heed(self) -> int | None:
-        """Pass on the signals that came; how to end, where one is for ourselves."""
+    def _handle_signals(self) -> int | None:
+        """Pass on received signals; return the proxy's own exit code if one ends it."""
         while self._signals:
             number = self._signals.pop(0)
             if number == signal.SIGWINCH:
                 self._resize()
             elif number == signal.SIGHUP:
-                self._hung_up()
-            elif self._tether.is_joined:
-                self._tether.ask("process_signal", number=number)
+                self._hang_up()
+            elif self._stream.is_joined:
+                self._stream.ask("process_signal", number=number)
             else:
                 return -number
         if (
             not self._is_open
             and not self._is_terminal
-            and not self._tether.is_joined
+            and not self._stream.is_joined
             and launch_spec.waits(self._ground)
         ):
-            return LOST  # its host is gone; the next one finds what sleeps
+            return LOST  # its host is gone; the next one finds the paused sandbox
         return None
 
-    def _said(self, stream: str, data: bytes) -> None:
+    def _write_output(self, stream: str, data: bytes) -> None:
         if stream == "notes":
-            self._noting.take(data)
+            self._note_relay.take(data)
             return
         left = memoryview(data)
         try:
             while left:
                 left = left[os.write(2 if stream == "err" else 1, left) :]
-        except OSError:  # nobody reads it any more
-            self._hung_up()
+        except OSError:  # the reader is gone
+            self._hang_up()
 
-    # The line.
+    # The connection.
 
-    def _join(self) -> None:
-        self._tether.connect(self._arrival.runtime.socket)
+    def _connect(self) -> None:
+        self._stream.connect(self._attachment.runtime.socket)
         self._lost_at = time.monotonic()
 
-    def _find(self) -> bool:
-        """Look for the line that is gone; false once its sandbox is gone with it."""
+    def _reconnect(self) -> bool:
+        """Try to reconnect; return false once the sandbox has ended."""
         now = time.monotonic()
         self._lost_at = self._lost_at or now
         if launch_spec.waits(self._ground):
@@ -184,16 +184,16 @@ class StdioProxy:
         elif now - self._lost_at > GONE_S:
             self._lost_at = now
             if not self._is_there():
-                _say("kasmon: the sandbox and its processes have ended.")
+                _print_error("kasmon: the sandbox and its processes have ended.")
                 return False
-        if self._tether.connect(self._arrival.runtime.socket) and not self._is_to_draw:
+        if self._stream.connect(self._attachment.runtime.socket) and not self._is_to_draw:
             self._resize()
         return True
 
     def _is_there(self) -> bool:
-        """Whether the sandbox lives, reached anew, or nobody can tell now."""
+        """Whether the sandbox is alive, or its state is unknown now; records its new address."""
         try:
-            there = self._arrival.tier.adopt(self._told.policy)
+            there = self._attachment.tier.adopt(self._spec.policy)
             if there is not None and (known := launch_spec.stay(self._ground)) is not None:
                 launch_spec.note(self._ground, msgspec.structs.replace(known, runtime=there))
         except SandboxUnreachableError:
@@ -202,10 +202,10 @@ class StdioProxy:
             return False
         return there is not None
 
-    def _nudge(self) -> None:
-        """Have all of the screen drawn that was drawn on another terminal: by one that is smaller for a moment."""
+    def _force_redraw(self) -> None:
+        """Make the agent redraw a screen that was drawn on another terminal, by a resize that lasts a moment."""
         now = time.monotonic()
-        if self._is_to_draw and self._tether.is_joined:
+        if self._is_to_draw and self._stream.is_joined:
             self._is_to_draw, self._resize_at = False, now + NUDGE_S
             self._resize(less=1)
         elif self._resize_at is not None and now > self._resize_at:
@@ -213,67 +213,67 @@ class StdioProxy:
             self._resize()
 
     def _resize(self, *, less: int = 0) -> None:
-        """Tell the size of our terminal, *less* so many rows."""
+        """Send the terminal's size, reduced by *less* rows."""
         if not self._is_terminal:
             return
         with contextlib.suppress(OSError):
             columns, rows = os.get_terminal_size(0)
-            self._tether.ask("process_resize", columns=columns, rows=max(1, rows - less))
+            self._stream.ask("process_resize", columns=columns, rows=max(1, rows - less))
 
-    def _keep_current(self) -> None:
+    def _update_context(self) -> None:
         now = time.monotonic()
-        if self._told.context and self._tether.is_joined and now - self._looked_at >= CURRENT_S:
+        if self._spec.context and self._stream.is_joined and now - self._looked_at >= CURRENT_S:
             self._looked_at = now
             with contextlib.suppress(OSError):
-                content = Path(self._told.context).read_bytes()
+                content = Path(self._spec.context).read_bytes()
                 if content != self._context:
                     self._context = content
-                    self._tether.ask("write_volatile", **launch_spec.volatile(launch_spec.CONTEXT, content, 0o644))
+                    self._stream.ask("write_volatile", **launch_spec.volatile(launch_spec.CONTEXT, content, 0o644))
 
 
 def main(path: str) -> int:
-    """Be the front that the file at *path* tells of; how it ended, where a signal is negative."""
+    """Run the stdio proxy of the file at *path*; return its exit code, where a signal is negative."""
     try:
-        told = msgspec.json.decode(Path(path).read_bytes(), type=RemoteLaunchSpec)
+        spec = msgspec.json.decode(Path(path).read_bytes(), type=RemoteLaunchSpec)
         Path(path).unlink()
     except (OSError, msgspec.MsgspecError) as error:
-        _say(f"kasmon: the sandbox cannot be entered: {error}. Nothing was started.")
+        _print_error(f"kasmon: the sandbox cannot be entered: {error}. Nothing was started.")
         return CANNOT
-    os.environ.update(told.environment)
-    ground, is_terminal = Path(told.ground), os.isatty(0)
+    os.environ.update(spec.environment)
+    session_folder, is_terminal = Path(spec.ground), os.isatty(0)
     if is_terminal:
-        _say(f"kasmon: creating a sandbox ({told.policy.tier}).")
+        _print_error(f"kasmon: creating a sandbox ({spec.policy.tier}).")
     try:
-        tier = launch_spec.lodging(places(), told.policy)
-        arrival = arrived(tier, told, os.get_terminal_size(0) if is_terminal else None)
+        tier = launch_spec.lodging(places(), spec.policy)
+        attachment = attach(tier, spec, os.get_terminal_size(0) if is_terminal else None)
     except (KasmonError, OSError) as error:
-        _say(f"kasmon: {' '.join((getattr(error, 'message', str(error)), getattr(error, 'hint', ''))).strip()}")
+        _print_error(f"kasmon: {' '.join((getattr(error, 'message', str(error)), getattr(error, 'hint', ''))).strip()}")
         return getattr(error, "status", CANNOT)
-    with _raw(is_terminal):
-        front = StdioProxy(told, arrival)
+    with _raw_terminal(is_terminal):
+        front = StdioProxy(spec, attachment)
         stay = RemoteAgentStatus(
-            run=arrival.run,
+            run=attachment.run,
             front=os.getpid(),
-            runtime=arrival.runtime,
-            notices=arrival.notices,
-            marks=arrival.marks,
-            lost=arrival.lost,
+            runtime=attachment.runtime,
+            notices=attachment.notices,
+            marks=attachment.marks,
+            lost=attachment.lost,
         )
-        launch_spec.note(ground, stay)
+        launch_spec.note(session_folder, stay)
         try:
             how = front.run()
         except NoSuchRunError:
-            _say("kasmon: the sandbox has no process of this session any more.")
+            _print_error("kasmon: the sandbox has no process of this session any more.")
             how = LOST
     if front.is_over:
         with contextlib.suppress(KasmonError, OSError):
-            tier.destroy(told.policy, arrival.runtime)
+            tier.destroy(spec.policy, attachment.runtime)
     return how
 
 
 @contextlib.contextmanager
-def _raw(is_terminal: bool):  # type: ignore[no-untyped-def]
-    """The terminal passes on every byte as it is meanwhile; it is as before then."""
+def _raw_terminal(is_terminal: bool):  # type: ignore[no-untyped-def]
+    """Switch the terminal to raw mode for the block."""
     if not is_terminal:
         yield
         return
@@ -287,13 +287,13 @@ def _raw(is_terminal: bool):  # type: ignore[no-untyped-def]
             termios.tcsetattr(0, termios.TCSANOW, was)
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\r\n".encode())
 
 
-def leave(how: int) -> None:
-    """End as *how* says; a signal is negative."""
+def exit_with(how: int) -> None:
+    """Exit with code *how*; a negative one is a signal."""
     if how < 0:
         signal.signal(-how, signal.SIG_DFL)
         os.kill(os.getpid(), -how)
@@ -301,4 +301,4 @@ def leave(how: int) -> None:
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1]))
+    exit_with(main(sys.argv[1]))

@@ -1,1 +1,1 @@
-"""What all tiers use: folders of this machine, safe file trees, credentials, processes, snapshots on disk."""
+"""Code that all tiers share: folders of this machine, safe file trees, credentials, processes, snapshots on disk."""

@@ -1,4 +1,4 @@
-"""What is cleared away of a sandbox: all that was begun of one that could not be made, and what one leaves behind."""
+"""Cleanup of sandboxes: of one that could not be created, and of what a destroyed one leaves behind."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from kasmon.sandbox.shared.host_folders import HostFolders
 
 @contextlib.contextmanager
 def or_nothing(clear: Callable[[], object], what: str) -> Iterator[None]:
-    """Let *clear* remove what was begun where something raises; an error of the system becomes ours: *what*."""
+    """If the block raises, call *clear* to remove what was begun; a system error becomes a `SandboxError`."""
     try:
         yield
     except BaseException as error:
@@ -24,46 +24,46 @@ def or_nothing(clear: Callable[[], object], what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def clearing(whose: str) -> Iterator[None]:
-    """Something of *whose* is left, where what is removed meanwhile cannot be: an error of the system becomes ours."""
+def clearing(label: str) -> Iterator[None]:
+    """Turn a system error while removing *label* into a `SandboxError` that its removal is incomplete."""
     try:
         yield
     except OSError as error:
-        raise SandboxError(f"{whose} was not removed completely", str(error)) from error
+        raise SandboxError(f"{label} was not removed completely", str(error)) from error
 
 
-def forgotten(ground: HostFolders, session: SessionId, source: str, whose: str) -> str:
-    """Remove the home of *session*, whose sandbox is destroyed, and a workspace of our own. Idempotent.
+def remove_session_files(host_folders: HostFolders, session: SessionId, source: str, label: str) -> str:
+    """Remove the home of *session*, whose sandbox is destroyed, and a workspace that kasmon made. Idempotent.
 
     Args:
-        ground: what it stands on.
-        session: whose it was.
-        source: the folder that it was given, of which it may have had a copy.
-        whose: what it was, in words.
+        host_folders: the folders of the tier.
+        session: the session of the sandbox.
+        source: the folder that the sandbox was given, of which it may have had a copy.
+        label: the sandbox, as text for errors.
 
     Returns:
-        Where that copy lies, which stays, since something in it is otherwise than in *source*; else "".
+        The path of that copy, if it is kept since it differs from *source*; else "".
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if something is left.
     """
-    kept = ground.kept_copy(session, source)
-    with clearing(whose):
-        ground.clear(session, ("workspace",) if kept else ())
+    kept = host_folders.kept_copy(session, source)
+    with clearing(label):
+        host_folders.clear(session, ("workspace",) if kept else ())
     return str(kept) if kept else ""
 
 
 def forget_removed_tier(places: Paths, policy: SandboxPolicy) -> str:
-    """Remove the files of a sandbox that an earlier version made in the tier `gvisor`, its memory on disk too.
+    """Remove the files of a sandbox that an earlier version made in the tier `gvisor`, with its snapshots on disk.
 
     Idempotent. Only files are removed: no process of such a sandbox is ended.
 
     Returns:
-        Where the copy of its folder lies, which stays, since something in it is otherwise than there; else "".
+        The path of the copy of its folder, if that is kept since it differs from the original; else "".
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if something is left.
     """
-    ground = HostFolders(places)
-    ground.base = ground.base.with_name(f"{ground.base.name}-{policy.tier}")
-    return forgotten(ground, policy.session, policy.workspace, f"the sandbox of {policy.session!r}")
+    host_folders = HostFolders(places)
+    host_folders.base = host_folders.base.with_name(f"{host_folders.base.name}-{policy.tier}")
+    return remove_session_files(host_folders, policy.session, policy.workspace, f"the sandbox of {policy.session!r}")

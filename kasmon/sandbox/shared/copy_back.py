@@ -1,9 +1,8 @@
-"""What was made in a sandbox's copy of a folder is fetched into that folder: what neither side changed stays as it is.
+"""Copies changes in a sandbox's copy of a folder back into that folder, and leaves unchanged files alone.
 
-Where only root may write to a folder, a sandbox works on a copy (`shared/host_folders`), which a person can look into.
-A plan's tasks go on from one another, so what each made comes back. Three sides are compared: how the folder was as the
-copy was made, the copy, and the folder now. Nothing of git's own comes: what a sandbox wrote must not tell git what to
-run.
+If only root may write to a folder, a sandbox works on a copy (`shared/host_folders`) that the user can inspect. A
+plan's tasks build on one another, so the changes of each are copied back. Three sides are compared: the folder when the
+copy was made, the copy, and the folder now. Git's own files are skipped: a sandbox must not tell git what to run.
 """
 
 import hashlib
@@ -20,31 +19,32 @@ from kasmon.sandbox.checkpoint.scan import opened, opened_file, scan, target
 from kasmon.sandbox.remote_guest import file_transfer
 
 Seen = dict[str, tuple[str, bool, str]]
-"""Path -> its kind, whether it can be run, and its content's digest."""
+"""Path -> its kind, whether it is executable, and its content's digest."""
 DIR: Final = (FOLDER, False, "")
 BLOCK_BYTES: Final = 1 << 20
 RUNS: Final = 0o111
 
 
 def noted(folder: Path, note: Path) -> None:
-    """Note in the file *note* how *folder* is, of which a copy is made now.
+    """Store in the file *note* the present state of *folder*, of which a copy is about to be made.
 
     Raises:
-        SandboxError: if it cannot be looked at, or is too much.
-        OSError: if that cannot be noted.
+        SandboxError: if it cannot be read, or is too large.
+        OSError: if *note* cannot be written.
     """
-    write_private(note, msgspec.json.encode(_seen(folder)[0]))
+    write_private(note, msgspec.json.encode(_scan(folder)[0]))
 
 
 def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
-    """Bring into *folder* what was changed in its *copy* since *note* was made, or since it was fetched last.
+    """Bring the changes in *copy* into *folder* since *note* was written, by `noted` or by the last call.
 
-    What of it is not in *folder* as it is in the copy, in sentences: what was changed on both sides keeps its name in
-    *folder*, and what comes lies beside it. Nothing where the folder has no copy.
+    Returns:
+        What differs between *folder* and the copy after that, in sentences. A path that changed on both sides keeps its
+        version in *folder*, and the copy's version is put beside it. Empty if the folder has no copy.
 
     Raises:
-        SandboxError: if one of the two cannot be looked at, or is too much.
-        OSError: if that cannot be noted.
+        SandboxError: if one of the two cannot be read, or is too large.
+        OSError: if *note* cannot be written.
     """
     if not copy.is_dir() or not note.is_file():
         return ()
@@ -52,26 +52,28 @@ def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
         known = msgspec.json.decode(note.read_bytes(), type=Seen)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SandboxError("changes in the sandbox were not fetched", str(error)) from error
-    theirs, entries = _seen(copy)
+    theirs, entries = _scan(copy)
     fresh = {path for path, each in theirs.items() if known.get(path) != each}
     gone = {path for path in known if path not in theirs}
     if not fresh | gone:
         return ()
-    ours, have = _seen(folder, fresh | gone)
+    ours, have = _scan(folder, fresh | gone)
     both = {path for path in fresh | gone if ours.get(path) not in (known.get(path), theirs.get(path))}
-    strange = both | {path for path in have if path not in known}  # a folder that holds one of these has to stay
-    both |= {above for path in strange for above in _above(path) if above in fresh | gone and theirs.get(above) != DIR}
+    strange = both | {path for path in have if path not in known}  # a folder that contains one of these must stay
+    both |= {
+        above for path in strange for above in _parents_of(path) if above in fresh | gone and theirs.get(above) != DIR
+    }
     come = {path: _as_there(entries[path], have.get(path)) for path in fresh if ours.get(path) != theirs[path]}
     left = tuple(path for path in gone if path in ours)
-    missed = file_transfer.taken(
-        file_transfer.received(file_transfer.packed(str(copy), come, left, whole=False)), str(folder), both
+    missed = file_transfer.apply_bundle(
+        file_transfer.decode_bundle(file_transfer.encode_bundle(str(copy), come, left, whole=False)), str(folder), both
     )
     write_private(note, msgspec.json.encode(theirs))
     return missed
 
 
-def _seen(folder: Path, of: set[str] | None = None) -> tuple[Seen, dict[str, ManifestEntry]]:
-    """What lies in *folder*, of which only those paths *of* it are read; no names that are no text, nor git's own."""
+def _scan(folder: Path, of: set[str] | None = None) -> tuple[Seen, dict[str, ManifestEntry]]:
+    """Return the state of *folder*, reading only paths in *of*; skips names that are not text, and git's files."""
     seen: Seen = {}
     with opened(str(folder)) as top:
         found = scan(top, file_transfer.BOUNDS).files
@@ -98,14 +100,14 @@ def _digest(top: int, path: str, each: ManifestEntry) -> str:
     return digest.hexdigest()
 
 
-def _above(path: str) -> list[str]:
-    """The folders that *path* lies in."""
+def _parents_of(path: str) -> list[str]:
+    """Return the folders that contain *path*."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def _as_there(fresh: ManifestEntry, known: ManifestEntry | None) -> ManifestEntry:
-    """*fresh* with the permissions that it has outside: a copy's are its owner's alone."""
+    """Return *fresh* with the permissions outside: those of a copy are its owner's alone."""
     mode = known.mode if known is not None and known.kind == FILE else 0o644
     return fresh._replace(mode=mode | RUNS if fresh.mode & RUNS else mode & ~RUNS)
 

@@ -1,8 +1,8 @@
-"""Credentials of a sandbox: looked up each time that something runs, in no file of ours, searched for in what is kept.
+"""Credentials of a sandbox: looked up for each run, stored in no file of kasmon, and searched for in what is stored.
 
-A value reaches the one command that is run, and the volatile files that its policy names. Before anything is kept of a
-sandbox these files are emptied and the interpreters told to forget; what is kept then is searched for each value, in
-the forms in which it is usually written (`forms`). What a program wrote down in another form is not found.
+A value reaches the one command that is run, and the volatile files that the policy names. Before anything of a sandbox
+is stored, these files are emptied and the interpreters forget the values. What is then stored is searched for each
+value, in the forms in which values are usually written (`forms`). Other forms are not found.
 """
 
 import base64
@@ -20,42 +20,42 @@ from kasmon.model.sandbox.policy import Credential
 from kasmon.paths import expanded
 
 COMMAND_S: Final = 10.0
-"""How long a command may take to say a value, in seconds."""
+"""How long a command may take to print a value, in seconds."""
 VALUE_BYTES: Final = 64 * 1024
 SHORTEST: Final = 6
-"""A value of fewer characters is not searched for: it would be found everywhere."""
+"""A shorter value (in characters) is not searched for: it would be found everywhere."""
 FILE_BYTES: Final = 4 * 1024 * 1024
 SETTLED_NS: Final = 50_000_000
-"""The clock of files stands still for a while: after so long one that changes has another time."""
+"""File timestamps are coarse: a change after so long gets another timestamp."""
 FILES: Final = 20_000
-"""A search looks into so much of so many files; what is beyond it is not said to be clean."""
+"""Limits of a search: bytes per file (`FILE_BYTES`) and files; beyond them, nothing is known to be clean."""
 
 
 class CredentialFindings(NamedTuple):
-    """What a look for the values of credentials brought."""
+    """The values of credentials that were found."""
 
     values: dict[str, str]
     """Variable -> value."""
     missing: tuple[str, ...]
-    """Why some have none, each as one sentence."""
+    """Why some have no value, each as one sentence."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that are long enough to be told from any other text, each once."""
+        """The values that are long enough to be searched for, each once."""
         return tuple(dict.fromkeys(value for value in self.values.values() if len(value) >= SHORTEST))
 
 
 def looked_up(credentials: Sequence[Credential], variables: Mapping[str, str] = os.environ) -> CredentialFindings:
-    """The values of *credentials* now, each under its name and its aliases. Blocks up to `COMMAND_S` for each command.
+    """Return the current values of *credentials*, under each name and alias. Blocks up to `COMMAND_S` per command.
 
     Args:
-        credentials: where they come from; only these are looked up.
-        variables: the environment of whoever asks.
+        credentials: their sources; only these are looked up.
+        variables: the environment of the caller.
     """
     values: dict[str, str] = {}
     missing: list[str] = []
     for credential in credentials:
-        value, why = _value(credential, variables)
+        value, why = _look_up(credential, variables)
         if value is None:
             missing.append(f"The credential {credential.name!r} has no value: {why}.")
             continue
@@ -64,7 +64,7 @@ def looked_up(credentials: Sequence[Credential], variables: Mapping[str, str] = 
 
 
 def fault(credential: Credential) -> str:
-    """What is wrong with how *credential* is described; empty where nothing is."""
+    """Return what is wrong with the definition of *credential*; empty if nothing is."""
     sources = [source for source in (credential.variable, credential.file, credential.command) if source]
     if len(sources) != 1:
         return f"the credential {credential.name!r} requires exactly one of variable, file and command"
@@ -74,37 +74,37 @@ def fault(credential: Credential) -> str:
     return ""
 
 
-def holders(content: bytes, looked: CredentialFindings) -> tuple[str, ...]:
-    """The variables whose value stands in *content*, in a form in which values are usually written."""
+def holders(content: bytes, findings: CredentialFindings) -> tuple[str, ...]:
+    """Return the variables whose value is in *content*, in a form in which values are usually written."""
     return tuple(
         name
-        for name, value in looked.values.items()
+        for name, value in findings.values.items()
         if len(value) >= SHORTEST and any(form in content for form in forms(value))
     )
 
 
 class CredentialSearch:
-    """Looks for values in files, and not again into those that have not changed since they held none."""
+    """Searches files for values; skips files that are unchanged since they contained none."""
 
     def __init__(self) -> None:
         self._clean: dict[Path, _Stamp] = {}
         self._wanted: tuple[str, ...] = ()
 
     def files_with(
-        self, folder: Path, looked: CredentialFindings, mapped: Callable[[], Container[int]] = frozenset
+        self, folder: Path, findings: CredentialFindings, mapped: Callable[[], Container[int]] = frozenset
     ) -> Iterator[tuple[str, str]]:
-        """Yield the files below *folder* that hold a value, as path there and variable. Links are not followed.
+        """Yield the files below *folder* that contain a value, as relative path and variable. Links are not followed.
 
-        *mapped* tells the inodes of files that somebody writes to as to memory, which are always looked into.
+        *mapped* returns the inodes of files that are written through shared memory, which are always searched.
         """
-        if looked.secrets != self._wanted:
-            self._clean, self._wanted = {}, looked.secrets
-        wanted = [(name, forms(value)) for name, value in looked.values.items() if len(value) >= SHORTEST]
+        if findings.secrets != self._wanted:
+            self._clean, self._wanted = {}, findings.secrets
+        wanted = [(name, forms(value)) for name, value in findings.values.items() if len(value) >= SHORTEST]
         known, self._clean = self._clean, {}
         if not wanted:
             return
         began = time.time_ns()
-        unsettled = mapped()  # only now: what is mapped later changes a file's time, to one that is later too
+        unsettled = mapped()  # after *began*: a file that is mapped later gets a later timestamp
         for path in _files(folder):
             stamp = _stamp(path, began)
             if stamp is not None and stamp.inode in unsettled:
@@ -120,9 +120,9 @@ class CredentialSearch:
 
 
 def forms(value: str) -> tuple[bytes, ...]:
-    """*value* as it may stand in a file: itself, in JSON, in an address, in base64, in hex, in UTF-16, and reversed.
+    """Return *value* in the forms a file may contain: plain, JSON, URL, base64, hex, UTF-16, and reversed.
 
-    Reversed means its characters, and its bytes. UTF-16 and hex are looked for in both orders and in both cases.
+    Reversed is by character and by byte. UTF-16 is in both byte orders, hex in both cases.
     """
     plain = value.encode("utf-8", "surrogateescape")
     in_hex = plain.hex().encode()
@@ -141,8 +141,8 @@ def forms(value: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(written))
 
 
-def _value(credential: Credential, variables: Mapping[str, str]) -> tuple[str | None, str]:
-    """The value, or None and why there is none."""
+def _look_up(credential: Credential, variables: Mapping[str, str]) -> tuple[str | None, str]:
+    """Return the value, or None and why there is none."""
     if why := fault(credential):
         return None, why
     if credential.variable:
@@ -154,11 +154,11 @@ def _value(credential: Credential, variables: Mapping[str, str]) -> tuple[str | 
                 return _text(file.read(VALUE_BYTES + 1))
         except OSError as error:
             return None, f"{credential.file!r} cannot be read ({error.strerror or error})"
-    return _told(credential.command, variables)
+    return _run_command(credential.command, variables)
 
 
-def _told(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str | None, str]:
-    """What *command* prints; its own errors may hold a secret, and are not told."""
+def _run_command(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str | None, str]:
+    """Return what *command* prints; its stderr may contain a secret and is discarded."""
     try:
         done = subprocess.run(
             command,
@@ -200,7 +200,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 class _Stamp(NamedTuple):
-    """What changes with a file's content, and what nobody can set back."""
+    """What changes with a file's content and cannot be set back."""
 
     inode: int
     size_bytes: int
@@ -208,7 +208,7 @@ class _Stamp(NamedTuple):
 
 
 def _stamp(path: Path, began: int) -> _Stamp | None:
-    """The stamp of *path*; None where it changed so shortly before *began* that it may change again without another."""
+    """Return the stamp of *path*; None if it changed so shortly before *began* that a new change may keep the stamp."""
     try:
         found = path.lstat()
     except OSError:
@@ -219,7 +219,7 @@ def _stamp(path: Path, began: int) -> _Stamp | None:
 
 
 def _content(path: Path) -> bytes:
-    """The beginning of a plain file; nothing of anything else, which could keep us waiting."""
+    """Return the beginning of a regular file; empty for anything else, which could block."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a jail of a policy looks like from inside: which folders of this machine it sees, and with which variables."""
+"""The view that a jail of a policy has: which folders of this machine it sees, and its variables."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,18 +29,18 @@ BASE: Final[Mapping[str, str]] = {
     "LANG": "C.UTF-8",
     "TMPDIR": "/tmp",
 }
-"""Variables that everybody inside has."""
+"""Variables of all processes inside."""
 OURS: Final = frozenset({*BASE, "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "GNUPGHOME", "SSH_AGENT_PID", "SSH_AUTH_SOCK"})
-"""Variables of this machine that mean nothing inside, or must not."""
+"""Variables of this machine that have no meaning inside, or must not be passed."""
 OURS_BEGIN: Final = ("XDG_", "TMUX", "WAYLAND_", "XAUTHORITY", "LD_", "KASMON_LISTEN", "KASMON_READY")
 PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 TOO_MUCH: Final = tuple(map(Path, ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/var")))
-"""Folders that no sandbox sees as a whole."""
+"""Folders that no sandbox may see as a whole."""
 OWN_PLACES: Final = ("/proc/", "/sys/", "/dev/", "/usr/", f"{INSIDE}/")
 
 
-def scene(
-    ground: HostFolders,
+def build_view(
+    host_folders: HostFolders,
     policy: SandboxPolicy,
     workdir: str,
     *,
@@ -48,27 +48,27 @@ def scene(
     variables: Mapping[str, str],
     programs: Sequence[Path] = (),
 ) -> tuple[FilesystemView, tuple[str, ...]]:
-    """What a jail of *policy* looks like, and what a person should know of it. Its ground is made.
+    """Return the view of a jail of *policy*, and notices for the user. Creates its session folder.
 
     Args:
-        ground: what it stands on.
-        policy: what it is.
+        host_folders: the folders of the tier.
+        policy: the jail's policy.
         workdir: `/workspace`, which is the policy's; or a folder of this machine, which has the same path inside.
-        doors: place inside -> socket, or folder of sockets, of this machine.
-        variables: what those inside have beside `BASE`.
-        programs: what is seen inside, read-only, where it is outside.
+        doors: path inside -> socket, or folder of sockets, of this machine.
+        variables: variables of processes inside, besides `BASE`.
+        programs: files and folders that are visible inside at the same path, read-only.
 
     Raises:
-        RefusedError: if a folder is not there, cannot be used, or must not be seen.
-        OSError, UnsafeFolderError: if the ground cannot be made.
+        RefusedError: if a folder does not exist, cannot be used, or must not be visible.
+        OSError, UnsafeFolderError: if the session folder cannot be created.
     """
-    folder = ground.make(policy.session)
+    folder = host_folders.make(policy.session)
     notices: list[str] = []
     binds: list[BindMount] = []
 
     def see(source: str, target: str, name: str, *, writable: bool) -> None:
-        fit(ground, source, target)
-        settled = ground.settle(policy, Path(source), name, writable=writable)
+        require_mountable(host_folders, source, target)
+        settled = host_folders.settle(policy, Path(source), name, writable=writable)
         binds.append(BindMount(source=str(settled.path), target=target, writable=writable))
         if settled.notice:
             notices.append(settled.notice)
@@ -78,7 +78,7 @@ def scene(
     elif policy.workspace:
         see(policy.workspace, WORKSPACE, "workspace", writable=True)
     else:
-        binds.append(BindMount(source=str(ground.own_workspace(policy.session)), target=WORKSPACE, writable=True))
+        binds.append(BindMount(source=str(host_folders.own_workspace(policy.session)), target=WORKSPACE, writable=True))
     if policy.project:
         see(policy.project, PROJECT, "project", writable=policy.project_writable)
     for number, mount in enumerate(policy.mounts):
@@ -88,8 +88,8 @@ def scene(
             see(str(program), str(program), f"program-{program.name}", writable=False)
     binds += [BindMount(source=source, target=target) for target, source in doors.items()]
     made = FilesystemView(
-        things=str(ground.things()),
-        home=str(ground.home(policy.session)),
+        things=str(host_folders.things()),
+        home=str(host_folders.home(policy.session)),
         lock=str(folder / "lock"),
         binds=binds,
         workdir=workdir,
@@ -100,10 +100,11 @@ def scene(
     return made, tuple(notices)
 
 
-def fit(ground: HostFolders, source: str, target: str) -> None:
-    """
+def require_mountable(host_folders: HostFolders, source: str, target: str) -> None:
+    """Check that a jail may see *source* at *target*.
+
     Raises:
-        RefusedError: if a jail must not see *source*, or not at *target*.
+        RefusedError: if it may not.
     """
     if not target.startswith("/") or os.path.normpath(target) != target or "\0" in source + target:
         raise RefusedError(
@@ -114,12 +115,12 @@ def fit(ground: HostFolders, source: str, target: str) -> None:
     real = Path(source).resolve()
     if real in (*TOO_MUCH, Path.home().resolve()) or Path("/proc") in real.parents or Path("/sys") in real.parents:
         raise RefusedError(f"{source!r} contains more than a sandbox should see.", hint="Give one of its folders.")
-    if _is_kasmons(real, ground.places, ground.base):
+    if _is_kasmons(real, host_folders.places, host_folders.base):
         raise RefusedError(f"{source!r} contains kasmon's own files, or is one of them: no sandbox may see those.")
 
 
 def _is_kasmons(real: Path, places: Paths, base: Path) -> bool:
-    """Whether *real* holds one of kasmon's folders, or lies in one; the worktrees of its plans are none of these."""
+    """Whether *real* contains one of kasmon's folders, or is inside one; the worktrees of its plans do not count."""
     ours = [folder.resolve() for folder in (places.state, places.config, places.runtime, base)]
     if any(folder.is_relative_to(real) for folder in ours):
         return True
@@ -130,7 +131,7 @@ def _is_kasmons(real: Path, places: Paths, base: Path) -> bool:
 
 
 def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of *variables* that mean something inside."""
+    """Return those of *variables* that are meaningful inside."""
     return {
         name: value
         for name, value in variables.items()

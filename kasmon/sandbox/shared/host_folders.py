@@ -1,8 +1,8 @@
-"""What a jail needs of this machine: a folder of its own, a user to run as, and folders that this user may use.
+"""The folders and user that a jail has on this machine, and access to the folders that it is given.
 
-Where we are no root, the jail runs as we do, and its ground lies in our own state folder. Root gives its jails a user
-that nobody else is, and a ground that this user can reach: in the state folder if it may pass there, else below
-`/var/lib/kasmon`. What only root may read is copied there, or refused.
+Without root, the jail runs as the current user and its folders are in kasmon's state folder. Root gives its jails a
+user id that nothing else uses, and a folder that this user can reach: in the state folder if it may pass there, else
+below `/var/lib/kasmon`. Folders that only root may read are copied there; files are refused.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ from kasmon.paths import SOCKET_PATH_BYTES, Paths, private_folder, write_private
 from kasmon.sandbox.shared.safe_tree import copy, give, is_same, raze
 
 USERS: Final = range(0x7000_0000, 0x7FFF_FFFF)
-"""The numbers that root's jails have their users from: no system gives them to anybody."""
+"""The range of user ids for root's jails: no system assigns them."""
 FEW_USERS: Final = range(61_003, 61_184)
-"""Likewise where those are not mapped; earlier versions took the first of these for all."""
-"""Of these, which no system gives to anybody, root's jails get the first that is nobody's here."""
+"""The range if `USERS` is not mapped; earlier versions used its first id for all. The first unused id is taken."""
+
 INSIDE: Final = Path(__file__).parent.with_name("guest")
 OF_ROOT: Final = Path("/var/lib/kasmon")
 OF: Final = ".of"
-"""In a base below `OF_ROOT`: the state folder of the kasmon that it belongs to."""
+"""In a base below `OF_ROOT`: the path of the state folder of the kasmon that owns it."""
 PYTHON: Final = "/usr/bin/python3"
-"""The Python that a sandbox has, as this machine has it."""
+"""The Python of a sandbox: this machine's."""
 COPY_BYTES: Final = 256 * MIB
 COPY_ENTRIES: Final = 50_000
 ETC: Final = {
@@ -48,7 +48,7 @@ ETC: Final = {
 
 
 class ResolvedFolder(NamedTuple):
-    """Where a folder that a jail was given really lies, and what a person should know of that."""
+    """The real path of a folder that a jail was given, and a notice for the user."""
 
     path: Path
     notice: str = ""
@@ -56,13 +56,13 @@ class ResolvedFolder(NamedTuple):
 
 @functools.cache
 def jail_owner(state: Path) -> tuple[int, int]:
-    """User and group of the processes of all jails and machines of one kasmon, as this machine sees them. Never root.
+    """Return the user and group of all sandbox processes of one kasmon, as this machine numbers them. Never root.
 
-    Where kasmon runs as root each state folder has a number of its own, by its path: what the sandboxes of one kasmon
-    leave, and what gets out of one, belongs to no other's.
+    If kasmon runs as root, each state folder has an id of its own, derived from its path: files left by a sandbox, and
+    a process that escapes from one, belong to no other kasmon's.
 
     Raises:
-        SandboxError: if root finds no number that is nobody's.
+        SandboxError: if root finds no unused id.
     """
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
@@ -70,12 +70,12 @@ def jail_owner(state: Path) -> tuple[int, int]:
     start = int.from_bytes(hashlib.sha256(os.fsencode(state)).digest()[:8], "big")
     for step in range(len(FEW_USERS)):
         number = numbers[(start + step) % len(numbers)]
-        if _is_nobodys(number):
+        if _is_unused(number):
             return number, number
     raise SandboxError("cannot create a jail", f"the user ids {numbers.start} to {numbers.stop - 1} are all in use")
 
 
-def _is_nobodys(number: int) -> bool:
+def _is_unused(number: int) -> bool:
     for known in (pwd.getpwuid, grp.getgrgid):
         with contextlib.suppress(KeyError):
             known(number)
@@ -84,7 +84,7 @@ def _is_nobodys(number: int) -> bool:
 
 
 def _is_mapped(numbers: range) -> bool:
-    """Whether there are users and groups of all these *numbers*: a container may have few."""
+    """Whether all *numbers* are mapped as users and groups: a container may have few."""
     try:
         return all(covers(Path(f"/proc/self/{kind}").read_text("ascii"), numbers) for kind in ("uid_map", "gid_map"))
     except OSError:
@@ -92,16 +92,16 @@ def _is_mapped(numbers: range) -> bool:
 
 
 def covers(mapped: str, numbers: range) -> bool:
-    """Whether *mapped*, a user namespace's map as the kernel writes it, has all of *numbers* in one line. Pure."""
+    """Whether one line of *mapped*, the map of a user namespace as the kernel writes it, covers *numbers*. Pure."""
     lines = [[int(word) for word in line.split()] for line in mapped.splitlines()]
     return any(first <= numbers.start and numbers.stop <= first + count for first, _, count in lines)
 
 
 class HostFolders:
-    """What all jails of one kasmon stand on. Making a `HostFolders` touches nothing."""
+    """The folders of all jails of one kasmon. Constructing this has no side effects."""
 
     def __init__(self, places: Paths, inside: Path | None = None) -> None:
-        """*inside*: the folder of what runs in a sandbox, by default kasmon's own."""
+        """*inside*: the folder of the programs that run in a sandbox, by default kasmon's own."""
         self.places = places
         self.inside = inside or INSIDE
         self._things: Path | None = None
@@ -109,27 +109,29 @@ class HostFolders:
 
     @functools.cached_property
     def base(self) -> Path:
-        """The folder of all grounds."""
+        """The parent of all session folders."""
         own, state = self.places.state / "jails", self.places.state
-        if os.geteuid() != 0 or (state.is_dir() and may_pass(own, self.owner)):  # made by us, it lets nobody pass
+        if os.geteuid() != 0 or (
+            state.is_dir() and may_pass(own, self.owner)
+        ):  # a new state folder is closed to others
             return own
         return OF_ROOT / hashlib.sha256(os.fsencode(self.places.state)).hexdigest()[:16]
 
     def of(self, session: SessionId) -> Path:
-        """The ground of one jail."""
+        """Return the folder of one session's jail."""
         return self.base / session
 
     def home(self, session: SessionId) -> Path:
-        """What is the home folder inside; it outlives each jail."""
+        """Return the folder that is the home inside; it outlives each jail."""
         return self.of(session) / "home"
 
     def workspace(self, policy: SandboxPolicy) -> Path:
-        """What is `/workspace` inside, if a jail is there: the policy's folder, our copy of it, or one of our own."""
+        """Return the folder that is `/workspace` inside: the policy's, kasmon's copy of it, or a new one."""
         own = self.of(policy.session) / "workspace"
         return own if not policy.workspace or own.is_dir() else Path(policy.workspace)
 
     def socket(self, session: SessionId, kind: str = "box") -> Path:
-        """Where a jail's agent is reached from outside; nobody inside sees that path.
+        """Return the socket of a jail's guest agent; its path is not visible inside.
 
         Raises:
             SandboxError: if the path is too long for a socket.
@@ -144,14 +146,14 @@ class HostFolders:
         return path
 
     def make(self, session: SessionId) -> Path:
-        """Make the ground of *session*, with its home and its lock file.
+        """Create the folder of *session*, with its home and its lock file.
 
         Raises:
-            OSError, UnsafeFolderError: if that cannot be.
+            OSError, UnsafeFolderError: if that fails.
         """
         self.places.make()
         with self.locked():
-            folder = _passable(self.of(session))
+            folder = _make_passable(self.of(session))
             self._take_over(folder)
             self._own(folder / "home")
             lock = folder / "lock"
@@ -161,11 +163,11 @@ class HostFolders:
         return folder
 
     def own_workspace(self, session: SessionId) -> Path:
-        """The folder that is `/workspace` of a sandbox that was given none; it goes with the session."""
+        """Create the `/workspace` of a sandbox that was given no folder; it is removed with the session."""
         return self._own(self.of(session) / "workspace")
 
     def things(self) -> Path:
-        """The folder of what runs inside, and of `etc`, where the jail's user can read it; the same for all jails."""
+        """Return the folder of programs that run inside and of `etc`, readable for the jail's user and shared."""
         if self._things is not None and self._things.is_dir():
             return self._things
         contents = {f"opt/{path.name}": path.read_bytes() for path in _files(self.inside)}
@@ -182,17 +184,17 @@ class HostFolders:
                     part.mkdir(mode=0o700)
                 for name, content in contents.items():
                     write_private(fresh / name, content)
-                _compiled(fresh / "opt")
+                _compile(fresh / "opt")
                 if os.geteuid() == 0:
-                    _readable(fresh)
+                    _make_readable(fresh)
                 fresh.rename(folder)
         self._things = folder
         return folder
 
     def settle(self, policy: SandboxPolicy, source: Path, name: str, *, writable: bool) -> ResolvedFolder:
-        """*source* where the jail's user can use it: itself, or a copy called *name* in the ground.
+        """Return *source* as the jail's user can use it: itself, or a copy named *name* in the session folder.
 
-        A copy that is there already is taken as it is. What lies in it is not brought back.
+        An existing copy is used as it is. Changes in it are not copied back.
 
         Raises:
             RefusedError: if it can neither be used nor copied.
@@ -224,12 +226,12 @@ class HostFolders:
         return ResolvedFolder(target, notice.format(repr(str(target))))
 
     def kept_copy(self, session: SessionId, source: str) -> Path | None:
-        """The copy of the workspace *source* in which something is otherwise than there; None where there is none."""
+        """Return the copy of the workspace *source* if it differs from it; None if there is none."""
         own = self.of(session) / "workspace"
         return own if source and own.is_dir() and not is_same(own, Path(source)) else None
 
     def clear(self, session: SessionId, but: Collection[str] = ("home", "workspace")) -> None:
-        """Remove what a jail that ended has left, *but* folders of these names in which something lies. Idempotent.
+        """Remove what an ended jail has left, *but* non-empty folders of these names. Idempotent.
 
         Raises:
             OSError: if something cannot be removed.
@@ -256,17 +258,17 @@ class HostFolders:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else makes or clears a ground meanwhile."""
+        """Lock out other processes that create or clear session folders."""
         while True:
             for folder in (OF_ROOT, self.base) if self.base.parent == OF_ROOT else (self.base,):
-                _passable(folder)
+                _make_passable(folder)
             with contextlib.suppress(FileNotFoundError):
                 handle = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 break
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(UnsafeFolderError):
-                _passable(self.base)  # whoever had it may have cleared it away
+                _make_passable(self.base)  # the former holder may have removed it
             if self.base.parent == OF_ROOT and not (self.base / OF).exists():
                 write_private(self.base / OF, os.fsencode(self.places.state))
             yield
@@ -274,13 +276,13 @@ class HostFolders:
             os.close(handle)
 
     def _take_over(self, folder: Path) -> None:
-        """Have what an earlier version left in *folder* under the number that was every kasmon's."""
+        """Change the owner of files in *folder* that an earlier version left under the id shared by every kasmon."""
         for each in folder.iterdir() if os.geteuid() == 0 else ():
             if (user := each.lstat().st_uid) in FEW_USERS and user != self.owner[0]:
                 give(each, self.owner)
 
     def _own(self, folder: Path) -> Path:
-        """*folder*, for the jail's user alone."""
+        """Return *folder*, created for the jail's user alone."""
         if not folder.is_dir():
             folder.mkdir(mode=0o700)
             os.chown(folder, *self.owner)
@@ -288,52 +290,52 @@ class HostFolders:
 
 
 def may_pass(folder: Path, owner: tuple[int, int]) -> bool:
-    """Whether *owner* may come to *folder*, as far as it and the folders above it are there."""
+    """Whether *owner* may reach *folder* through its parents, as far as they exist."""
     return all(_may(each, owner, 1) for each in folder.parents if each.exists())
 
 
 def may_use(path: Path, owner: tuple[int, int], *, writable: bool) -> bool:
-    """Whether *owner* may come to *path* and read it, or also write to it; of a folder: what lies directly in it."""
+    """Whether *owner* may reach *path* and read it, or also write to it; for a folder, its direct content."""
     real = Path(os.path.realpath(path))
-    wanted = 4 | (2 if writable else 0) | (1 if real.is_dir() else 0)
-    return may_pass(real, owner) and _may(real, owner, wanted)
+    access = 4 | (2 if writable else 0) | (1 if real.is_dir() else 0)
+    return may_pass(real, owner) and _may(real, owner, access)
 
 
-def _may(path: Path, owner: tuple[int, int], wanted: int) -> bool:
-    """Whether *path*'s mode lets *owner* do *wanted*: 4 read, 2 write, 1 pass."""
+def _may(path: Path, owner: tuple[int, int], access: int) -> bool:
+    """Whether *path*'s mode grants *owner* the access *access*: 4 read, 2 write, 1 pass."""
     if owner[0] == os.geteuid():
-        return os.access(path, wanted)
+        return os.access(path, access)
     try:
         facts = path.stat()
     except OSError:
         return False
     shift = 6 if facts.st_uid == owner[0] else 3 if facts.st_gid == owner[1] else 0
-    return (stat.S_IMODE(facts.st_mode) >> shift) & wanted == wanted
+    return (stat.S_IMODE(facts.st_mode) >> shift) & access == access
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".pyc")
 
 
-def _compiled(folder: Path) -> None:
-    """Compile what lies in *folder*, which cannot be written to from inside, for the Python that runs it there.
+def _compile(folder: Path) -> None:
+    """Compile the modules in *folder*, which is read-only inside, for the Python that runs there.
 
-    Without it each start takes some milliseconds longer; nothing else.
+    Without this each start takes some milliseconds longer; nothing else.
     """
     into = ["-d", "/opt/kasmon", "--invalidation-mode", "unchecked-hash", os.fspath(folder)]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run([PYTHON, "-I", "-S", "-m", "compileall", "-q", *into], env={}, timeout=10, capture_output=True)
 
 
-def _passable(folder: Path) -> Path:
-    """*folder*, made if it was not there; root lets others pass, and neither look nor write."""
+def _make_passable(folder: Path) -> Path:
+    """Return *folder*, created if missing; as root, others may pass through, but not list or write."""
     private_folder(folder)
     if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
         folder.chmod(0o711)
     return folder
 
 
-def _readable(folder: Path) -> None:
-    """Let others read *folder* and what lies in it, and nobody but root write it."""
+def _make_readable(folder: Path) -> None:
+    """Let others read *folder* and its content; only root may write."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -1,7 +1,7 @@
-"""Takes the values of credentials out of a memory that was written, in the forms in which values are usually written.
+"""Overwrites values of credentials in a memory image, in the forms in which values are usually written.
 
-Interpreters were told to forget them before, and have no name for them any more. But memory that a program gave back is
-not overwritten, in a sandbox as anywhere: so what is still there in the image is, by zeros.
+Interpreters have forgotten the values before. But freed memory is not overwritten, in a sandbox as anywhere, so the
+remains in the image are replaced by zeros.
 """
 
 import mmap
@@ -13,10 +13,10 @@ from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, form
 Image: TypeAlias = bytearray | mmap.mmap
 
 
-def scrubbed(image: Image, looked: CredentialFindings) -> int:
-    """Overwrite each value of *looked* in *image*, but for those too short to be told from anything; how many were."""
+def scrub(image: Image, findings: CredentialFindings) -> int:
+    """Overwrite each value of *findings* in *image*, except for those too short to search; return how many."""
     count = 0
-    for form in sorted({form for value in looked.secrets for form in forms(value)}, key=len, reverse=True):
+    for form in sorted({form for value in findings.secrets for form in forms(value)}, key=len, reverse=True):
         if len(form) < SHORTEST:
             continue
         at = image.find(form)
@@ -27,8 +27,8 @@ def scrubbed(image: Image, looked: CredentialFindings) -> int:
     return count
 
 
-def scrubbed_file(path: Path, looked: CredentialFindings) -> int:
-    """Likewise in the file at *path*, which is not read as a whole.
+def scrub_file(path: Path, findings: CredentialFindings) -> int:
+    """Do the same in the file at *path*, without reading it as a whole.
 
     Raises:
         OSError: if it cannot be read and written.
@@ -36,4 +36,4 @@ def scrubbed_file(path: Path, looked: CredentialFindings) -> int:
     if not path.stat().st_size:
         return 0
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-        return scrubbed(memory, looked)
+        return scrub(memory, findings)

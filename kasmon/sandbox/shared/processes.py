@@ -1,4 +1,4 @@
-"""Processes of this machine, as /proc tells: whether one lives, all that it started, and signals that reach it."""
+"""Processes of this machine, read from /proc: liveness, descendants, and signals to them."""
 
 import contextlib
 import fcntl
@@ -15,19 +15,19 @@ from kasmon.process_identity import started_at as started_at
 
 PROC: Final = Path("/proc")
 TELLS_CHILDREN: Final = (PROC / "thread-self/children").exists()
-"""Whether this kernel was built to say who a process's children are; otherwise all are asked for their parent."""
+"""Whether this kernel lists a process's children; otherwise all processes are read for their parent."""
 FLOCK: Final = "hhqqi4x"
-"""`struct flock` of the machines that a jail can be made on."""
+"""`struct flock` on the machines that support jails."""
 LOOK_S: Final = 0.002
 
 
 def lives(pid: int, started: float, of_boot: str) -> bool:
-    """Whether process *pid* that started at *started* in boot *of_boot* still is that one, and no zombie."""
+    """Whether process *pid* is the one that started at *started* in boot *of_boot*, and no zombie."""
     return pid > 0 and of_boot == boot() and is_running(pid, started)
 
 
 def threads(pid: int) -> list[int]:
-    """The threads of process *pid* now; none where it is gone."""
+    """Return the threads of process *pid*; empty if it is gone."""
     try:
         return [int(task) for task in os.listdir(PROC / f"{pid}/task")]  # noqa: PTH208
     except OSError:
@@ -35,7 +35,7 @@ def threads(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Those that *pid* is the parent of now; whoever is born meanwhile may be missing."""
+    """Return the children of *pid*; processes that start meanwhile may be missing."""
     if not TELLS_CHILDREN:
         every = [(int(name), fields(int(name))) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208
         return [each for each, told in every if told and int(told[1]) == pid]
@@ -47,7 +47,7 @@ def children(pid: int) -> list[int]:
 
 
 def tree(pid: int) -> list[int]:
-    """*pid* and all that descends from it, each parent in front of its children; zombies too."""
+    """Return *pid* and all its descendants, each parent before its children; zombies too."""
     found = [pid] if fields(pid) is not None else []
     for each in found:
         found += children(each)
@@ -55,12 +55,12 @@ def tree(pid: int) -> list[int]:
 
 
 def is_inside(pid: int) -> bool:
-    """Whether *pid* is in a namespace of processes below ours, and not the first one there."""
+    """Whether *pid* is in a child PID namespace, and not its first process."""
     return name_inside(pid) not in ("", "1")
 
 
 def name_inside(pid: int) -> str:
-    """The number of *pid* in a namespace of processes below ours; empty where it is in none, or gone."""
+    """Return the number of *pid* in a child PID namespace; empty if it is in none, or gone."""
     try:
         status = (PROC / f"{pid}/status").read_text()
     except OSError:
@@ -69,10 +69,10 @@ def name_inside(pid: int) -> str:
     return numbers[-1] if len(numbers) > 1 else ""
 
 
-def send(pid: int, number: signal.Signals, started: float | None = None) -> bool:
-    """Send the signal to process *pid*, as far as it is the one that is there now; whether it was sent.
+def send_signal(pid: int, number: signal.Signals, started: float | None = None) -> bool:
+    """Send the signal to the process that now has *pid*; return whether it was sent.
 
-    With *started* (as by `started_at`) no other process that has its id now can get it.
+    With *started* (as from `started_at`), a later process with the same id is not signalled.
     """
     try:
         handle = os.pidfd_open(pid)
@@ -91,7 +91,7 @@ def send(pid: int, number: signal.Signals, started: float | None = None) -> bool
 
 
 def holder(lock: Path) -> int | None:
-    """Who holds a lock on a byte of the file *lock*, as `fcntl` locks; None if nobody does, or it is not there."""
+    """Return the process that holds an `fcntl` lock on a byte of the file *lock*; None if there is none, or no file."""
     try:
         handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -105,7 +105,7 @@ def holder(lock: Path) -> int | None:
 
 
 def gone(pid: int, started: float, limit_s: float) -> bool:
-    """Wait for the end of process *pid* that started at *started*; whether it came within *limit_s*."""
+    """Wait for the end of process *pid* that started at *started*; return whether it ended within *limit_s*."""
     until = time.monotonic() + limit_s
     while lives(pid, started, boot()):
         if time.monotonic() > until:

@@ -1,7 +1,7 @@
-"""What an agent's program needs of this machine to run in a jail: its own files, and those of what it runs on.
+"""The files of this machine that an agent's program needs in a jail: its own, and those of its interpreters.
 
-A jail sees `/usr` anyway. Agents mostly lie elsewhere: a package of npm beside others (with the node that runs it), a
-single binary in somebody's home, a Python environment. The smallest folder that holds the whole is taken; never a home.
+A jail sees `/usr` anyway. Agents are mostly elsewhere: an npm package (with the node that runs it), a single binary in
+a home, a Python environment. The smallest folder with the whole program is taken; never a home.
 """
 
 import contextlib
@@ -14,41 +14,41 @@ from typing import Final, NamedTuple
 from kasmon.errors import NotFoundError, RefusedError
 
 SEEN: Final = (Path("/usr"), Path("/bin"), Path("/lib"), Path("/lib64"), Path("/sbin"))
-"""What a jail sees without being asked."""
+"""Folders that are always visible in a jail."""
 FIRST_LINE: Final = 512
 DEPTH: Final = 4
-"""So many programs in a row may each be run by the next."""
+"""How many interpreters in a row are followed."""
 
 
 class ProgramFiles(NamedTuple):
     """How a program is run inside."""
 
     program: str
-    """The program by its real path."""
+    """The real path of the program."""
     folders: tuple[Path, ...]
-    """What is to be seen inside, each where it is outside."""
+    """Paths that must be visible inside, each at the same path."""
     path: tuple[str, ...]
-    """Folders to be searched for programs before the usual ones."""
+    """Folders to search for programs before the usual ones."""
 
 
 def needed(
     program: str,
     search: str | None = None,
     *,
-    seen: Sequence[Path] = SEEN,
+    visible: Sequence[Path] = SEEN,
     parts: Callable[[Path], Sequence[Path]] = lambda path: (whole(path),),
 ) -> ProgramFiles:
-    """What *program*, a path or a name on the PATH *search*, needs.
+    """Return the files that *program*, a path or a name on the PATH *search*, needs.
 
     Args:
-        program: what is to be run.
-        search: where it is looked for.
-        seen: below these all is there without being asked.
-        parts: what each program on the way needs, by its real path; by default the smallest folder that is whole.
+        program: the program to run.
+        search: the PATH to search.
+        visible: folders whose content is visible anyway.
+        parts: what each program on the way needs, by its real path; by default the smallest whole folder.
 
     Raises:
-        NotFoundError: if there is no such program.
-        RefusedError: if a link in its way leads nowhere.
+        NotFoundError: if the program does not exist.
+        RefusedError: if a link on its path cannot be resolved.
     """
     found = shutil.which(program, path=search)
     if found is None:
@@ -57,7 +57,7 @@ def needed(
     folders: list[Path] = []
     path: list[str] = []
     for each in _runs_on(real, search, DEPTH):
-        if not any(each.is_relative_to(top) for top in seen):
+        if not any(each.is_relative_to(top) for top in visible):
             folders.extend(parts(each))
             if str(each.parent) not in path:
                 path.append(str(each.parent))
@@ -72,7 +72,7 @@ def _real(path: Path) -> Path:
 
 
 def _runs_on(program: Path, search: str | None, depth: int) -> Iterator[Path]:
-    """*program*, what its first line says that runs it, and what that is; each by its real path."""
+    """Yield *program*, the interpreter on its first line, and the interpreter of that, each by its real path."""
     yield program
     with contextlib.suppress(OSError), program.open("rb") as file:
         words = os.fsdecode(file.readline(FIRST_LINE)).removeprefix("#!").split()
@@ -87,19 +87,19 @@ def _runs_on(program: Path, search: str | None, depth: int) -> Iterator[Path]:
 
 
 def is_script(program: Path) -> bool:
-    """Whether its first line says what runs it."""
+    """Whether its first line names an interpreter."""
     with program.open("rb") as file:
         return file.read(2) == b"#!"
 
 
 def _environment(runner: Path) -> Iterator[Path]:
-    """The Python of a virtual environment, as it is called: by its link it finds its packages."""
+    """Yield the Python of a virtual environment by the path it is called by: that link leads it to its packages."""
     if (runner.parent.parent / "pyvenv.cfg").is_file():
         yield runner.absolute()
 
 
 def whole(path: Path) -> Path:
-    """The folder that *path* is a part of and needs as a whole; *path* itself where there is none."""
+    """Return the folder that *path* is part of and needs as a whole; *path* itself if there is none."""
     homes = {Path(os.path.expanduser("~")), Path("/"), Path("/root"), Path("/home"), Path("/opt")}  # noqa: PTH111
     for folder in reversed(path.parents):  # the outermost of several
         if folder.name == "node_modules" and folder.parent not in homes:
@@ -111,7 +111,7 @@ def whole(path: Path) -> Path:
 
 
 def _is_prefix(folder: Path) -> bool:
-    """Whether a node or a Python was installed to *folder*."""
+    """Whether *folder* is an installation prefix of node or Python."""
     return (
         (folder / "pyvenv.cfg").is_file()
         or (folder / "include" / "node").is_dir()
@@ -120,7 +120,7 @@ def _is_prefix(folder: Path) -> bool:
 
 
 def outermost(folders: Sequence[Path]) -> list[Path]:
-    """*folders* without those that lie in another of them."""
+    """Return *folders* without those inside another of them."""
     return [
         each for each in dict.fromkeys(folders) if not any(each != top and each.is_relative_to(top) for top in folders)
     ]

@@ -1,7 +1,7 @@
-"""Folders that a jail may have filled with anything: measured, copied and removed, with no link ever followed.
+"""Measures, copies and removes folders with untrusted content, without following links.
 
-Links, names of any bytes, folders without permissions and folders thousands deep are nothing special here. Special
-files (pipes, sockets, devices) are not copied.
+Links, names of any bytes, folders without permissions and folders thousands deep are all handled. Special files (pipes,
+sockets, devices) are not copied.
 """
 
 import contextlib
@@ -20,28 +20,28 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_ENTRIES: Final = 200_000
 MEASURE_S: Final = 0.5
 DEEPEST: Final = 128
-"""Folders in folders that are measured; each of them is held open."""
+"""Maximum nesting that is measured; each level holds an open descriptor."""
 _COPIED: Final = frozenset({stat.S_IFDIR, stat.S_IFLNK, stat.S_IFREG})
 _TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
 class TreeSize(NamedTuple):
-    """What lies in a folder."""
+    """The content of a folder."""
 
     bytes: int
-    """As the disk has it: blocks, not lengths; a file of two names counts once."""
+    """Disk usage: blocks, not lengths; a file with two names counts once."""
     entries: int
     whole: bool
-    """False where the time or the number of entries ran out: there is more than this."""
+    """False if the time or the number of entries ran out: there is more than this."""
 
 
 def weigh(*folders: Path, limit_s: float = MEASURE_S, most_entries: int = MOST_ENTRIES) -> TreeSize:
-    """What lies in *folders* together; it takes *limit_s* at most, and what cannot be read counts nothing."""
+    """Measure *folders* together, within *limit_s*; what cannot be read counts nothing."""
     total = entries = 0
     until = time.monotonic() + limit_s
     seen: set[tuple[int, int]] = set()
     whole = True
-    for facts in _facts(folders):
+    for facts in _stat_all(folders):
         if facts is None:
             whole = False
             continue
@@ -55,14 +55,14 @@ def weigh(*folders: Path, limit_s: float = MEASURE_S, most_entries: int = MOST_E
     return TreeSize(total, entries, whole)
 
 
-def _facts(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
-    """Of everything in *folders*; None for a folder that lies too deep. Each is opened below its parent, by no path."""
+def _stat_all(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
+    """Yield the stat of everything in *folders*; None for a folder too deep. Each is opened relative to its parent."""
     for folder in folders:
         path: list[tuple[int, list[str]]] = []
         try:
             with contextlib.suppress(OSError):
                 path.append((os.open(folder, _FOLDER), []))
-                yield from _listed(*path[-1])
+                yield from _stat_entries(*path[-1])
             while path:
                 here, further = path[-1]
                 if not further:
@@ -74,14 +74,14 @@ def _facts(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
                     name = further.pop()
                     with contextlib.suppress(OSError):
                         path.append((os.open(name, _FOLDER, dir_fd=here), []))
-                        yield from _listed(*path[-1])
+                        yield from _stat_entries(*path[-1])
         finally:
             for handle, _ in path:
                 os.close(handle)
 
 
-def _listed(handle: int, folders: list[str]) -> Iterator[os.stat_result]:
-    """Of what lies in the folder *handle*; the names of those that are folders are added to *folders*."""
+def _stat_entries(handle: int, folders: list[str]) -> Iterator[os.stat_result]:
+    """Yield the stat of each entry in the folder *handle*; append the names of folders to *folders*."""
     with os.scandir(handle) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
@@ -94,18 +94,18 @@ def _listed(handle: int, folders: list[str]) -> Iterator[os.stat_result]:
 def copy(
     source: Path, target: Path, owner: tuple[int, int], *, limit_bytes: int, limit_entries: int, is_exact: bool = False
 ) -> None:
-    """Copy the folder *source* to *target*, which is not there yet, for *owner* alone; no link is followed.
+    """Copy the folder *source* to *target*, which must not exist, for *owner* alone; no link is followed.
 
-    Where it *is_exact*, what lies in it keeps its mode and its time.
+    If *is_exact*, its entries keep their mode and times.
 
     Raises:
-        RefusedError: if there is more than the limits say; nothing is left of it then.
-        OSError: if it cannot be read or written; likewise.
+        RefusedError: if it exceeds the limits; nothing is left then.
+        OSError: if it cannot be read or written; nothing is left then.
     """
     left = [limit_bytes, limit_entries]
     target.mkdir(mode=0o700)
     try:
-        with _opened(source) as here, _opened(target) as there:
+        with _open_folder(source) as here, _open_folder(target) as there:
             _copy_folder(here, there, owner, left, source, is_exact=is_exact)
         os.chown(target, *owner, follow_symlinks=False)
     except BaseException:
@@ -114,7 +114,7 @@ def copy(
 
 
 @contextlib.contextmanager
-def _opened(path: str | Path, below: int | None = None) -> Iterator[int]:
+def _open_folder(path: str | Path, below: int | None = None) -> Iterator[int]:
     handle = os.open(path, _FOLDER, dir_fd=below)
     try:
         yield handle
@@ -133,7 +133,7 @@ def _copy_folder(
             raise RefusedError(f"{str(source)!r} is too large to be copied.")
         if stat.S_ISDIR(facts.st_mode):
             os.mkdir(name, mode=0o700, dir_fd=there)
-            with _opened(name, here) as from_, _opened(name, there) as to:
+            with _open_folder(name, here) as from_, _open_folder(name, there) as to:
                 _copy_folder(from_, to, owner, left, source, is_exact=is_exact)
         elif stat.S_ISLNK(facts.st_mode):
             os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
@@ -159,15 +159,15 @@ def _copy_file(name: str, here: int, there: int, mode: int) -> None:
 
 
 def give(top: Path, owner: tuple[int, int]) -> None:
-    """Make *top* and all that lies in it *owner*'s; no link is followed, and the kernel takes setuid from files.
+    """Change the owner of *top* and its content to *owner*; no link is followed, and the kernel clears setuid.
 
-    Nobody may be at work in it.
+    No process may be changing it.
 
     Raises:
-        OSError: if that cannot be; part of it may be *owner*'s then.
+        OSError: if that fails; part of it may have the new owner then.
     """
     if stat.S_ISDIR(top.lstat().st_mode):
-        with _opened(top) as here:
+        with _open_folder(top) as here:
             _give_folder(here, owner)
     os.chown(top, *owner, follow_symlinks=False)
 
@@ -175,15 +175,15 @@ def give(top: Path, owner: tuple[int, int]) -> None:
 def _give_folder(here: int, owner: tuple[int, int]) -> None:
     for name, facts in _entries(here):
         if stat.S_ISDIR(facts.st_mode):
-            with _opened(name, here) as below:
+            with _open_folder(name, here) as below:
                 _give_folder(below, owner)
         os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
 
 
 def is_same(copied: Path, source: Path) -> bool:
-    """Whether the folder *copied* holds what `copy` would make of *source* now; false where that cannot be said."""
+    """Whether the folder *copied* equals what `copy` would make of *source* now; false if that is unknown."""
     try:
-        with _opened(source) as here, _opened(copied) as there:
+        with _open_folder(source) as here, _open_folder(copied) as there:
             return _same_folder(here, there)
     except (OSError, RecursionError):
         return False
@@ -198,7 +198,7 @@ def _same_folder(here: int, there: int) -> bool:
         if _kind(facts) != _kind(found[name]):
             return False
         if stat.S_ISDIR(facts.st_mode):
-            with _opened(name, here) as from_, _opened(name, there) as to:
+            with _open_folder(name, here) as from_, _open_folder(name, there) as to:
                 if not _same_folder(from_, to):
                     return False
         elif stat.S_ISLNK(facts.st_mode):
@@ -231,15 +231,15 @@ def _kind(facts: os.stat_result) -> int:
 
 
 def raze(top: Path) -> None:
-    """Remove the folder *top* with all that lies in it; idempotent. Nobody may be at work in it any more.
+    """Remove the folder *top* with its content. Idempotent. No process may be changing it.
 
-    Folders in folders are moved up to *top* before they are emptied: so no depth is too deep.
+    Nested folders are moved up to *top* before they are emptied, so any depth works.
 
     Raises:
         OSError: if something cannot be removed.
     """
     try:
-        here = _made_open(os.fspath(top), None)
+        here = _open_accessible(os.fspath(top), None)
     except FileNotFoundError:
         return
     try:
@@ -257,13 +257,13 @@ def raze(top: Path) -> None:
 
 
 def _empty(name: str, top: int, count: int) -> int:
-    """Empty the folder *name* in *top*; folders in it are moved to *top*, under names that count on from *count*."""
-    here = _made_open(name, top)
+    """Empty the folder *name* in *top*; its folders are moved to *top*, with names numbered from *count*."""
+    here = _open_accessible(name, top)
     try:
         for each in os.listdir(here):  # noqa: PTH208 (of a handle)
             if stat.S_ISDIR(os.stat(each, dir_fd=here, follow_symlinks=False).st_mode):
-                os.close(_made_open(each, here))  # one that we may not write to cannot be moved
-                count = _moved_up(each, here, top, count)
+                os.close(_open_accessible(each, here))  # a folder without write permission cannot be moved
+                count = _move_up(each, here, top, count)
             else:
                 os.unlink(each, dir_fd=here)
     finally:
@@ -271,7 +271,7 @@ def _empty(name: str, top: int, count: int) -> int:
     return count
 
 
-def _moved_up(name: str, here: int, top: int, count: int) -> int:
+def _move_up(name: str, here: int, top: int, count: int) -> int:
     while True:
         count += 1
         try:
@@ -283,8 +283,8 @@ def _moved_up(name: str, here: int, top: int, count: int) -> int:
             return count
 
 
-def _made_open(name: str, below: int | None) -> int:
-    """The folder *name*, opened, and open to us if it is ours."""
+def _open_accessible(name: str, below: int | None) -> int:
+    """Open the folder *name*, and give its owner (if that is this user) access."""
     try:
         handle = os.open(name, _FOLDER, dir_fd=below)
     except PermissionError:

@@ -1,11 +1,11 @@
-"""Memories of a sandbox on disk: one is kept until the next one is confirmed, and each is gone on from once.
+"""Snapshots of a sandbox on disk: one is retained until the next is confirmed, and each can be resumed once.
 
-    folder/state.json      which one counts, and at which generation the disk is
-    folder/ID/             its parts and `snapshot.json`; confirmed
-    folder/.ID/            one that is being written; whatever dies there, nobody believes it
+    folder/state.json      the current snapshot's id, and the disk generation
+    folder/ID/             a confirmed one: its parts and `snapshot.json`
+    folder/.ID/            a draft that is being written; ignored and removed if its writer died
 
-All is 0600 in folders 0700. `state.json` is replaced last, so a kill at any step leaves the old one or the new one.
-A memory holds what programs inside held: it is as private as they were, and goes when its sandbox is destroyed.
+All files are 0600 in folders 0700. `state.json` is replaced last, so a kill at any step leaves the old one or the new
+one. A snapshot contains the memory of programs inside: it is as private, and removed when its sandbox is destroyed.
 """
 
 import contextlib
@@ -32,36 +32,36 @@ RECORD: Final = "snapshot.json"
 
 
 class StoredState(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts."""
+    """The content of `state.json`."""
 
     current: str = ""
-    """The id of the last one that was confirmed; empty where there is none."""
+    """The id of the last confirmed snapshot; empty if there is none."""
     disk_generation: int = 0
 
 
 class SnapshotStore:
-    """The memories of one session in *folder*. Making this touches nothing; one process at a time calls it."""
+    """The snapshots of one session in *folder*. Constructing this has no side effects; not for concurrent use."""
 
     def __init__(self, folder: Path, session: SessionId, tier: Tier) -> None:
         self.folder, self._session, self._tier = folder, session, tier
 
     @property
     def disk_generation(self) -> int:
-        """At which the disk is: it counts each time that something begins to run on it."""
+        """The generation of the disk: it increases each time that a sandbox starts to run on it."""
         return self._state().disk_generation
 
     def moved_on(self) -> None:
-        """Something is about to run on the disk: no memory that is here fits it any more. On disk when it returns.
+        """Increase the disk generation: a sandbox is about to run, so no snapshot fits any more. Durable on return.
 
         Raises:
-            SandboxUnreachableError: if that cannot be written: nothing may run then, and may be begun once it can be.
+            SandboxUnreachableError: if it cannot be written; the sandbox must not run, and can be retried later.
         """
         state = self._state()
-        with _written_first():
+        with _require_written():
             self._write(msgspec.structs.replace(state, disk_generation=state.disk_generation + 1))
 
     def current(self) -> Snapshot | None:
-        """The last one that was confirmed, whether it may be gone on from or not; None where there is none."""
+        """Return the last confirmed snapshot, resumable or not; None if there is none."""
         known = self._state().current
         try:
             return msgspec.json.decode((self.folder / known / RECORD).read_bytes(), type=Snapshot) if known else None
@@ -69,15 +69,15 @@ class SnapshotStore:
             return None
 
     def path(self, snapshot: Snapshot, part: str) -> Path:
-        """Where *part* of it lies."""
+        """Return the path of *part* of *snapshot*."""
         return self.folder / snapshot.id / part
 
     @contextlib.contextmanager
     def draft(self) -> "Iterator[SnapshotDraft]":
-        """A new one, whose parts are written into its `folder`; where it is not confirmed, nothing of it stays.
+        """Yield a new draft, whose parts are written into its `folder`; if it is not confirmed, it is removed.
 
         Raises:
-            SandboxError: if the disk cannot hold it, or it cannot be written; the one before counts on.
+            SandboxError: if the disk is full, or it cannot be written; the former snapshot stays current.
         """
         fresh = SnapshotDraft(self, secrets.token_hex(6))
         try:
@@ -92,13 +92,13 @@ class SnapshotStore:
             raze(fresh.folder)
 
     def confirmed(self, draft: "SnapshotDraft", made_by: SnapshotMaker, turn: int) -> Snapshot:
-        """Let *draft* count, and the one before it go.
+        """Make *draft* the current snapshot and remove the former one.
 
         Raises:
-            OSError: if that cannot be written; the one before counts on.
+            OSError: if that cannot be written; the former one stays current.
         """
         state = self._state()
-        parts = tuple(_part(path) for path in sorted(draft.folder.iterdir()))
+        parts = tuple(_describe_part(path) for path in sorted(draft.folder.iterdir()))
         snapshot = Snapshot(
             id=draft.id,
             session=self._session,
@@ -116,7 +116,7 @@ class SnapshotStore:
         return snapshot
 
     def fit(self, made_by: SnapshotMaker) -> Snapshot:
-        """The one that counts, looked at whole: it may be gone on from, by *made_by*, with the disk as it is.
+        """Return the current snapshot, fully verified: *made_by* may resume it with the present disk.
 
         Raises:
             SnapshotRefusedError: if there is none, or it was used, is stale, foreign, truncated or damaged.
@@ -129,11 +129,11 @@ class SnapshotStore:
         return snapshot
 
     def judged(self, made_by: Callable[[], SnapshotMaker], *, whole: bool = False) -> SnapshotVerdict | None:
-        """The one that counts, whether something may go on from it or not; None where there is none.
+        """Return the current snapshot and whether it can be resumed; None if there is none.
 
         Args:
-            made_by: what would read it; may raise a `SandboxError`.
-            whole: read its parts through; else only what is said of them and how long they are is looked at.
+            made_by: returns the program that would resume it; may raise a `SandboxError`.
+            whole: verify the content of its parts; else only its record and the sizes.
         """
         if (snapshot := self.current()) is None:
             return None
@@ -145,18 +145,18 @@ class SnapshotStore:
         return SnapshotVerdict(snapshot=snapshot, refused=why, is_this_boot=snapshot.boot == boot())
 
     def used(self, snapshot: Snapshot) -> None:
-        """Something goes on from *snapshot* as soon as this returns: nothing ever does again. On disk then.
+        """Mark *snapshot* as used, since it is about to be resumed: it never can be again. Durable on return.
 
         Raises:
             SandboxUnreachableError: as `moved_on`.
         """
         fresh = msgspec.structs.replace(snapshot, used_at=time.time())
-        with _written_first():
-            write_private(self.folder / snapshot.id / RECORD, _encoded(fresh))
+        with _require_written():
+            write_private(self.folder / snapshot.id / RECORD, _encode(fresh))
         self.moved_on()
 
     def drop(self) -> None:
-        """Forget them all, their disk's generation too. Idempotent.
+        """Remove all snapshots and the disk generation. Idempotent.
 
         Raises:
             OSError: if something cannot be removed.
@@ -164,25 +164,25 @@ class SnapshotStore:
         raze(self.folder)
 
     def copy_to(self, other: "SnapshotStore", snapshot: Snapshot) -> Snapshot:
-        """Keep a copy of *snapshot* for *other*, which has a copy of its disk as that is now; both may be gone on from.
+        """Copy *snapshot* to *other*, which has a copy of its disk as it is now; both can be resumed.
 
         Raises:
-            SandboxError: if it could not be copied; *other* has nothing new then.
+            SandboxError: if it could not be copied; *other* is unchanged.
         """
         with other.draft() as draft:
             for part in snapshot.parts:
-                _copied(self.path(snapshot, part.name), draft.folder / part.name)
+                _copy_file(self.path(snapshot, part.name), draft.folder / part.name)
             return other.confirmed(draft, snapshot.made_by, snapshot.turn)
 
     def _place(self, fresh: Path, snapshot: Snapshot) -> None:
         for part in snapshot.parts:
             (fresh / part.name).chmod(0o600)
-            _synced(fresh / part.name)
-        write_private(fresh / RECORD, _encoded(snapshot))
-        _synced(fresh / RECORD)
-        _synced(fresh)
+            _sync(fresh / part.name)
+        write_private(fresh / RECORD, _encode(snapshot))
+        _sync(fresh / RECORD)
+        _sync(fresh)
         fresh.rename(self.folder / snapshot.id)
-        _synced(self.folder)
+        _sync(self.folder)
 
     def _damage(self, snapshot: Snapshot, *, whole: bool = True) -> str:
         for part in snapshot.parts:
@@ -191,16 +191,17 @@ class SnapshotStore:
                 size = path.stat().st_size
                 if size < part.size_bytes:
                     return f"it is truncated: {part.name} has {size} bytes of {part.size_bytes}"
-                if size > part.size_bytes or (whole and _part(path) != part):
+                if size > part.size_bytes or (whole and _describe_part(path) != part):
                     return f"it is damaged: {part.name} has changed since it was written"
             except OSError as error:
                 return f"it is damaged: {part.name} cannot be read ({error.strerror})"
         return ""
 
     def _state(self) -> StoredState:
-        """
+        """Return the stored state.
+
         Raises:
-            SandboxError: if it is there and cannot be read: which disk fits which memory is not known then.
+            SandboxError: if it exists but cannot be read: which disk fits which snapshot is unknown then.
         """
         try:
             return msgspec.json.decode((self.folder / "state.json").read_bytes(), type=StoredState)
@@ -211,12 +212,12 @@ class SnapshotStore:
 
     def _write(self, state: StoredState) -> None:
         private_folder(self.folder)
-        write_private(self.folder / "state.json", _encoded(state))
-        _synced(self.folder / "state.json")
-        _synced(self.folder)
+        write_private(self.folder / "state.json", _encode(state))
+        _sync(self.folder / "state.json")
+        _sync(self.folder)
 
     def _sweep(self) -> None:
-        """Remove what does not count."""
+        """Remove all but the current snapshot."""
         current = self._state().current
         with contextlib.suppress(FileNotFoundError):
             for path in self.folder.iterdir():
@@ -225,7 +226,7 @@ class SnapshotStore:
 
 
 class SnapshotDraft:
-    """One that is being written."""
+    """A snapshot that is being written."""
 
     def __init__(self, memories: SnapshotStore, identity: str) -> None:
         self._memories, self.id = memories, identity
@@ -233,7 +234,7 @@ class SnapshotDraft:
         """Each file in it becomes a part."""
 
     def confirm(self, made_by: SnapshotMaker, turn: int = 0) -> Snapshot:
-        """Let it count: its parts are whole, and nothing writes to them any more.
+        """Make it the current snapshot: its parts are complete and closed.
 
         Raises:
             OSError: if that cannot be written.
@@ -242,8 +243,8 @@ class SnapshotDraft:
 
 
 @contextlib.contextmanager
-def _written_first() -> "Iterator[None]":
-    """What must be on disk before something runs is written meanwhile."""
+def _require_written() -> "Iterator[None]":
+    """Turn an error in writing what must precede a run into a `SandboxUnreachableError`."""
     try:
         yield
     except OSError as error:
@@ -253,18 +254,18 @@ def _written_first() -> "Iterator[None]":
         ) from error
 
 
-def _encoded(value: object) -> bytes:
+def _encode(value: object) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _part(path: Path) -> SnapshotPart:
+def _describe_part(path: Path) -> SnapshotPart:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return SnapshotPart(name=path.name, size_bytes=os.fstat(file.fileno()).st_size, sha256=digest)
 
 
-def _copied(source: Path, target: Path) -> None:
-    """Copy a file; the file system shares what it can."""
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy a file; the file system may share its blocks."""
     with source.open("rb") as old, target.open("xb") as new:
         left = os.fstat(old.fileno()).st_size
         while left > 0:
@@ -274,7 +275,7 @@ def _copied(source: Path, target: Path) -> None:
             left -= took
 
 
-def _synced(path: Path) -> None:
+def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

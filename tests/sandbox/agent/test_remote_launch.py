@@ -69,7 +69,7 @@ class TestInMicroVm(LodgerContract):
     tier: Tier = "microvm"
 
     @pytest.fixture(autouse=True)
-    def _can(self) -> None:
+    def _require_available(self) -> None:
         need_machine()
         warmed(MicroVm(image=IMAGE))
 

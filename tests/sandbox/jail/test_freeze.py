@@ -100,14 +100,14 @@ def states(pids: list[int]) -> set[bytes]:
 
 def test_all_of_a_family_stands_still_and_goes_on(family: Callable[[str], Family]) -> None:
     busy = family(BUSY.format("os.fork(); os.fork()"))
-    stopped = freeze.stop(busy.child.pid)
+    stopped = freeze.stop_tree(busy.child.pid)
     assert stopped is not None
     before = busy.switches()
 
     assert set(busy.pids) == set(stopped[0])
     assert {b"T"} == states(busy.pids)
     assert before == busy.switches()
-    freeze.go_on_all(busy.child.pid)
+    freeze.continue_tree(busy.child.pid)
     until(lambda: busy.switches() > before)
     assert not states(busy.pids) & {b"T"}
 
@@ -115,7 +115,7 @@ def test_all_of_a_family_stands_still_and_goes_on(family: Callable[[str], Family
 def test_nobody_is_born_behind_our_back(family: Callable[[str], Family]) -> None:
     """It forks as fast as it can, and its children lose their parents."""
     breeding = family(BREEDS)
-    stopped = freeze.stop(breeding.child.pid)
+    stopped = freeze.stop_tree(breeding.child.pid)
     assert stopped is not None
 
     first, second = breeding.pids, breeding.pids
@@ -140,7 +140,7 @@ def test_one_look_would_not_be_enough(family: Callable[[str], Family], monkeypat
 
     def gets_away() -> bool:
         breeding = family(BREEDS)
-        freeze.stop(breeding.child.pid)
+        freeze.stop_tree(breeding.child.pid)
         return bool(states(breeding.pids) - {b"T", b"Z"})
 
     assert any(gets_away() for _ in range(30))
@@ -148,33 +148,33 @@ def test_one_look_would_not_be_enough(family: Callable[[str], Family], monkeypat
 
 def test_who_was_stopped_before_stays_stopped(family: Callable[[str], Family]) -> None:
     one = family(BUSY.format(STOPS_ONE))
-    stopped = freeze.stop(one.child.pid)
+    stopped = freeze.stop_tree(one.child.pid)
     assert stopped is not None
     everybody, before = stopped
-    freeze.go_on(everybody, before)
+    freeze.continue_processes(everybody, before)
 
     assert 1 == len(before)
     assert {b"T"} == states(before)
     assert not states([pid for pid in one.pids if pid not in before]) & {b"T"}
-    freeze.go_on_all(one.child.pid)
+    freeze.continue_tree(one.child.pid)
 
 
 def test_on_a_full_disk_those_sleep_of_whom_nobody_was_stopped(family: Callable[[str], Family], tmp_path: Path) -> None:
     busy, note = family(BUSY.format("os.fork()")), tmp_path / "stopped.json"
     note.write_text("[1]")  # left by another time
     with full_disk():
-        assert freeze.sleep(busy.child.pid, None, note)
+        assert freeze.freeze_jail(busy.child.pid, None, note)
 
     assert {b"T"} == states(busy.pids)
     assert not note.exists()
-    freeze.wake(busy.child.pid, None, note)
+    freeze.unfreeze_jail(busy.child.pid, None, note)
     until(lambda: not states(busy.pids) & {b"T"})
 
 
 def test_where_nobody_can_note_who_was_stopped_all_go_on(family: Callable[[str], Family], tmp_path: Path) -> None:
     mixed = family(BUSY.format(STOPS_ONE))
     with full_disk(), pytest.raises(OSError, match="too large"):
-        freeze.sleep(mixed.child.pid, None, tmp_path / "stopped.json")
+        freeze.freeze_jail(mixed.child.pid, None, tmp_path / "stopped.json")
 
     until(lambda: 1 == len([pid for pid in mixed.pids if b"T" in states([pid])]))
 
@@ -183,9 +183,9 @@ def test_one_that_does_not_stop_lets_all_go_on(
     family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = family(BUSY.format("os.fork()"))
-    monkeypatch.setattr(freeze, "stopped", lambda pid: False)
+    monkeypatch.setattr(freeze, "is_stopped", lambda pid: False)
 
-    assert freeze.stop(busy.child.pid, limit_s=0.05) is None
+    assert freeze.stop_tree(busy.child.pid, limit_s=0.05) is None
     until(lambda: not states(busy.pids) & {b"T"})
 
 
@@ -223,8 +223,8 @@ def test_a_jail_sleeps_and_comes_back_with_all_that_it_held(
     inmate: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool
 ) -> None:
     if not grouped:
-        monkeypatch.setattr(cgroup, "group", lambda *_: None)
-    elif cgroup.group("a" * 8) is None:
+        monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
+    elif cgroup.find_group("a" * 8) is None:
         pytest.skip("no control group can be made here")
     one = inmate()
     counts(one)
@@ -246,7 +246,7 @@ def test_a_jail_sleeps_and_comes_back_with_all_that_it_held(
 @pytest.mark.parametrize("grouped", [True, False], ids=["by a group", "by signals"])
 def test_a_jail_that_sleeps_is_destroyed(inmate: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
     if not grouped:
-        monkeypatch.setattr(cgroup, "group", lambda *_: None)
+        monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
     one = inmate()
     counts(one)
     pids = tree(one.runtime.pid)
@@ -260,7 +260,7 @@ def test_a_jail_that_sleeps_is_destroyed(inmate: Make, monkeypatch: pytest.Monke
 @pytest.mark.sandboxes
 def test_a_shell_inside_does_not_notice_that_it_slept(inmate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell with job control would take its child for one that a person stopped."""
-    monkeypatch.setattr(cgroup, "group", lambda *_: None)
+    monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
     one = inmate()
     one.run(
         "import os, subprocess\nif os.fork() == 0:\n    os.setsid(); [os.close(each) for each in (0, 1, 2)]\n"

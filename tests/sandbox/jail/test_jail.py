@@ -150,7 +150,7 @@ def test_of_a_jail_whose_agent_does_not_come_up_nothing_is_left(
 
 
 def test_what_bubblewrap_refuses_is_told_as_it_said_it(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "packed", lambda words: b"--no-such-option\0")
+    monkeypatch.setattr(start, "encode_arguments", lambda words: b"--no-such-option\0")
 
     with pytest.raises(SandboxError, match="no-such-option"):
         jail.create(policy())
@@ -311,7 +311,7 @@ def test_a_jail_keeps_no_memory_on_disk(inmate: Make) -> None:
 
 def test_what_cannot_be_limited_here_is_said(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(cgroup, "group", lambda *_: None)
+        patch.setattr(cgroup, "find_group", lambda *_: None)
         tried = jail.probe()
 
     assert tried.ok

@@ -9,11 +9,11 @@ import pytest
 
 from kasmon.model.sandbox.policy import MIB, SIZES, SandboxSize
 from kasmon.sandbox.jail import cgroup, jail
-from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, arguments
-from kasmon.sandbox.jail.cgroup import Cgroup, CgroupLimits, group
-from kasmon.sandbox.jail.limits import limited
+from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
+from kasmon.sandbox.jail.cgroup import Cgroup, CgroupLimits, find_group
+from kasmon.sandbox.jail.limits import build_limit_prefix
 from kasmon.sandbox.jail.session_files import JailFiles
-from kasmon.sandbox.jail.usage import usage
+from kasmon.sandbox.jail.usage import measure_usage
 from kasmon.sandbox.shared.safe_tree import weigh
 from tests.sandbox.conftest import Inmate, cpu_s
 from tests.waiting import until
@@ -62,8 +62,8 @@ def test_a_fork_bomb_ends_at_the_limit_and_another_jail_does_not_feel_it(
     other = small("b")
     with monkeypatch.context() as patch:
         if not guarded:
-            patch.setattr(jail, "limited", lambda *_, **__: [])
-            patch.setattr(cgroup, "group", lambda *_: None)
+            patch.setattr(jail, "build_limit_prefix", lambda *_, **__: [])
+            patch.setattr(cgroup, "find_group", lambda *_: None)
         one = small("a")
     code = BOMB if guarded else BOMB.replace("500", "60")
     did = one.run(code)
@@ -86,7 +86,7 @@ def test_memory_ends_at_the_limit_and_the_agent_goes_on(
     small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(jail, "limited", lambda *_, **__: [])
+        monkeypatch.setattr(jail, "build_limit_prefix", lambda *_, **__: [])
     one = small()
     did = one.run("try:\n    print(len(bytearray(1 << 29)) >> 20)\nexcept MemoryError:\n    print('MemoryError')")
 
@@ -109,7 +109,7 @@ def test_memory_behind_files_ends_at_the_limit(small: Make) -> None:
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_file_grows_to_the_limit(small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        monkeypatch.setattr(jail, "limited", lambda *_, **__: [])
+        monkeypatch.setattr(jail, "build_limit_prefix", lambda *_, **__: [])
     one = small()
     did = one.run(FILL.replace("1 << 28", "1 << 24") + "\nfill('/workspace/x')")
 
@@ -205,7 +205,7 @@ print(sum(os.times()[2:4]))
 
 def need_limits() -> None:
     """Skip the test where no control group of ours holds memory and processor."""
-    tried, held = group("tried"), CgroupLimits(memory=False, processes=False, cpus=False)
+    tried, held = find_group("tried"), CgroupLimits(memory=False, processes=False, cpus=False)
     if tried is not None:
         with contextlib.suppress(OSError):
             held = tried.make(SMALL)
@@ -242,17 +242,17 @@ def test_all_of_a_jail_together_has_the_processors_of_its_group(small: Make) -> 
 def test_the_limits_are_words_in_front_of_a_command() -> None:
     size = SIZES["build"]
 
-    assert "--data=7:7" in limited(size, data_bytes=7)
-    assert not any(word.startswith("--data") for word in limited(size))
-    assert "--nproc=512:512" in limited(size)
-    assert "--" == limited(size)[-1]
+    assert "--data=7:7" in build_limit_prefix(size, data_bytes=7)
+    assert not any(word.startswith("--data") for word in build_limit_prefix(size))
+    assert "--nproc=512:512" in build_limit_prefix(size)
+    assert "--" == build_limit_prefix(size)[-1]
 
 
 def test_what_is_in_memory_counts_against_it() -> None:
     looks = FilesystemView(
         things="/t", home="/h", lock="/l", binds=(), workdir="/", variables={}, size=SMALL, seccomp="9"
     )
-    words = arguments(looks)
+    words = build_arguments(looks)
     sizes = {words[at + 3]: int(words[at + 1]) for at, word in enumerate(words) if word == "--size"}
 
     assert {"/tmp", "/dev/shm", "/run"} == sizes.keys()
@@ -275,17 +275,17 @@ def fake_groups(root: Path, *, delegated: str) -> Path:
 
 def test_the_group_is_made_where_its_limits_hold(tmp_path: Path) -> None:
     proc = fake_groups(tmp_path / "limits", delegated="cpu memory pids\n")
-    found = group("abcdefgh", proc)
+    found = find_group("abcdefgh", proc)
     assert found is not None
     assert tmp_path / "limits" / "user" / "app" / "kasmon-abcdefgh" == found.folder
 
-    nothing = group("abcdefgh", fake_groups(tmp_path / "none", delegated=""))
+    nothing = find_group("abcdefgh", fake_groups(tmp_path / "none", delegated=""))
     assert nothing is not None
     assert tmp_path / "none" / "user" / "app" / "here" / "kasmon-abcdefgh" == nothing.folder
 
 
 def test_where_there_are_no_groups_there_is_none(tmp_path: Path) -> None:
-    assert group("abcdefgh", tmp_path) is None
+    assert find_group("abcdefgh", tmp_path) is None
 
 
 def test_a_group_holds_what_it_has_controllers_for(tmp_path: Path) -> None:
@@ -301,13 +301,13 @@ def test_a_group_holds_what_it_has_controllers_for(tmp_path: Path) -> None:
 
 
 def test_the_meters_of_a_process_that_is_gone_are_at_nothing(tmp_path: Path) -> None:
-    used = usage(2**22 + 1, (tmp_path,), SMALL)
+    used = measure_usage(2**22 + 1, (tmp_path,), SMALL)
 
     assert (0, 0) == (used.memory_bytes, used.processes)
 
 
 def test_our_own_meters_are_about_right(tmp_path: Path) -> None:
-    used = usage(os.getpid(), (tmp_path,), SMALL)
+    used = measure_usage(os.getpid(), (tmp_path,), SMALL)
 
     assert 10 * MIB < used.memory_bytes < 2048 * MIB
     assert used.processes >= 1

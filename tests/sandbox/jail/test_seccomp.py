@@ -25,7 +25,7 @@ from kasmon.sandbox.jail.seccomp import (
     TYPING,
     X32,
     Machine,
-    program,
+    build_filter,
 )
 
 MACHINES: tuple[Machine, ...] = get_args(Machine)
@@ -37,7 +37,7 @@ HEADERS = {
 
 @functools.cache
 def steps_for(machine: Machine) -> list[tuple[int, int, int, int]]:
-    return list(struct.iter_unpack("<HBBI", program(machine)))
+    return list(struct.iter_unpack("<HBBI", build_filter(machine)))
 
 
 def verdict(machine: Machine, number: int, *arguments: int, audit: int | None = None) -> int:
@@ -161,4 +161,4 @@ def test_the_numbers_are_those_of_the_kernel(machine: Machine) -> None:
 
 def test_a_machine_that_we_do_not_know_gets_no_jail() -> None:
     with pytest.raises(SandboxError, match="riscv64"):
-        program("riscv64")
+        build_filter("riscv64")

@@ -262,7 +262,7 @@ def test_nobody_inside_types_into_the_terminal(
 ) -> None:
     """The terminal is a test's own: what is typed is read back by the program itself."""
     if not guarded:
-        monkeypatch.setattr(seccomp, "program", lambda machine: NO_FILTER)
+        monkeypatch.setattr(seccomp, "build_filter", lambda machine: NO_FILTER)
     code = TYPES
     terminal = on_terminal(wrapped(jail, workdir, PYTHON, "-c", code))
     terminal.child.wait(10)
@@ -345,9 +345,9 @@ def test_an_agent_is_stopped_and_goes_on(jail: Jail, workdir: Path, on_terminal:
 
     terminal = on_terminal(wrapped(jail, workdir, PYTHON, "-c", "print('ready'); print(input() * 2)"))
     terminal.until_shown("ready")
-    assert freeze.stop(terminal.child.pid) is not None
+    assert freeze.stop_tree(terminal.child.pid) is not None
     terminal.type("ab\r")
     assert not terminal.shows("abab")
-    freeze.go_on_all(terminal.child.pid)
+    freeze.continue_tree(terminal.child.pid)
     terminal.until_shown("abab")
     assert 0 == terminal.child.wait(10)

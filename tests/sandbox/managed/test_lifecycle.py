@@ -14,9 +14,9 @@ from kasmon.sandbox.managed.lifecycle import (
     LifetimeTerms,
     deadlines,
     due,
+    format_duration,
     only_held,
     terms_of,
-    told,
 )
 
 TERMS = LifetimeTerms()
@@ -125,7 +125,7 @@ def test_the_deadlines_that_are_shown_are_those_that_are_kept() -> None:
 
 @pytest.mark.parametrize(("seconds", "words"), [(900, "15 min"), (86_400, "24 h"), (2.5, "2.5 s"), (90, "90 s")])
 def test_times_are_told_in_the_unit_that_fits(seconds: float, words: str) -> None:
-    assert words == told(seconds)
+    assert words == format_duration(seconds)
 
 
 def test_an_agent_whose_memory_can_only_be_held_ends_by_its_idle_time_only_where_the_config_says_so() -> None:

@@ -31,7 +31,7 @@ def starting(**took_ms: float | None) -> Callable[[str, float | None], float]:
 
 
 def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
-    found = kvm_trial.tried("here", starting(tcg=5000, kvm=700))
+    found = kvm_trial.run_trial("here", starting(tcg=5000, kvm=700))
 
     assert found.is_carried
     assert "with KVM: a start takes 5000 ms emulated, 700 ms with it" == found.sentence
@@ -43,7 +43,7 @@ def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
     ids=["slower", "hangs"],
 )
 def test_it_is_not_taken_where_it_is_slower_or_hangs_and_the_reason_is_told(kvm: float | None, said: str) -> None:
-    found = kvm_trial.tried("here", starting(tcg=2000, kvm=kvm))
+    found = kvm_trial.run_trial("here", starting(tcg=2000, kvm=kvm))
 
     assert not found.is_carried
     assert said in found.sentence
@@ -51,17 +51,17 @@ def test_it_is_not_taken_where_it_is_slower_or_hangs_and_the_reason_is_told(kvm:
 
 
 def test_it_may_take_no_longer_than_what_is_emulated() -> None:
-    assert "did not boot within 8.0 s" in kvm_trial.tried("here", starting(tcg=8000, kvm=8001)).sentence
+    assert "did not boot within 8.0 s" in kvm_trial.run_trial("here", starting(tcg=8000, kvm=8001)).sentence
 
 
 def test_what_was_found_counts_for_the_machine_it_was_found_on_alone(tmp_path: Path) -> None:
     path = tmp_path / "machines" / "kvm.json"
-    found = kvm_trial.keep(path, kvm_trial.tried("here", starting(tcg=2, kvm=1)))
+    found = kvm_trial.store_trial(path, kvm_trial.run_trial("here", starting(tcg=2, kvm=1)))
 
-    assert found == kvm_trial.kept(path, "here")
-    assert kvm_trial.kept(path, "there") is None
+    assert found == kvm_trial.load_trial(path, "here")
+    assert kvm_trial.load_trial(path, "there") is None
     path.write_bytes(path.read_bytes()[:-5])
-    assert kvm_trial.kept(path, "here") is None
+    assert kvm_trial.load_trial(path, "here") is None
 
 
 def test_another_image_or_another_qemu_is_another_machine() -> None:
@@ -73,11 +73,11 @@ def test_kvm_that_is_not_there_or_closed_is_not_tried(tmp_path: Path, monkeypatc
     device = tmp_path / "kvm"
     monkeypatch.setattr(qemu_program, "KVM", device)
     me = (os.geteuid(), os.getegid())
-    assert f"this machine has no {device}" == kvm_trial.closed_to(me)
+    assert f"this machine has no {device}" == kvm_trial.find_obstacle(me)
     device.touch(mode=0o600)
-    assert "" == kvm_trial.closed_to(me)
+    assert "" == kvm_trial.find_obstacle(me)
     assert re.fullmatch(
-        rf"(user 61003, as whom QEMU runs,|this user) may not open {device}", kvm_trial.closed_to((61003, 1))
+        rf"(user 61003, as whom QEMU runs,|this user) may not open {device}", kvm_trial.find_obstacle((61003, 1))
     )
 
 
@@ -110,11 +110,11 @@ class TestOnThisMachine:
         assert EMULATED == vm.accelerator
         assert [] == list(vm.ground.base.glob("*/lock"))
         again = MicroVm(vm.places, image=vm.image_folder, program=vm.program)
-        again._started_in = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
+        again._time_start = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
         assert said == again.carried()
 
     def test_where_it_was_faster_and_fails_later_the_machine_is_emulated_and_says_so(self, vm: MicroVm) -> None:
-        kvm_trial.keep(vm._trial, kvm_trial.tried(vm._identity, starting(tcg=9000, kvm=1)))
+        kvm_trial.store_trial(vm._trial, kvm_trial.run_trial(vm._identity, starting(tcg=9000, kvm=1)))
         assert CARRIED == vm.accelerator
         assert vm.made_by.cpu.endswith(" kvm")
         policy = SandboxPolicy(session=SessionId("a" * 8), tier="microvm")

@@ -15,7 +15,7 @@ from kasmon.sandbox.microvm import image
 from kasmon.sandbox.microvm.cpio import CpioArchive
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
 from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
-from kasmon.sandbox.microvm.qemu import CPU, MACHINE, PROGRAMS_BYTES, OpenFiles, words
+from kasmon.sandbox.microvm.qemu import CPU, MACHINE, PROGRAMS_BYTES, OpenFiles, build_command_line
 
 
 class Ends:
@@ -375,7 +375,7 @@ def test_what_is_no_record_is_refused(data: bytes) -> None:
 
 def test_qemu_is_told_of_a_pinned_machine_and_of_no_path() -> None:
     handles = OpenFiles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16, memory=17, programs=18)
-    said = words("/usr/bin/qemu", handles, SIZES["default"], accelerator="tcg")
+    said = build_command_line("/usr/bin/qemu", handles, SIZES["default"], accelerator="tcg")
 
     assert f"{MACHINE},vmport=off,usb=off" in said
     assert CPU in said
@@ -389,7 +389,7 @@ def test_qemu_is_told_of_a_pinned_machine_and_of_no_path() -> None:
 def test_one_without_programs_of_ours_has_the_same_disks_so_that_each_can_be_its_copy() -> None:
     handles = OpenFiles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16)
     said, other = (
-        words("/usr/bin/qemu", each, SIZES["default"], accelerator="tcg")
+        build_command_line("/usr/bin/qemu", each, SIZES["default"], accelerator="tcg")
         for each in (handles, msgspec.structs.replace(handles, programs=18))
     )
 

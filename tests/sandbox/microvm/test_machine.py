@@ -20,11 +20,11 @@ from kasmon.model.sandbox.policy import SIZES, Credential, Mount, RunResult, San
 from kasmon.paths import places
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.microvm.boot import begin
+from kasmon.sandbox.microvm.boot import start_machine
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.qmp import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.start import asked
+from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import WarmPool
 from kasmon.sandbox.shared.processes import started_at
 from tests.sandbox.conftest import open_to_others
@@ -112,7 +112,7 @@ def test_what_is_on_disk_has_no_process_and_goes_on_with_memory_files_and_clock(
 
 def test_a_clock_that_is_a_day_off_is_set_when_it_goes_on(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
-    asked(VmFiles(vm.ground, policy).control, 20, "hello", now=time.time() - 86400, chance="00" * 64)
+    send_request(VmFiles(vm.ground, policy).control, 20, "hello", now=time.time() - 86400, chance="00" * 64)
     assert time.time() - float(ran(runtime, "python", "import time; print(time.time())").stdout) > 86000
 
     again = vm.resume(policy, runtime, kept(vm, policy, runtime))
@@ -141,7 +141,7 @@ def test_a_session_never_has_two_machines(vm: MicroVm, make: Make) -> None:
     with pytest.raises(SandboxError, match="it already has a running one"):
         vm.create(policy)
     with pytest.raises(SandboxError, match="another machine of this session is running"):
-        begin(VmFiles(vm.ground, policy), vm.means, vm._code())
+        start_machine(VmFiles(vm.ground, policy), vm.means, vm._code())
 
     assert vm.find(policy, runtime)
     assert vm.adopt(policy) == runtime
@@ -281,7 +281,7 @@ def test_a_file_that_cannot_be_put_outside_keeps_it_awake_and_is_told(vm: MicroV
 def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     lot = VmFiles(vm.ground, policy)
-    asked(lot.control, 60, "freeze")
+    send_request(lot.control, 60, "freeze")
     with QmpClient(lot.orders) as orders:
         orders.do("stop")
         with lot.memories.draft() as draft:
@@ -306,13 +306,13 @@ def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     lot = VmFiles(vm.ground, policy)
-    asked(lot.control, 60, "freeze")
+    send_request(lot.control, 60, "freeze")
     next_one = MicroVm(vm.places, image=vm.image_folder)
     found = next_one.adopt(policy)
     assert found == runtime
     assert "42\n" == ran(next_one.resume(policy, found, PauseResult(held=True)), "python", "print(x)").stdout
 
-    asked(lot.control, 60, "freeze")
+    send_request(lot.control, 60, "freeze")
     with QmpClient(lot.orders) as orders:
         orders.do("stop")
 

@@ -11,8 +11,8 @@ import pytest
 
 from kasmon.errors import NotFoundError, RefusedError
 from kasmon.sandbox.microvm import debian_packages, program_disks
-from kasmon.sandbox.microvm.disk_images import ProgramDisks, identity
-from kasmon.sandbox.microvm.program_disks import brought, inside, needed_there, place
+from kasmon.sandbox.microvm.disk_images import ProgramDisks, compute_id
+from kasmon.sandbox.microvm.program_disks import find_needed_files, path_inside, place, prepare_program
 
 ELF = "\x7fELF"
 has_mke2fs = pytest.mark.skipif(
@@ -40,7 +40,7 @@ def test_of_a_native_program_its_own_package_is_taken_and_not_what_lies_beside_i
     put(tmp_path / "bin" / "x")
     (tmp_path / "bin" / "agent").symlink_to(ours / "bin" / "agent.exe")
 
-    need = needed_there("agent", str(tmp_path / "bin"))
+    need = find_needed_files("agent", str(tmp_path / "bin"))
 
     assert (str(ours / "bin" / "agent.exe"), (ours,)) == (need.program, need.folders)
 
@@ -57,7 +57,7 @@ def test_of_a_script_its_package_and_all_that_this_depends_on_is_taken_and_the_n
     put(prefix / "bin" / "node", ELF)
     (prefix / "include" / "node").mkdir(parents=True)
 
-    need = needed_there(str(script), f"{prefix / 'bin'}:/usr/bin")
+    need = find_needed_files(str(script), f"{prefix / 'bin'}:/usr/bin")
 
     assert of_its_own.is_relative_to(ours)
     assert {*wanted, prefix / "bin" / "node"} == set(need.folders)
@@ -70,28 +70,28 @@ def test_where_links_stand_for_packages_all_of_them_are_taken(tmp_path: Path) ->
     (modules / "a").symlink_to(package(tmp_path / "store", "a"))
     script = put(ours / "cli.js", "#!/usr/bin/env node\n")
 
-    assert (modules,) == needed_there(str(script)).folders
+    assert (modules,) == find_needed_files(str(script)).folders
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"dependencies": ["a"]}', '{"dependencies": {"../../..": "*"}}'])
 def test_a_package_that_says_nothing_sensible_is_taken_as_it_is(tmp_path: Path, told: str) -> None:
     ours = put(tmp_path / "node_modules" / "agent" / "package.json", told).parent
 
-    assert (ours,) == needed_there(str(put(ours / "cli.js", "#!/usr/bin/env node\n"))).folders
+    assert (ours,) == find_needed_files(str(put(ours / "cli.js", "#!/usr/bin/env node\n"))).folders
 
 
 def test_a_program_of_the_image_needs_nothing_of_this_machine() -> None:
-    assert (("bash", "-l"), ()) == brought(("bash", "-l"), {"PATH": "/usr/bin:/bin"})[0::3]
-    assert ("/usr/bin/env",) == brought(("/usr/bin/env",), {}).argv
-    assert ("of-no-machine",) == brought(("of-no-machine",), {"PATH": "/usr/bin"}).argv
+    assert (("bash", "-l"), ()) == prepare_program(("bash", "-l"), {"PATH": "/usr/bin:/bin"})[0::3]
+    assert ("/usr/bin/env",) == prepare_program(("/usr/bin/env",), {}).argv
+    assert ("of-no-machine",) == prepare_program(("of-no-machine",), {"PATH": "/usr/bin"}).argv
 
 
 def test_what_is_not_there_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFoundError):
-        brought((f"{tmp_path}/agent",), {})
+        prepare_program((f"{tmp_path}/agent",), {})
     monkeypatch.setattr(program_disks, "MOST_BYTES", 3)
     with pytest.raises(RefusedError, match="too large"):
-        brought((str(put(tmp_path / "agent", ELF)),), {})
+        prepare_program((str(put(tmp_path / "agent", ELF)),), {})
 
 
 def test_each_part_lies_where_it_lies_outside_unless_the_image_or_the_machine_has_that_place() -> None:
@@ -102,7 +102,7 @@ def test_each_part_lies_where_it_lies_outside_unless_the_image_or_the_machine_ha
     assert "/opt/programs/0/home" == place("/home", 0)
     parts = ("/srv/a", "/opt/b")
     assert ["/srv/a/x", "/opt/programs/1/b", "/opt/bb"] == [
-        inside(path, parts) for path in ("/srv/a/x", "/opt/b", "/opt/bb")
+        path_inside(path, parts) for path in ("/srv/a/x", "/opt/b", "/opt/bb")
     ]
 
 
@@ -112,14 +112,14 @@ def test_whom_it_trusts_comes_with_it_and_is_named_where_it_lies(
     agent, own, system = (put(tmp_path / name / name, ELF) for name in ("agent", "own", "system"))
     monkeypatch.setattr(program_disks, "BUNDLES", ("/nowhere", str(system)))
 
-    found = brought((str(agent),), {"NODE_EXTRA_CA_CERTS": str(own), "CURL_CA_BUNDLE": "/gone"})
+    found = prepare_program((str(agent),), {"NODE_EXTRA_CA_CERTS": str(own), "CURL_CA_BUNDLE": "/gone"})
 
     assert {str(agent), str(system), str(own)} == set(found.parts)
     assert {
-        "SSL_CERT_FILE": inside(str(system), found.parts),
-        "NODE_EXTRA_CA_CERTS": inside(str(own), found.parts),
+        "SSL_CERT_FILE": path_inside(str(system), found.parts),
+        "NODE_EXTRA_CA_CERTS": path_inside(str(own), found.parts),
     } == (found.variables)
-    own_bundle = brought((str(agent),), {"SSL_CERT_FILE": str(own)})
+    own_bundle = prepare_program((str(agent),), {"SSL_CERT_FILE": str(own)})
     assert ({"SSL_CERT_FILE"}, {str(agent), str(own)}) == (set(own_bundle.variables), set(own_bundle.parts))
 
 
@@ -189,10 +189,10 @@ def test_a_disk_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: 
 
 def test_it_is_known_by_names_sizes_and_times_and_is_not_read(tmp_path: Path) -> None:
     file = put(tmp_path / "agent" / "run", "one")
-    before = identity((str(file.parent),))
+    before = compute_id((str(file.parent),))
     (tmp_path / "other").mkdir()
 
-    assert before == identity((str(file.parent),))
-    assert before != identity((str(tmp_path / "other"),))
+    assert before == compute_id((str(file.parent),))
+    assert before != compute_id((str(tmp_path / "other"),))
     os.utime(file, (1, 1))
-    assert before != identity((str(file.parent),))
+    assert before != compute_id((str(file.parent),))

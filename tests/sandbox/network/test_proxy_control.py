@@ -21,7 +21,7 @@ from tests.waiting import until
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kg-", dir="/tmp") as name:
         yield Path(name, "gate")
-        proxy_control.closed(Path(name, "gate"))
+        proxy_control.close_proxy(Path(name, "gate"))
 
 
 def ask(folder: Path, host: str) -> bytes:
@@ -40,7 +40,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_it_is_in_force_at_once_and_says_whom_it_refused(folder: Path) -> None:
-    proxy_control.opened(folder, "build", ["example.org"])
+    proxy_control.open_proxy(folder, "build", ["example.org"])
 
     assert b"403 evil.example:443 is not on the list" in ask(folder, "evil.example")
     assert ["evil.example"] == [denial.host for denial in proxy_control.denials(folder)]
@@ -52,62 +52,62 @@ def test_it_is_in_force_at_once_and_says_whom_it_refused(folder: Path) -> None:
 
 
 def test_whoever_comes_later_finds_the_same_one_and_its_list_is_theirs(folder: Path) -> None:
-    first = proxy_control.opened(folder, "build", ["example.org"])
-    second = proxy_control.opened(folder, "build", ["other.example"])
+    first = proxy_control.open_proxy(folder, "build", ["example.org"])
+    second = proxy_control.open_proxy(folder, "build", ["other.example"])
 
     assert first == second
-    assert ["other.example"] == proxy_control.tell(folder, {"do": "state"})["hosts"]
+    assert ["other.example"] == proxy_control.send_command(folder, {"do": "state"})["hosts"]
     proxy_control.allow(folder, [])
-    assert [] == proxy_control.tell(folder, {"do": "state"})["hosts"]
+    assert [] == proxy_control.send_command(folder, {"do": "state"})["hosts"]
 
 
 def test_on_a_full_disk_one_that_is_there_is_found_and_no_other_is_opened(folder: Path) -> None:
-    first = proxy_control.opened(folder, "build", ["example.org"])
+    first = proxy_control.open_proxy(folder, "build", ["example.org"])
     with full_disk():
-        assert first == proxy_control.opened(folder, "build", ["other.example"])
+        assert first == proxy_control.open_proxy(folder, "build", ["other.example"])
         with pytest.raises(SandboxError, match="the egress proxy of 'build' could not be started"):
-            proxy_control.opened(folder.with_name("second"), "build", ["example.org"])
+            proxy_control.open_proxy(folder.with_name("second"), "build", ["example.org"])
 
-    assert ["other.example"] == proxy_control.tell(folder, {"do": "state"})["hosts"]
+    assert ["other.example"] == proxy_control.send_command(folder, {"do": "state"})["hosts"]
     assert not folder.with_name("second").exists()
 
 
 def test_one_that_is_found_and_cannot_be_written_down_is_said_to_be_so(folder: Path) -> None:
-    proxy_control.opened(folder, "build", [])
+    proxy_control.open_proxy(folder, "build", [])
     (folder / "gate.json").unlink()
     with full_disk(), pytest.raises(SandboxError, match="the egress proxy of 'build' could not be recorded"):
-        proxy_control.opened(folder, "build", ["example.org"])
+        proxy_control.open_proxy(folder, "build", ["example.org"])
 
-    assert ["example.org"] == proxy_control.tell(folder, {"do": "state"})["hosts"]
+    assert ["example.org"] == proxy_control.send_command(folder, {"do": "state"})["hosts"]
 
 
 def test_one_that_died_is_opened_again_where_the_sandbox_looks_for_it(folder: Path) -> None:
-    first = proxy_control.opened(folder, "build", ["example.org"])
+    first = proxy_control.open_proxy(folder, "build", ["example.org"])
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: is_gone(first.pid))
-    assert not proxy_control.found(folder)
+    assert not proxy_control.is_running(folder)
     seen = (folder / "inside").stat().st_ino
 
-    assert first.pid != proxy_control.opened(folder, "build", ["example.org"]).pid
+    assert first.pid != proxy_control.open_proxy(folder, "build", ["example.org"]).pid
     assert b"403" in ask(folder, "evil.example")
     assert seen == (folder / "inside").stat().st_ino
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell that a process ended")
 def test_it_ends_with_the_sandbox_that_it_belongs_to(folder: Path) -> None:
-    way = proxy_control.opened(folder, "build", ["example.org"])
+    way = proxy_control.open_proxy(folder, "build", ["example.org"])
     with subprocess.Popen(["sleep", "60"]) as sandbox:
-        proxy_control.belongs(folder, sandbox.pid)
-        assert proxy_control.found(folder)
+        proxy_control.bind_to_process(folder, sandbox.pid)
+        assert proxy_control.is_running(folder)
         sandbox.kill()
 
     until(lambda: is_gone(way.pid))
 
 
 def test_closing_it_leaves_no_process_and_no_socket(folder: Path) -> None:
-    way = proxy_control.opened(folder, "build", ["example.org"])
-    proxy_control.closed(folder)
-    proxy_control.closed(folder)
+    way = proxy_control.open_proxy(folder, "build", ["example.org"])
+    proxy_control.close_proxy(folder)
+    proxy_control.close_proxy(folder)
 
     assert is_gone(way.pid)
     assert not folder.exists()
@@ -116,28 +116,28 @@ def test_closing_it_leaves_no_process_and_no_socket(folder: Path) -> None:
 def test_one_that_hangs_is_ended_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy_control, "ANSWER_S", 0.1)
     monkeypatch.setattr(proxy_control, "END_S", 0.1)
-    way = proxy_control.opened(folder, "build", ["example.org"])
+    way = proxy_control.open_proxy(folder, "build", ["example.org"])
     os.kill(way.pid, signal.SIGSTOP)
-    proxy_control.closed(folder)
+    proxy_control.close_proxy(folder)
 
     until(lambda: is_gone(way.pid))
 
 
 def test_what_is_no_host_opens_nothing(folder: Path) -> None:
     with pytest.raises(UsageError):
-        proxy_control.opened(folder, "build", ["*"])
+        proxy_control.open_proxy(folder, "build", ["*"])
     assert not folder.exists()
 
 
 def test_a_folder_with_too_long_a_path_is_refused_and_left_as_it_was(folder: Path) -> None:
     with pytest.raises(SandboxError, match="103 bytes"):
-        proxy_control.opened(folder / ("x" * 100), "build", ["example.org"])
+        proxy_control.open_proxy(folder / ("x" * 100), "build", ["example.org"])
     assert not (folder / ("x" * 100)).exists()
 
 
 def test_its_process_gets_nothing_of_ours_but_what_it_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "canary-3128")
-    way = proxy_control.opened(folder, "build", ["example.org"])
+    way = proxy_control.open_proxy(folder, "build", ["example.org"])
 
     assert b"canary" not in Path(f"/proc/{way.pid}/environ").read_bytes()
     assert 0o700 == folder.stat().st_mode & 0o777
@@ -145,7 +145,7 @@ def test_its_process_gets_nothing_of_ours_but_what_it_needs(folder: Path, monkey
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_root_lets_it_run_as_the_user_of_the_sandbox(folder: Path) -> None:
-    way = proxy_control.opened(folder, "build", ["example.org"], owner=(65534, 65534))
+    way = proxy_control.open_proxy(folder, "build", ["example.org"], owner=(65534, 65534))
     status = Path(f"/proc/{way.pid}/status").read_text()
 
     assert "Uid:\t65534\t65534\t65534\t65534" in status

@@ -57,7 +57,7 @@ def test_a_relay_that_cannot_begin_is_told(root: Path) -> None:
 
 
 def gave(folder: Path, **fresh: Any) -> tuple[str, ...]:
-    return file_transfer.taken(FileBundle(whole=False, fresh=fresh), str(folder))
+    return file_transfer.apply_bundle(FileBundle(whole=False, fresh=fresh), str(folder))
 
 
 def text(content: str) -> str:
@@ -83,7 +83,7 @@ def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: P
     (there / "deep/file").unlink()
     (there / "run").write_text("changed")
     changed, _ = files.given(str(there), now)
-    assert () == file_transfer.taken(file_transfer.received(msgspec.json.encode(changed)), str(here))
+    assert () == file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))
     assert {"deep", "link", "run"} == {str(path.relative_to(here)) for path in here.rglob("*")}
     assert "changed" == (here / "run").read_text()
 
@@ -95,7 +95,7 @@ def test_where_nothing_was_known_what_is_not_there_goes(root: Path) -> None:
     (here / "deep/old").write_text("old")
     changed, _ = files.given(str(there), None)
 
-    file_transfer.taken(file_transfer.received(msgspec.json.encode(changed)), str(here))
+    file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))
 
     assert ["deep"] == [str(path.relative_to(here)) for path in here.rglob("*")]
 
@@ -105,7 +105,7 @@ def test_no_path_leads_out_of_the_folder(root: Path, path: str) -> None:
     (root / "here").mkdir()
 
     assert 1 == len(gave(root / "here", **{path: BundledFile("f", 0o644, text("x"))}))
-    file_transfer.taken(FileBundle(whole=False, gone=(path,)), str(root / "here"))
+    file_transfer.apply_bundle(FileBundle(whole=False, gone=(path,)), str(root / "here"))
 
     assert ["here"] == [each.name for each in root.iterdir()]
 
@@ -121,7 +121,7 @@ def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
     missed = gave(
         here, **{"way/kept": BundledFile("f", 0o644, text("gone")), "way/new": BundledFile("f", 0o644, text("x"))}
     )
-    file_transfer.taken(FileBundle(whole=False, gone=("way/kept",)), str(here))
+    file_transfer.apply_bundle(FileBundle(whole=False, gone=("way/kept",)), str(here))
 
     assert 2 == len(missed)
     assert ["kept"] == [each.read_text() for each in secret.iterdir()]
@@ -133,7 +133,7 @@ def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
 def test_what_is_no_gift_is_refused(root: Path) -> None:
     for said in ("", "[]", '{"fresh": {"a": {"kind": "p", "mode": 1}}}'):
         with pytest.raises(SandboxError, match="the content of the sandbox's workspace is unknown"):
-            file_transfer.received(said)
+            file_transfer.decode_bundle(said)
     assert ("'a' was not fetched" in gave(root, a=BundledFile("f", 0o644, "no base64!"))[0]) is True
 
 
@@ -150,10 +150,10 @@ def test_a_file_that_is_too_large_is_named_and_comes_when_it_is_not(
         changed, now = files.given(str(there), None)
     assert (
         "'big' was not fetched"
-        in file_transfer.taken(file_transfer.received(msgspec.json.encode(changed)), str(here))[0]
+        in file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))[0]
     )
     changed, _ = files.given(str(there), now)
-    assert () == file_transfer.taken(file_transfer.received(msgspec.json.encode(changed)), str(here))
+    assert () == file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))
 
     assert {"big", "small"} == set(os.listdir(here))  # noqa: PTH208
 

@@ -20,7 +20,7 @@ from kasmon.sandbox.shared.credentials import (
     holders,
     looked_up,
 )
-from kasmon.sandbox.shared.memory_scrub import scrubbed
+from kasmon.sandbox.shared.memory_scrub import scrub
 from tests.waiting import until
 
 SECRET = 's3cr/t "värde" 42'
@@ -107,7 +107,7 @@ def test_what_holds_a_value_is_found_in_the_forms_in_which_it_is_written(written
 def test_a_memory_image_is_cleared_of_a_value_in_all_these_forms() -> None:
     image = bytearray(b"-".join(forms(SECRET)))
 
-    assert len(forms(SECRET)) == scrubbed(image, CredentialFindings({"A": SECRET}, ()))
+    assert len(forms(SECRET)) == scrub(image, CredentialFindings({"A": SECRET}, ()))
     assert () == holders(bytes(image), CredentialFindings({"A": SECRET}, ()))
 
 

@@ -11,9 +11,9 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import places
 from kasmon.sandbox.jail import probe
-from kasmon.sandbox.jail.probe import how_to_allow, lacking, reason, version_of
+from kasmon.sandbox.jail.probe import explain_failure, how_to_allow, lacking, read_version
 from kasmon.sandbox.shared import host_folders
-from kasmon.sandbox.shared.filesystem_view import fit, own_variables
+from kasmon.sandbox.shared.filesystem_view import own_variables, require_mountable
 from kasmon.sandbox.shared.host_folders import HostFolders, covers, jail_owner, may_use
 from kasmon.sandbox.shared.program_files import needed
 from kasmon.sandbox.shared.safe_tree import raze
@@ -83,12 +83,12 @@ def test_no_folder_of_kasmons_is_given_to_a_sandbox_but_a_plans_worktree(tmp_pat
     on = HostFolders(ours)
     worktree = ours.plan("p") / "trees" / "task"
     worktree.mkdir(parents=True)
-    fit(on, str(worktree), "/workspace")
-    fit(on, str(tmp_path), "/project")
+    require_mountable(on, str(worktree), "/workspace")
+    require_mountable(on, str(tmp_path), "/project")
 
     for folder in (ours.state, ours.plans, ours.plan("p"), ours.sessions / "x", ours.runtime, ours.config, Path.home()):
         with pytest.raises(RefusedError):
-            fit(on, str(folder), "/project")
+            require_mountable(on, str(folder), "/project")
 
 
 def test_variables_of_this_machine_stay_outside() -> None:
@@ -192,11 +192,11 @@ def test_what_bubblewrap_says_is_told_with_what_helps(tmp_path: Path) -> None:
         put(tmp_path / name / name, value)
         return tmp_path / name
 
-    forbidden = reason("bwrap: setting up uid map: Permission denied\n")
+    forbidden = explain_failure("bwrap: setting up uid map: Permission denied\n")
     assert "namespaces" in forbidden.why
     assert forbidden.hint
-    assert "seccomp" in reason("bwrap: prctl(PR_SET_SECCOMP): Invalid argument").why
-    assert "Can't find source path /x" in reason("bwrap: Can't find source path /x: No such file").why
+    assert "seccomp" in explain_failure("bwrap: prctl(PR_SET_SECCOMP): Invalid argument").why
+    assert "Can't find source path /x" in explain_failure("bwrap: Can't find source path /x: No such file").why
     for name, value, word in (
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor"),
         ("kernel/unprivileged_userns_clone", "0", "unprivileged_userns_clone=1"),
@@ -206,4 +206,4 @@ def test_what_bubblewrap_says_is_told_with_what_helps(tmp_path: Path) -> None:
         put(folder / name, value)
         assert word in how_to_allow(folder)
     assert "container" in how_to_allow(tmp_path / "none")
-    assert version_of(shutil.which("true") or "true") is None
+    assert read_version(shutil.which("true") or "true") is None

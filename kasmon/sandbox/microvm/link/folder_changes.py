@@ -1,6 +1,6 @@
-"""A folder on one side of the line that is mirrored on the other: what changed since the last look, told file by file.
+"""Changes in one side of a mirrored folder since the last look, sent to the other side file by file.
 
-Both sides have one of each mirrored folder. It knows how each path was when the other side had it last.
+Each side has one of these per mirrored folder. It records the state of each path that the other side has.
 """
 
 import errno
@@ -11,28 +11,28 @@ from collections.abc import Callable, Iterable, Iterator
 from kasmon.sandbox.guest.mux_frames import PIECE, PIECE_BYTES, SAID, packed, told
 
 Facts = tuple[int, int, int, int, int]
-"""Mode, size, time of its content, time of itself, inode; of a folder its mode alone."""
+"""Mode, size, mtime, ctime, inode; of a folder only its mode."""
 Send = Callable[[bytes], None]
 OTHERWISE: Facts = (0, 0, 0, 0, 0)
-"""The other side has it, and not as it is here."""
+"""The other side has the path, in another state than here."""
 NEW = ".kasmon-new"
-"""What is being written is called so, and never told."""
+"""Name of a file that is being written; never sent."""
 
 
 class FolderChanges:
-    """One such folder, at *root*; nothing in it was told yet."""
+    """One mirrored folder at *root*; initially nothing was sent."""
 
     def __init__(self, name: str, root: str, kind: int = SAID, **more: object) -> None:
-        """*kind* is that of the records by which it is told, and *more* what each of them says beside that."""
+        """*kind* is that of the records to send, and *more* their further fields."""
         self.name, self.root, self._kind, self._more = name, root, kind, more
         self.tells = True
-        """Whether what changes here is anything to the other side."""
+        """Whether the other side wants changes from here."""
         self._known: dict[str, Facts] = {}
         self.is_level = False
-        """What the other side has is known, so that it can be told who changed a path."""
+        """Whether the other side's state is known, so that conflicting changes can be recognised."""
 
     def tell(self, send: Send) -> list[str]:
-        """Send what came, changed and went since the last time; which paths could not be read, each with why."""
+        """Send what was created, changed and removed since the last time; return the unreadable paths with reasons."""
         if not self.tells:
             return []
         now, left = dict(self._walk()), list[str]()
@@ -45,11 +45,11 @@ class FolderChanges:
         return left
 
     def is_told(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to send."""
         return self.is_level and dict(self._walk()) == self._known
 
     def took(self, path: str) -> None:
-        """The other side told of *path*, and it is here as it is there."""
+        """Record that the other side sent *path*, and both sides now agree."""
         facts = self._facts(path)
         if facts is None:
             self._known.pop(path, None)
@@ -57,15 +57,15 @@ class FolderChanges:
             self._known[path] = facts
 
     def lost(self, path: str) -> None:
-        """The other side has no *path* any more: where it is here, that is to be told."""
+        """Record that the other side has removed *path*: if it exists here, it is to be sent."""
         self._known.pop(path, None)
 
     def forget(self) -> None:
-        """Nobody knows what the other side has: it is another one."""
+        """Forget the other side's state: it is another machine."""
         self._known, self.is_level = {}, False
 
     def is_ours(self, path: str) -> bool:
-        """Whether *path* is here, and was changed here since the other side had it."""
+        """Whether *path* exists here and was changed here since the last sync."""
         facts = self._facts(path)
         if facts is None or not self.is_level:
             return False
@@ -73,16 +73,16 @@ class FolderChanges:
         return known is None or _content(facts) != _content(known)
 
     def manifest(self) -> Iterator[list[object]]:
-        """What the other side has, for a tree there that does not know it: path, mode, size and time of each."""
+        """Yield path, mode, size and time of all that the other side has, for a peer that does not know it."""
         for path, (mode, size, at_ns, _, _) in self._known.items():
-            yield [_named(path), mode, size, at_ns]
+            yield [_encode_path(path), mode, size, at_ns]
 
     def learn(self, manifest: Iterable[list[object]]) -> None:
-        """Know what the other side has, by a part of its *manifest*; it is level once all of it was learned."""
+        """Record the other side's state from a part of its *manifest*; the caller sets `is_level` at its end."""
         for name, mode, size, at_ns in manifest:
             path = str(name).encode("latin-1").decode("utf-8", "surrogateescape")
             facts = self._facts(path)
-            is_same = facts is not None and _alike(facts, int(str(mode)), int(str(size)), int(str(at_ns)))
+            is_same = facts is not None and _is_equal(facts, int(str(mode)), int(str(size)), int(str(at_ns)))
             self._known[path] = facts if facts is not None and is_same else OTHERWISE
 
     def _walk(self) -> Iterator[tuple[str, Facts]]:
@@ -106,10 +106,10 @@ class FolderChanges:
         return _facts(lambda *, follow_symlinks: os.stat(whole, follow_symlinks=follow_symlinks))  # noqa: PTH116
 
     def _say(self, send: Send, what: str, path: str, **words: object) -> None:
-        send(told(self._kind, {**self._more, "tell": what, "tree": self.name, "path": _named(path), **words}))
+        send(told(self._kind, {**self._more, "tell": what, "tree": self.name, "path": _encode_path(path), **words}))
 
     def _send(self, send: Send, path: str, facts: Facts) -> str:
-        """Tell of *path*; why that is not possible, empty where it was told, or is gone."""
+        """Send *path*; return why that failed, empty if it was sent or is gone."""
         whole, mode = os.path.join(self.root, path), stat.S_IMODE(facts[0]) & 0o777  # noqa: PTH118
         try:
             if stat.S_ISDIR(facts[0]):
@@ -129,13 +129,13 @@ class FolderChanges:
                     os.close(file)
                 self._say(send, "whole", path)
         except OSError as error:
-            # It went while it was told: the next look finds that.
+            # It was removed meanwhile: the next look finds that.
             return "" if error.errno in (errno.ENOENT, errno.ELOOP) else error.strerror or str(error)
         return ""
 
 
 def _facts(look: Callable[..., os.stat_result]) -> Facts | None:
-    """None where it is gone, or of a kind that is not mirrored."""
+    """Return None if it is gone, or of a kind that is not mirrored."""
     try:
         seen = look(follow_symlinks=False)
     except OSError:
@@ -148,17 +148,17 @@ def _facts(look: Callable[..., os.stat_result]) -> Facts | None:
 
 
 def _content(facts: Facts) -> tuple[int, ...]:
-    """What of *facts* changes with what it holds; a folder is one."""
+    """Return the part of *facts* that changes with the content; of a folder only its type."""
     mode, size, at_ns, _, inode = facts
     return (stat.S_IFMT(mode),) if stat.S_ISDIR(mode) else (stat.S_IFMT(mode), size, at_ns, inode)
 
 
-def _alike(facts: Facts, mode: int, size: int, at_ns: int) -> bool:
-    """Whether it is as the other side has it; a link's time is its own on each side, a folder's mode differs."""
+def _is_equal(facts: Facts, mode: int, size: int, at_ns: int) -> bool:
+    """Whether both sides agree; a link's time differs on each side, and a folder's mode."""
     if stat.S_IFMT(facts[0]) != stat.S_IFMT(mode) or facts[1] != size:
         return False
     return not stat.S_ISREG(mode) or (stat.S_IMODE(facts[0]) & 0o777, facts[2]) == (mode & 0o777, at_ns)
 
 
-def _named(path: str) -> str:
+def _encode_path(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("latin-1")

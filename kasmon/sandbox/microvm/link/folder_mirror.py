@@ -1,8 +1,8 @@
-"""A mirrored folder on one side of the line: what the other side tells of it is put there, and nowhere else.
+"""The receiving end of a mirrored folder: applies the other side's changes to it, and to nothing else.
 
-Who tells is not trusted: no name leads out of the folder, no link is followed, and nothing is larger than was allowed.
-What was changed on both sides since they were level is lost on neither: what is outside keeps its name, and what is in
-the machine lies beside it.
+The sender is not trusted: no name leads out of the folder, no link is followed, and sizes are limited. If both sides
+changed a path since the last sync, no version is lost: the outside version keeps its name, and the machine's version is
+put beside it.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from kasmon.sandbox.microvm.link.folder_changes import NEW, FolderChanges
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 BESIDE = ".inside"
-"""What the machine's one is called that lies beside the one outside; numbered where there is one."""
+"""Suffix of the machine's version beside the outside one; numbered if taken."""
 MOST_BESIDE = 100
 
 
@@ -24,30 +24,30 @@ class RefusedNameError(OSError):
 
 
 class FolderMirror:
-    """One such folder, open as *handle*; at most *most_bytes* are taken for it between two looks."""
+    """One mirrored folder, open as *handle*; at most *most_bytes* are accepted per file."""
 
     def __init__(
         self, tree: FolderChanges, handle: int, most_bytes: int, *, owner: int = -1, is_outside: bool = True
     ) -> None:
         """
         Args:
-            tree: the same folder, as it is told to the other side.
+            tree: the changes in the same folder, for the other side.
             handle: the folder, open.
-            most_bytes: so much is taken of one file.
-            owner: whose what is put there becomes; -1 is ours.
-            is_outside: what lies here keeps its name; otherwise what is told does.
+            most_bytes: the maximum size of one file.
+            owner: the owner of written files; -1 is the current user.
+            is_outside: in a conflict, whether the version here keeps its name, not the received one.
         """
         self.tree, self.name, self._handle, self._most = tree, tree.name, handle, most_bytes
         self._owner, self._is_outside = owner, is_outside
         self._writing: tuple[int, int, str, int, int, str] | None = None
         self._left = most_bytes
-        self._apart_now: list[str] = []
+        self._conflicts: list[str] = []
 
     def take(self, words: dict[str, object]) -> None:
-        """Do what the other side tells of one path.
+        """Apply one record of the other side.
 
         Raises:
-            OSError: if it cannot be done, or must not.
+            OSError: if that fails, or is forbidden.
         """
         self._drop()
         what, path = words["tell"], str(words["path"]).encode("latin-1")
@@ -56,7 +56,7 @@ class FolderMirror:
             raise RefusedNameError(1, f"{path!r} is not a path in the folder")
         folder, name, whole = self._folder(parts[:-1]), os.fsdecode(parts[-1]), os.fsdecode(path)
         try:
-            name, whole = self._apart(folder, name, whole, str(what))
+            name, whole = self._resolve_conflict(folder, name, whole, str(what))
             if what == "gone" and name:
                 self._remove(folder, name, is_told=True)
             elif what == "folder":
@@ -86,7 +86,7 @@ class FolderMirror:
             os.close(folder)
 
     def piece(self, content: bytes) -> None:
-        """Bytes of the file that was told last."""
+        """Append bytes to the file that is being received."""
         self._left -= len(content)
         if self._left < 0:
             raise OSError(28, "more data was sent than the folder may contain")
@@ -94,7 +94,7 @@ class FolderMirror:
             content = content[os.write(self._writing[1], content) :]
 
     def whole(self) -> None:
-        """The file that was told last is whole."""
+        """Complete the file that is being received."""
         if self._writing:
             folder, file, name, mode, at_ns, whole = self._writing
             if self._owner >= 0:
@@ -108,35 +108,35 @@ class FolderMirror:
         self._left = self._most
 
     def told(self) -> list[str]:
-        """What was changed on both sides since this was asked last, each as one sentence."""
-        apart, self._apart_now = self._apart_now, []
+        """Return and clear the conflicts since the last call, each as one sentence."""
+        apart, self._conflicts = self._conflicts, []
         return apart
 
-    def _apart(self, folder: int, name: str, path: str, what: str) -> tuple[str, str]:
-        """Where what is told of *path* goes: its name, and its path where it is what the other side has then.
+    def _resolve_conflict(self, folder: int, name: str, path: str, what: str) -> tuple[str, str]:
+        """Return the name to write *path* to, and its path if both sides then agree on it (else "").
 
-        Where both sides changed it, one of them goes beside the other; an empty name is no removal.
+        In a conflict one version is put beside the other; an empty name means no removal.
         """
         if not self.tree.is_ours(path) or (what == "folder" and _is_folder(folder, name)):
             return name, path
         if what == "gone":
-            self._apart_now.append(f"{path!r} was changed on one side and removed on the other: it was restored.")
+            self._conflicts.append(f"{path!r} was changed on one side and removed on the other: it was restored.")
             return "", ""
-        beside = _free(folder, name)
-        self._apart_now.append(
+        beside = _find_free_name(folder, name)
+        self._conflicts.append(
             f"{path!r} was changed in the sandbox and on this machine: this machine's version keeps the name, the"
             f" sandbox's version is {beside!r}."
         )
         if what == "folder" and self._is_outside:
-            beside = _free(folder, name, ".outside")
-            self._apart_now[-1] = f"{path!r} is a folder in the sandbox: this machine's file is now {beside!r}."
+            beside = _find_free_name(folder, name, ".outside")
+            self._conflicts[-1] = f"{path!r} is a folder in the sandbox: this machine's file is now {beside!r}."
         if self._is_outside and what != "folder":
             return beside, ""
         os.rename(name, beside, src_dir_fd=folder, dst_dir_fd=folder)
         return name, path
 
     def _set(self, folder: int, name: str, mode: int) -> None:
-        """Give a folder its mode and its owner."""
+        """Set a folder's mode and owner."""
         handle = os.open(name, FOLDER, dir_fd=folder)
         try:
             if self._owner >= 0:
@@ -156,13 +156,13 @@ class FolderMirror:
         return handle
 
     def _make_room(self, folder: int, name: str, is_right: Callable[[int], bool]) -> None:
-        """Remove what is there of another kind."""
+        """Remove an existing entry of another kind."""
         with contextlib.suppress(FileNotFoundError):
             if not is_right(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 self._remove(folder, name)
 
     def _remove(self, folder: int, name: str, *, is_told: bool = False) -> None:
-        """Remove what is there; of a folder nothing that nobody told of: what was added here stays."""
+        """Remove an entry; a folder for which *is_told* stays if it is not empty: files added here are kept."""
         with contextlib.suppress(FileNotFoundError):
             try:
                 os.unlink(name, dir_fd=folder)
@@ -174,7 +174,7 @@ class FolderMirror:
                         raise
 
     def _drop(self) -> None:
-        """A file that was not told to its end is not there."""
+        """Discard an incomplete file."""
         if self._writing:
             with contextlib.suppress(OSError):
                 os.unlink(NEW, dir_fd=self._writing[0])
@@ -194,8 +194,8 @@ def _is_folder(folder: int, name: str) -> bool:
         return False
 
 
-def _free(folder: int, name: str, end: str = BESIDE) -> str:
-    """A name beside *name* that nobody has."""
+def _find_free_name(folder: int, name: str, end: str = BESIDE) -> str:
+    """Return an unused name beside *name*."""
     for number in range(1, MOST_BESIDE):
         beside = f"{name}{end}{number if number > 1 else ''}"
         try:

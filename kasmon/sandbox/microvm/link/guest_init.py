@@ -1,9 +1,9 @@
-"""The first process of a machine: root, the only one that speaks with the door outside, and the agent's keeper.
+"""The first process of a machine: runs as root, is the only one connected to the host end, and runs the guest agent.
 
-It runs no code of anybody. The agent inside is the one of every sandbox and listens on a socket; whoever connects
-outside gets a connection to it. Before it passes on what came of a run, it tells what changed in the mirrored folders:
-so whoever has an answer has the files. Programs that look for their proxy find it here, and ports inside are reached by
-it. Its end is the machine's.
+It runs no user code. The guest agent is that of every sandbox and listens on a socket; each connection outside is
+joined to it. Before a run's result is passed on, changes in the mirrored folders are sent, so a client that has the
+result has the files. It forwards proxy connections out, and connections to ports inside. When it ends, so does the
+machine.
 """
 
 import compileall
@@ -35,14 +35,14 @@ AGENT_S = 10.0
 DEAF_S = "0.5"
 """Seconds: how long code runs before it is interrupted, on a processor that may be emulated; see `interpreter.py`."""
 MS_RDONLY, MS_SAFE, MS_REMOUNT, MS_BIND = 1, 2 | 4, 32, 4096
-"""Of `mount`; safe: no program there has another user's rights, no file there is a device."""
+"""Flags of `mount`; safe: nosuid and nodev."""
 BLKFLSBUF = 0x1261
 PROGRAMS, THERE = "/dev/vdc", "/opt/programs"
 MANY = 1000
 WITHOUT_END = 1 << 62
-"""The disk is the limit."""
+"""Only the disk is the limit."""
 QUIET = (b'"type":"stream"', b'"type":"began"', b'"type":"answer"', b'"type":"part"')
-"""What the agent says that is no outcome of a run."""
+"""Frames of the agent that are not the result of a run."""
 RNDADDENTROPY, RNDRESEEDCRNG = 0x40085203, 0x5207
 VARIABLES = {
     "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
@@ -54,11 +54,11 @@ VARIABLES = {
     "TMPDIR": "/tmp",
 }
 CAREFUL = {name: os.environ.get(name, "") for name in ("PYTHONMALLOC", "GLIBC_TUNABLES")}
-"""What the machine's first file says of memory that is given back."""
+"""The variables by which `init` has freed memory cleared."""
 
 
 class AgentLink:
-    """One connection to the agent, for one outside."""
+    """One connection to the agent, for one client outside."""
 
     def __init__(self) -> None:
         self.stream = socket.socket(socket.AF_UNIX)
@@ -67,7 +67,7 @@ class AgentLink:
         self.out = bytearray()
         self.frame = bytearray()
         self.is_held = False
-        """Whoever it is for does not read: so the agent is not listened to, and leaves out what it can."""
+        """Whether its client does not read; then the agent's output is not read either, and it drops what it can."""
 
 
 class GuestInit:
@@ -97,7 +97,7 @@ class GuestInit:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def run(self) -> None:
-        compileall.compile_dir(CODE, quiet=2)  # the sandbox's user cannot, and starts it again and again
+        compileall.compile_dir(CODE, quiet=2)  # the sandbox's user cannot write there, and runs it repeatedly
         self.agent = begin_agent()
         self.poll.register(self.port, select.POLLIN)
         self.poll.register(self.woken, select.POLLIN)
@@ -115,7 +115,7 @@ class GuestInit:
                     self.serve(self.channels[file], events)
 
     def send(self, data: bytes) -> None:
-        """Send all of *data*; waits for whoever reads it."""
+        """Send all of *data*; blocks until the host end reads it."""
         view = memoryview(data)
         while view:
             try:
@@ -141,7 +141,7 @@ class GuestInit:
             data = os.read(self.port, READ_BYTES)
         except BlockingIOError:
             return
-        if not data:  # nobody is there yet
+        if not data:  # not connected yet
             time.sleep(0.001)
             return
         for kind, channel, content in self.records.feed(data):
@@ -201,7 +201,7 @@ class GuestInit:
         self.send(told(SAID, answer))
 
     def see(self, name: str, at: str, *, writable: bool) -> None:
-        """Have a folder of the outside at the path *at*; where it is not *writable*, nobody inside changes it."""
+        """Mount a folder of the outside at the path *at*, read-only unless *writable*."""
         root = f"/mnt/{name}"
         for folder in (root, at):
             os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
@@ -213,9 +213,9 @@ class GuestInit:
         self.mirrors[name] = mirrored(tree)
 
     def bring(self) -> None:
-        """Have the programs of the outside, each where it is to be; nobody changes them."""
+        """Mount the programs of the outside read-only, each at its path."""
         with open(PROGRAMS, "rb") as disk:  # noqa: PTH123
-            fcntl.ioctl(disk, BLKFLSBUF)  # what it was before
+            fcntl.ioctl(disk, BLKFLSBUF)  # drop cached blocks of its former content
         os.mkdir(THERE, mode=0o700)  # noqa: PTH102
         _mount(PROGRAMS, THERE, MS_RDONLY | MS_SAFE, "ext4")
         with open(f"{THERE}/places.json", "rb") as file:  # noqa: PTH123
@@ -238,7 +238,7 @@ class GuestInit:
         self.has_programs = True
 
     def take(self, words: dict[str, object]) -> None:
-        """Put what changed outside into its folder; what could not be is told when all was."""
+        """Apply an outside change to its folder; failures are reported once all was received."""
         if words["tell"] == "whole":
             self.keep(lambda mirror: mirror.whole())
             return
@@ -246,7 +246,7 @@ class GuestInit:
         self.keep(lambda mirror: mirror.take(words))
 
     def keep(self, act: Callable[[FolderMirror], None]) -> None:
-        """Let the mirror that is told of *act*; where it cannot, the rest of that file is left out."""
+        """Call *act* with the current mirror; if it fails, the rest of that file is skipped."""
         if self.mirror:
             try:
                 act(self.mirror)
@@ -255,16 +255,16 @@ class GuestInit:
                 self.mirror = None
 
     def tell_known(self, tree: FolderChanges) -> None:
-        """Tell what the outside has of *tree*: whoever is outside now was not there."""
+        """Send what the outside has of *tree*, to a host end that was not there before."""
         entries = list(tree.manifest())
         for at in range(0, len(entries), MANY):
             self.send(told(SAID, {"tell": "known", "tree": tree.name, "entries": entries[at : at + MANY]}))
         self.send(told(SAID, {"tell": "level", "tree": tree.name}))
 
     def hello(self, words: dict[str, object]) -> dict[str, object]:
-        """Somebody is there, for the first time or after a sleep; what time it is there, and some chance."""
+        """Handle a greeting, at first or after a pause: mounts, network access, time and entropy."""
         if words.get("is_another") or self.frozen:
-            for channel in list(self.connections):  # who came before us comes again
+            for channel in list(self.connections):  # earlier clients will reconnect
                 self.gone(channel)
         self.frozen = False
         folders: dict[str, dict[str, object]] = words.get("folders") or {}  # type: ignore[assignment]
@@ -294,7 +294,7 @@ class GuestInit:
         return {"lag_s": lag_s}
 
     def part(self) -> None:
-        """End all connections to the agent."""
+        """Close all connections to the agent."""
         for channel in list(self.connections):
             self.close(channel)
 
@@ -359,7 +359,7 @@ class GuestInit:
         self.send(packed(CLOSE, channel))
 
     def ends_a_run(self, connection: AgentLink, data: bytes) -> bool:
-        """Whether the last byte of what came of a run is in *data*."""
+        """Whether *data* completes the result of a run."""
         ended, frame = False, connection.frame
         frame += data
         while len(frame) >= 4 and len(frame) >= (size := 4 + int.from_bytes(frame[:4], "big")):
@@ -377,13 +377,13 @@ def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
 
 
 def mirrored(tree: FolderChanges) -> FolderMirror:
-    """The folder of *tree*, where what changed outside is put."""
+    """Return the receiving end for the folder of *tree*."""
     handle = os.open(tree.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     return FolderMirror(tree, handle, WITHOUT_END, owner=USER, is_outside=False)
 
 
 def begin_agent() -> int:
-    """Start the agent inside, as the sandbox's user; returns once it is ready."""
+    """Start the guest agent as the sandbox's user; return its pid once it is ready."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(SOCKET)
     listening.listen(64)
@@ -415,7 +415,7 @@ def begin_agent() -> int:
 
 
 def _processes() -> int:
-    """How many processes the sandbox's user may have, as the machine was told."""
+    """Return the process limit of the sandbox's user, from the kernel command line."""
     with open("/proc/cmdline") as file:  # noqa: PTH123
         words = dict(word.partition("=")[::2] for word in file.read().split())
     return int(words.get("kasmon.processes", "256"))

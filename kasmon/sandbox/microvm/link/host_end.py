@@ -1,9 +1,9 @@
-"""The process in front of a machine: it starts QEMU and ends with it, and QEMU ends with it.
+"""The host end of a machine: a process that starts QEMU; each ends when the other does.
 
-It listens where the sandbox's agent is to be reached, and carries each connection to the agent inside over the one line
-that there is; likewise those to ports inside, and those from inside to the way out, which is a process of its own. It
-keeps the outside of the mirrored folders too, and does what its keeper asks: greet the machine, fill its folders, and
-bring the line to rest before the machine is put on disk. It runs as the machine's user.
+It listens for connections to the guest agent and multiplexes them over the one connection to the machine. It does the
+same for connections to ports inside, and for those from inside to the egress proxy, which is a separate process. It
+holds the outside of the mirrored folders, and handles kasmon's requests: greet the machine, fill its folders, and
+quiesce the connection before the machine is paused to disk. It runs as the machine's user.
 """
 
 import contextlib
@@ -37,22 +37,22 @@ from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
 
 READ_BYTES = 1 << 16
 BEHIND_BYTES = 8 * 1024 * 1024
-"""So much that the machine has not taken yet, and nobody is listened to."""
+"""With so much data unsent to the machine, clients are not read."""
 BUFFERS_BYTES = 1024 * 1024
-"""So much lies in the buffers of a machine's end of the line, and more."""
+"""More than fits in the buffers of the machine's end of the connection."""
 HOLD_BYTES = 1024 * 1024
-"""So much that somebody outside has not read yet, and the agent is not listened to for it until all of that is read."""
+"""With so much unread by a client, the agent's output for it stops until all of it is read."""
 MOST_BYTES = 64 * 1024 * 1024
-"""So much that somebody outside has not read yet, and its connection is ended: no machine of ours goes that far."""
+"""With so much unread by a client, its connection is closed; kasmon's own guest never sends as much."""
 
 Words = dict[str, object]
 
 
 def serve() -> None:
-    """Do it for the machine that stdin describes, until it ends."""
+    """Run the host end for the machine that stdin describes, until it ends."""
     with open(0, "rb", closefd=False) as file:
         told_words = json.loads(file.read())
-    if os.fork():  # whoever started us is nobody's parent
+    if os.fork():  # detach from the starter
         os._exit(0)
     VmHostEnd(told_words).run()
 
@@ -66,7 +66,7 @@ class VmHostEnd:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._tell_ready(words, {"why": "another machine of this session is running"})
+            self._report_ready(words, {"why": "another machine of this session is running"})
             os._exit(1)
         argv = [str(word).replace("{line}", str(theirs.fileno())) for word in words["argv"]]  # type: ignore[attr-defined]
         for file in words["files"]:  # type: ignore[attr-defined]
@@ -100,8 +100,8 @@ class VmHostEnd:
         self._channels: dict[int, socket.socket] = {}
         self._waiting: dict[int, bytearray] = {}
         self._held: set[int] = set()
-        self._asked: dict[str, socket.socket | None] = {}
-        self._asking: dict[int, bytearray] = {}
+        self._requests: dict[str, socket.socket | None] = {}
+        self._request_buffers: dict[int, bytearray] = {}
         self._leveling: set[str] = set()
         self._left: dict[str, list[str]] = {}
         self._next = 1
@@ -115,9 +115,9 @@ class VmHostEnd:
             lambda where: to_gate(where, gate),
         )
         self._ways.ask(self._listener(words["ports"]), self._ways.call)
-        self._tell_ready(words, {"qemu": self._qemu})
+        self._report_ready(words, {"qemu": self._qemu})
 
-    def _tell_ready(self, words: Words, said: Words) -> None:
+    def _report_ready(self, words: Words, said: Words) -> None:
         handle = int(str(words["ready"]))
         os.write(handle, json.dumps(said).encode() + b"\n")
         os.close(handle)
@@ -128,9 +128,9 @@ class VmHostEnd:
         return listening
 
     def run(self) -> None:
-        self._watch(self._ours, lambda events: self._line(events))
-        self._watch(self._listening, lambda _: self._come())
-        self._watch(self._control, lambda _: self._keeper())
+        self._watch(self._ours, lambda events: self._serve_machine(events))
+        self._watch(self._listening, lambda _: self._accept_clients())
+        self._watch(self._control, lambda _: self._accept_requests())
         self._handlers[self._ways.fileno()] = lambda _: self._carry()
         self._poll.register(self._ways, select.POLLIN)
         while True:
@@ -149,7 +149,7 @@ class VmHostEnd:
 
     # The machine.
 
-    def _line(self, events: int) -> None:
+    def _serve_machine(self, events: int) -> None:
         if events & select.POLLOUT:
             self._flush()
         if not events & (select.POLLIN | select.POLLHUP | select.POLLERR):
@@ -161,44 +161,44 @@ class VmHostEnd:
         except OSError:
             data = b""
         if not data:
-            self._over()
+            self._shut_down()
         try:
             for kind, channel, content in self._records.feed(data):
-                self._heard(kind, channel, content)
+                self._handle_record(kind, channel, content)
         except (WrongRecordError, ValueError, KeyError) as error:
             print(f"unexpected message from the machine: {error!r}", file=sys.stderr, flush=True)  # noqa: T201
-            self._over()
+            self._shut_down()
 
-    def _over(self) -> None:
-        """It ended, or is not to be believed: nothing of it stays."""
+    def _shut_down(self) -> None:
+        """Kill the machine, which ended or sent invalid data, and exit."""
         with contextlib.suppress(OSError):
             os.kill(self._qemu, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._qemu, 0)
         os._exit(0)
 
-    def _heard(self, kind: int, channel: int, content: bytes) -> None:
+    def _handle_record(self, kind: int, channel: int, content: bytes) -> None:
         if kind == DATA and channel in self._channels:
             self._waiting[channel] += content
-            self._give(channel)
+            self._write_client(channel)
         elif kind == CLOSE:
-            self._end(channel)
+            self._close_client(channel)
         elif kind == PIECE and self._mirror:
-            self._keep(lambda mirror: mirror.piece(content))
+            self._apply(lambda mirror: mirror.piece(content))
         elif kind == SAID:
-            self._said(json.loads(content))
+            self._handle_message(json.loads(content))
         elif kind >= CALL:
             self._ways.heard(kind, channel, content)
 
     def _carry(self) -> None:
-        """Go on with the connections in and out, unless the machine is far behind."""
+        """Serve the forwarded connections, unless the machine is far behind."""
         if len(self._out) > BEHIND_BYTES:
             self._flush()
             time.sleep(0.001)
             return
         self._ways.serve()
 
-    def _said(self, words: Words) -> None:
+    def _handle_message(self, words: Words) -> None:
         what = words["tell"]
         if what == "ready":
             self._is_ready = True
@@ -209,22 +209,26 @@ class VmHostEnd:
             if name in self._leveling:
                 self._level(name)
                 return
-            asking = self._asked.pop(name, None)
+            asking = self._requests.pop(name, None)
             if name in self._left:
-                words = {**words, "left": self._left.pop(name)[:8], "apart": [*words.get("apart", []), *self._apart()]}  # type: ignore[misc]
+                words = {
+                    **words,
+                    "left": self._left.pop(name)[:8],
+                    "apart": [*words.get("apart", []), *self._take_conflicts()],  # type: ignore[misc]
+                }
             if asking is not None:
                 faults, self._faults = self._faults, []
                 self._answer(asking, {**words, "faults": faults[:8]})
         elif what == "whole":
-            self._keep(lambda mirror: mirror.whole())
+            self._apply(lambda mirror: mirror.whole())
         elif what in ("known", "level"):
             self._learn(self._trees[str(words["tree"])], words)
         else:
             self._mirror = self._mirrors[str(words["tree"])]
-            self._keep(lambda mirror: mirror.take(words))
+            self._apply(lambda mirror: mirror.take(words))
 
     def _learn(self, tree: FolderChanges, words: Words) -> None:
-        """Know what the machine has: it had that before we were there."""
+        """Record what the machine already had before this host end started."""
         if tree.is_level:
             return
         if words["tell"] == "level":
@@ -233,16 +237,16 @@ class VmHostEnd:
             tree.learn(words["entries"])  # type: ignore[arg-type]
 
     def _level(self, name: str) -> None:
-        """Send what changed outside, now that all that changed inside is here."""
+        """Send changes outside, after all changes inside were received."""
         self._leveling.discard(name)
         self._left[name] = [why for tree in self._trees.values() for why in tree.tell(self._send_whole)]
         self._send(told(ASK, {"do": "taken", "id": name}))
 
-    def _apart(self) -> list[str]:
+    def _take_conflicts(self) -> list[str]:
         return [said for mirror in self._mirrors.values() for said in mirror.told()]
 
-    def _keep(self, act: Callable[[FolderMirror], None]) -> None:
-        """Let the mirror that is told of *act*; where it cannot, the rest of that file is left out, and it is told."""
+    def _apply(self, act: Callable[[FolderMirror], None]) -> None:
+        """Call *act* with the current mirror; if it fails, the rest of that file is skipped and reported."""
         if self._mirror:
             try:
                 act(self._mirror)
@@ -262,34 +266,34 @@ class VmHostEnd:
             self._poll.modify(self._ours, select.POLLIN | select.POLLOUT)
             return
         except OSError:
-            self._over()
+            self._shut_down()
         self._poll.modify(self._ours, select.POLLIN)
 
     def _send_whole(self, data: bytes) -> None:
-        """As `_send`, but waits until the machine is not far behind."""
+        """Do as `_send`, but wait until the machine is not far behind."""
         self._send(data)
         while len(self._out) > BEHIND_BYTES:
             waits = select.poll()
             waits.register(self._ours, select.POLLIN | select.POLLOUT)
             for _, events in waits.poll():
-                self._line(events)
+                self._serve_machine(events)
 
-    # Whoever comes.
+    # Clients.
 
-    def _come(self) -> None:
+    def _accept_clients(self) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while True:
                 stream = self._listening.accept()[0]
                 stream.setblocking(False)
                 channel, self._next = self._next, self._next % 0x7FFFFFFF + 1
                 self._channels[channel], self._waiting[channel] = stream, bytearray()
-                self._watch(stream, lambda events, channel=channel: self._speaks(channel, events))  # type: ignore[misc]
+                self._watch(stream, lambda events, channel=channel: self._read_client(channel, events))  # type: ignore[misc]
                 self._send(packed(OPEN, channel))
 
-    def _speaks(self, channel: int, events: int) -> None:
+    def _read_client(self, channel: int, events: int) -> None:
         stream = self._channels[channel]
         if events & select.POLLOUT:
-            self._give(channel)
+            self._write_client(channel)
         if channel not in self._channels or not events & (select.POLLIN | select.POLLHUP | select.POLLERR):
             return
         if len(self._out) > BEHIND_BYTES:
@@ -305,10 +309,10 @@ class VmHostEnd:
         if data:
             self._send(packed(DATA, channel, data))
         else:
-            self._end(channel)
+            self._close_client(channel)
             self._send(packed(CLOSE, channel))
 
-    def _give(self, channel: int) -> None:
+    def _write_client(self, channel: int) -> None:
         stream, waiting = self._channels[channel], self._waiting[channel]
         try:
             while waiting:
@@ -320,11 +324,11 @@ class VmHostEnd:
                     self._held.add(channel)
                     self._send(told(ASK, {"do": "hold", "channel": channel}))
                 return
-            self._end(channel)
+            self._close_client(channel)
             self._send(packed(CLOSE, channel))
             return
         except OSError:
-            self._end(channel)
+            self._close_client(channel)
             self._send(packed(CLOSE, channel))
             return
         self._poll.modify(stream, select.POLLIN)
@@ -332,43 +336,43 @@ class VmHostEnd:
             self._held.discard(channel)
             self._send(told(ASK, {"do": "go", "channel": channel}))
 
-    def _end(self, channel: int) -> None:
+    def _close_client(self, channel: int) -> None:
         self._held.discard(channel)
         stream = self._channels.pop(channel, None)
         if stream:
             del self._waiting[channel]
             self._forget(stream)
 
-    # Its keeper.
+    # Requests from kasmon.
 
-    def _keeper(self) -> None:
+    def _accept_requests(self) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while True:
                 stream = self._control.accept()[0]
                 stream.setblocking(False)
-                self._asking[stream.fileno()] = bytearray()
-                self._watch(stream, lambda _, stream=stream: self._asks(stream))  # type: ignore[misc]
+                self._request_buffers[stream.fileno()] = bytearray()
+                self._watch(stream, lambda _, stream=stream: self._read_request(stream))  # type: ignore[misc]
 
-    def _asks(self, stream: socket.socket) -> None:
+    def _read_request(self, stream: socket.socket) -> None:
         try:
             data = stream.recv(READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        held = self._asking[stream.fileno()]
+        held = self._request_buffers[stream.fileno()]
         held += data
         if not data:
-            del self._asking[stream.fileno()]
+            del self._request_buffers[stream.fileno()]
             self._until_ready = [each for each in self._until_ready if each is not stream]
-            self._asked = {name: each for name, each in self._asked.items() if each is not stream}
+            self._requests = {name: each for name, each in self._requests.items() if each is not stream}
             self._forget(stream)
         elif b"\n" in held:
             line, _, rest = bytes(held).partition(b"\n")
             held[:] = rest
-            self._do(stream, json.loads(line))
+            self._handle_request(stream, json.loads(line))
 
-    def _do(self, stream: socket.socket, words: Words) -> None:
+    def _handle_request(self, stream: socket.socket, words: Words) -> None:
         if words["do"] == "wait":
             if self._is_ready:
                 self._answer(stream, {})
@@ -379,19 +383,19 @@ class VmHostEnd:
             self._is_frozen = True
             self._poll.unregister(self._listening)
             for channel in list(self._channels):
-                self._end(channel)
+                self._close_client(channel)
             self._ways.rest()
         if words["do"] == "hello" and self._is_frozen:
             self._is_frozen = False
             self._ways.go_on()
             self._poll.register(self._listening, select.POLLIN)
         if words["do"] == "refresh" and all(tree.is_told() for tree in self._trees.values()):
-            self._answer(stream, {"left": [], "apart": self._apart()})
+            self._answer(stream, {"left": [], "apart": self._take_conflicts()})
             return
-        if words["do"] == "freeze":  # what lies in the line's buffers is written over
+        if words["do"] == "freeze":  # overwrite the connection's buffers
             self._send_whole(packed(PIECE, 0, bytes(BUFFERS_BYTES)))
         name = secrets.token_hex(4)
-        self._asked[name] = stream
+        self._requests[name] = stream
         if words["do"] == "fill":
             self._send(told(ASK, {"do": "fresh"}))
             self._level(name)

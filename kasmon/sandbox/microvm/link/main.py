@@ -1,11 +1,10 @@
-"""The two ends of the line between a machine and what is outside: `steward` in the machine, `door` in front of it.
+"""The two ends of the link between a machine and the outside: `steward` in the machine, `door` in front of it.
 
     python3 -s -P -S main.py steward       the first process of a machine
-    python3 -I -S main.py door FOLDER      the process in front of one, told by a file on its stdin
+    python3 -I -S main.py door FOLDER      its host end, configured by a file on its stdin
 
-This folder needs Python 3.11 and its standard library, and of kasmon the folder `inside`, which is FOLDER, or in a
-machine the one above: it is no package of the house, and is called `kasmon.sandbox.microvm.link` in here so that it
-goes by one name.
+This folder needs Python 3.11, its standard library, and kasmon's folder `guest`, which is FOLDER, or in a machine the
+parent folder. It is loaded without the rest of kasmon, under the name `kasmon.sandbox.microvm.link`.
 """
 
 import os
