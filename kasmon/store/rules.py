@@ -1,4 +1,4 @@
-"""The standing rules on disk: a TOML file that kasmon writes and a person may read. A broken one allows nothing."""
+"""The standing rules on disk: a TOML file that kasmon writes and users may read. An invalid file allows nothing."""
 
 import tomllib
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from kasmon.store.file_lock import locked
 
 
 class RuleBook:
-    """The rules in the file at *path*. Every change reads it anew, under a lock, and replaces it whole."""
+    """The rules in the file at *path*. Every change reads it again, under a lock, and replaces it whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> tuple[Rule, ...]:
-        """All rules, oldest first.
+        """Return all rules, oldest first.
 
         Raises:
-            ConfigError: if the file cannot be read, is no TOML, or holds something else; it stays as it is.
+            ConfigError: if the file cannot be read, is not TOML, or holds no valid rules; it is left unchanged.
         """
         try:
             table = tomllib.loads(self.path.read_text("utf-8"))
@@ -38,10 +38,10 @@ class RuleBook:
             raise ConfigError(str(self.path), f"it contains no rules: {error}") from error
 
     def add(self, rule: Rule) -> Rule:
-        """Keep *rule* under the next free id, and return it so; one that says the same is returned instead.
+        """Store *rule* under the next free id and return it. An existing rule with equal content is returned instead.
 
         Raises:
-            ConfigError: if the file cannot be read; nothing is kept then.
+            ConfigError: if the file cannot be read; nothing is stored then.
             OSError: if it cannot be written.
         """
         added = rule
@@ -60,7 +60,7 @@ class RuleBook:
         return added
 
     def remove(self, wanted: str) -> Rule:
-        """Revoke the rule with this id, and return it.
+        """Revoke and return the rule with this id.
 
         Raises:
             NotFoundError: if there is none.
@@ -78,7 +78,7 @@ class RuleBook:
         return removed[0]
 
     def drop_session(self, session: str) -> None:
-        """Revoke the rules of a session that is forgotten.
+        """Revoke the rules of a session that is being forgotten.
 
         Raises:
             ConfigError, OSError: as `add`.

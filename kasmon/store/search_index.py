@@ -1,9 +1,8 @@
-"""A full-text index of what can be searched, in SQLite's FTS5: which pieces of which files may hold some words.
+"""A full-text index in SQLite's FTS5: which parts of which files may contain the searched text.
 
-It knows each piece of three characters (FTS5's trigrams) of each stretch of a file, so whatever somebody looks for is
-data and never FTS5's own syntax. The text itself stays in the files, where it is looked at again. Like the other index
-it is a cache: missing, damaged or of another kasmon, it costs time, never a hit. Its one writer holds
-`fleet_index.lock`.
+It indexes the trigrams of each part of a file, so a query is always data, never FTS5 syntax. The text itself stays
+in the files; a search reads the candidates there. Like the fleet cache, it can be rebuilt: if it is missing, damaged
+or of another kasmon, a search takes longer but finds the same. Its one writer holds `fleet_index.lock`.
 """
 
 import contextlib
@@ -19,13 +18,13 @@ from kasmon.store.fleet_cache import DAMAGE, LATER, connect
 from kasmon.store.search_sources import SearchSource, SourceLines, blocks
 
 STRETCH_BYTES: Final = 1 << 17
-"""A file is known by stretches of so many bytes, and looked through a stretch at a time."""
+"""Files are indexed and searched in stretches of this many bytes."""
 SETTLED_S: Final = 60.0
-"""A file that nothing was added to for so long, in seconds, is known to its end, also where that is a short stretch."""
+"""A file unchanged for this many seconds is indexed to its end, even if the last stretch is shorter."""
 STALE: Final = 1000
-"""With more stretches than this of files that are gone, and more than of those that are there, it begins anew."""
+"""The index is rebuilt if more than this many stretches, and more than the remaining ones, are of deleted files."""
 FOUND_BY: Final = ("store/search_index.py", "store/search_sources.py", "model/transcript/search_text.py", "sanitize.py")
-"""All that decides what is found in a file."""
+"""The source files that determine what a search finds in a file."""
 
 Range = tuple[int, int]
 Key = tuple[str, str, int]
@@ -33,9 +32,9 @@ Key = tuple[str, str, int]
 
 
 def _version() -> int:
-    """Which way of finding made an index: another one's is not read."""
+    """Return a checksum of the search code; an index made by other code is not read."""
     package = Path(__file__).parents[1]
-    with contextlib.suppress(OSError):  # it lies in an archive, which only another version replaces
+    with contextlib.suppress(OSError):  # the package is in an archive, which only another version replaces
         return zlib.crc32(b"".join((package / name).read_bytes() for name in FOUND_BY)) & 0x7FFF_FFFF
     return 1
 
@@ -44,15 +43,15 @@ VERSION: Final = _version()
 
 
 class IndexedFile(NamedTuple):
-    """What the index knows of one file."""
+    """The index entry of one file."""
 
     row: int
     cursor: int
-    """So far, in bytes, it was looked through."""
+    """How many bytes of the file are indexed."""
 
 
 class SearchLookup:
-    """What the index at *path* says about files that hold all of *grams*; nothing where it is not usable."""
+    """The indexed stretches that contain all of *grams*; none if the index at *path* is unusable."""
 
     def __init__(self, path: Path, grams: Sequence[str]) -> None:
         self._cursors: dict[Key, int] = {}
@@ -62,7 +61,7 @@ class SearchLookup:
                 self._read(path, grams)
 
     def ranges(self, source: SearchSource) -> list[Range]:
-        """Where in *source* the words may stand: from which to before which byte, in order."""
+        """Return the byte ranges of *source* that may contain the text, in order; each end is exclusive."""
         key = (source.session, source.name, source.inode)
         cursor = self._cursors.get(key, 0)
         if cursor > source.size:
@@ -104,7 +103,7 @@ class SearchLookup:
 
 
 class SearchIndex:
-    """The writer's end. Make one only while holding `fleet_index.lock`; use it from one thread at a time."""
+    """The writer of the index. Create one only while holding `fleet_index.lock`; use it from one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -118,13 +117,13 @@ class SearchIndex:
         now: float,
         most_bytes: int,
     ) -> int:
-        """Look through what was added to *sources*, and note it: about *most_bytes* at once. How many bytes that were.
+        """Index what was added to *sources*, about *most_bytes* per call; return how many bytes were indexed.
 
-        All of it or nothing. 0 where nothing is left to do, or another connection has the index now; a damaged one is
-        thrown away, and made anew from the next call on.
+        Each call is one transaction. 0 means that nothing is left to index, or that another connection uses the index.
+        A damaged index is deleted; later calls rebuild it.
 
         Raises:
-            UnavailableError: if the disk does not take it.
+            UnavailableError: if it cannot be written to the disk.
         """
         try:
             database = self._opened()
@@ -151,7 +150,7 @@ class SearchIndex:
         return learnt
 
     def keep(self, sources: Iterable[SearchSource]) -> None:
-        """Forget every file but *sources*."""
+        """Remove the entries of all files but *sources*."""
         there = {(source.session, source.name, source.inode) for source in sources}
         gone = [known.row for key, known in self._known.items() if key not in there]
         if self._database is None or not gone:
@@ -163,7 +162,7 @@ class SearchIndex:
             kept = self._database.execute("SELECT count(*) FROM stretch").fetchone()[0]
             ever = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
             self._database.execute("COMMIT")
-        except sqlite3.Error:  # they are found in no file: it is tried again
+        except sqlite3.Error:  # they match no file, so a later call can remove them
             self.close()
             return
         self._known = _known(self._database)
@@ -171,7 +170,7 @@ class SearchIndex:
             self._throw_away()
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the database; idempotent."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -192,7 +191,7 @@ class SearchIndex:
             is_settled = now - source.changed_at >= SETTLED_S
             if source.size - cursor < (1 if is_settled else STRETCH_BYTES):
                 continue
-            if cursor < known.cursor:  # it is another file than it was
+            if cursor < known.cursor:  # the file was replaced
                 database.execute("DELETE FROM stretch WHERE source = ?", (known.row,))
             row = known.row or _added(database, key)
             for block in blocks(source, cursor, source.size, STRETCH_BYTES):
@@ -228,7 +227,7 @@ class SearchIndex:
         return self._database
 
     def _throw_away(self) -> None:
-        """It is all derived: what is in there is in the files too."""
+        """Delete the index; all of its content is derived from the files."""
         self.close()
         self._known = {}
         for path in (self.path, self.path.with_name(f"{self.path.name}-journal")):
@@ -236,7 +235,7 @@ class SearchIndex:
 
 
 def _make(database: sqlite3.Connection) -> None:
-    """Make an empty index, in the place of whatever is there."""
+    """Create an empty index, replacing any existing tables."""
     database.execute("BEGIN IMMEDIATE")
     try:
         for table in ("words", "stretch", "source"):
