@@ -1,4 +1,4 @@
-"""What a setting means, what it is and where that comes from; its sentence stands under its field in the schema."""
+"""Explain a setting: its meaning (the docstring below its field in the schema), its value and the value's origin."""
 
 import ast
 from itertools import pairwise
@@ -15,7 +15,7 @@ from kasmon.paths import Paths
 
 
 class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, or one table of them."""
+    """One setting, or one table of settings."""
 
     key: str
     sentence: str
@@ -24,11 +24,11 @@ class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """Where the value comes from: `file:line`, or `default`."""
     allowed: tuple[str, ...] = ()
-    """The values it takes, where they can be listed."""
+    """The allowed values, if they can be listed."""
 
 
 def explain(places: Paths, key: str) -> ExplainedSetting:
-    """The setting called *key* (`ui.theme`, `agents.claude.flags`) as it is in force.
+    """Return the setting *key* (`ui.theme`, `agents.claude.flags`) with its current value.
 
     Raises:
         NotFoundError: if there is no such setting.
@@ -52,7 +52,7 @@ def explain(places: Paths, key: str) -> ExplainedSetting:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Every setting's key and value, in the order of the schema; of a profile only what it says."""
+    """Return every setting's key and value, in schema order; for a profile only what differs from the defaults."""
     found: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(config).items():
         if isinstance(value, msgspec.Struct):
@@ -69,7 +69,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def value_at(config: Config, path: tuple[str, ...]) -> Any:
-    """What *config* holds at *path*; None where it holds nothing there."""
+    """Return the value of *config* at *path*; None if there is none."""
     value: Any = config
     for name in path:
         value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
@@ -88,7 +88,7 @@ def _said(profile: Profile, base: Profile) -> dict[str, Any]:
 
 
 def _sentence(path: tuple[str, ...]) -> str:
-    """The sentence under the field that *path* leads to."""
+    """Return the sentence below the field at *path*."""
     owner: Any = field_type(path[:-1]) if len(path) > 1 else Config
     if not (isinstance(owner, type) and issubclass(owner, msgspec.Struct)):
         return _sentence(path[:-1])  # an entry of a table: a key, a variable, a profile

@@ -1,4 +1,4 @@
-"""What a folder's own config would change, in words: for a person who decides whether it may."""
+"""Describe what a folder's own config would change, for the user who decides whether to trust it."""
 
 import json
 import re
@@ -15,15 +15,15 @@ from kasmon.errors import KasmonError
 
 COUNTED: Final = frozenset({"default_agent", "agents"})
 ENDPOINT: Final = re.compile(r"URL|URI|HOST|ENDPOINT|PROXY|ADDR|SERVER|BASE", re.IGNORECASE)
-"""In a variable's name: it may say whom the agent talks to, and with whose key."""
+"""A variable whose name matches may change which server the agent uses, and with whose key."""
 COMMAND: Final = frozenset({"program", "flags", "acp"})
 
 
 def would(config: Config, local: FolderConfig) -> tuple[str, ...]:
-    """What sessions in that folder would do otherwise than *config* says, a sentence each.
+    """Return how sessions in that folder would differ from *config*, a sentence each.
 
     Raises:
-        ConfigError: if it cannot be used.
+        ConfigError: if the folder's config is invalid.
     """
     after = overlaid(config, local)
     lines: list[str] = []
@@ -37,7 +37,7 @@ def would(config: Config, local: FolderConfig) -> tuple[str, ...]:
 
 
 def defines(local: FolderConfig, agent: str) -> bool:
-    """Whether a profile of this name stands in it, as far as anybody can tell."""
+    """Return whether the file defines a profile of this name; False if it cannot be parsed."""
     try:
         known = tables(local).get("agents")
     except KasmonError:
