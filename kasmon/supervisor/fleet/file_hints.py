@@ -1,6 +1,6 @@
-"""What the system tells of changed files, as hints where to look next; where it tells nothing, time passes.
+"""Hints from the system about changed session files; without such hints, a timer.
 
-inotify drops events when its queue is full and has none for network file systems, so nobody may rely on a hint.
+inotify drops events when its queue is full and reports none for network file systems, so no caller may rely on hints.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.inotify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, MOVED_TO, Inotify
 
 STEP_MS: Final = 10
-"""Where it is looked whether there were changes: how often, and how long it must be quiet before they are told."""
+"""Without inotify: how often to look for changes, and how long it must be quiet before they are reported."""
 GROUP_MS: Final = 25
 """How long changes are gathered at most."""
 GATHER_S: Final = 0.015
-"""How long they are gathered where the system itself says when there are any."""
+"""With inotify: how long changes are gathered after the first one."""
 TOLD_BY: Final = frozenset({"events.jsonl", "host.lock"})
-"""The files of a session that are hints about it. A host's end closes its lock, and that is told too."""
+"""The files of a session whose changes are hints. A host that ends closes its lock, which is reported too."""
 
 
 class StopEvent(threading.Event):
-    """An event that one who waits for files hears of as well. `close` it after it was set."""
+    """A threading event with a file descriptor, so that a `poll` for files wakes too. `close` it after it is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class StopEvent(threading.Event):
         os.set_blocking(self._writer, False)
 
     def fileno(self) -> int:
-        """What can be read once it is set."""
+        """Return a file descriptor that is readable once the event is set."""
         return self._reader
 
     def set(self) -> None:
@@ -44,15 +44,15 @@ class StopEvent(threading.Event):
             os.write(self._writer, b"\0")
 
     def close(self) -> None:
-        """Once, when nobody waits any more."""
+        """Close the pipe. Call once, when no thread waits any more."""
         os.close(self._reader)
         os.close(self._writer)
 
 
 def hints(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
-    """Yield the sessions whose files changed, at least once in *every_s* seconds (then none), until *stop* is set.
+    """Yield the sessions whose files changed, at least every *every_s* seconds (maybe none), until *stop* is set.
 
-    Blocks between; made for a thread of its own. A change of the fleet's log comes as a hint about no session.
+    Blocks in between; meant for a thread of its own. A change of the fleet's log yields an empty set.
     """
     yield from _told(places, stop, every_s) if sys.platform == "linux" else _found(places, stop, every_s)
     while not stop.wait(every_s):
@@ -60,7 +60,7 @@ def hints(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Sessio
 
 
 def _told(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
-    """By inotify; ends where there is none left."""
+    """Hints from inotify; ends if it is unavailable."""
     with contextlib.suppress(OSError), contextlib.closing(_Folders(places)) as folders:
         news = select.poll()
         for each in (folders.fileno(), stop.fileno()):
@@ -76,7 +76,7 @@ def _told(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Sessio
 
 
 class _Folders:
-    """The folders of all sessions, of those to come too, and the fleet's log.
+    """Watches the folders of all sessions, including new ones, and the fleet's log.
 
     Raises:
         OSError: if they cannot be watched.
@@ -103,7 +103,7 @@ class _Folders:
         self._inotify.close()
 
     def changed(self) -> tuple[set[SessionId], bool]:
-        """Of which sessions something changed since the last call, and whether that, or the fleet's log, did at all."""
+        """Return the sessions changed since the last call, and whether these or the fleet's log changed at all."""
         sessions, matters = set[SessionId](), False
         for told in self._inotify.read():
             if told.mask & IGNORED:
@@ -118,14 +118,14 @@ class _Folders:
         return sessions, matters or bool(sessions)
 
     def _watch(self, session: SessionId) -> None:
-        with contextlib.suppress(OSError):  # it is gone again, or there are too many: time gives the hints then
+        with contextlib.suppress(OSError):  # deleted meanwhile, or too many watches: the timer gives the hints then
             watch = self._inotify.add(f"{self._root}/{session}", MODIFY | CLOSE_WRITE | CREATE | MOVED_TO)
             self._sessions[watch] = session
 
 
 def _found(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
-    """By whatever else this system has; ends where there is none left."""
-    from watchfiles import watch  # 40 ms of imports that nobody needs before the first picture
+    """Hints from `watchfiles`, for other systems; ends if it fails."""
+    from watchfiles import watch  # 40 ms of imports, not needed before the first frame
 
     root = os.path.realpath(places.sessions)
     paths = [path for path in (root, str(places.fleet_log)) if os.path.exists(path)]  # noqa: PTH110
@@ -146,6 +146,6 @@ def _found(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Sessi
 
 
 def _session(root: str, path: str) -> SessionId | None:
-    """The session whose log or host lock *path* is; None for every other file."""
+    """Return the session whose log or host lock *path* is; None for every other file."""
     folder, _, name = path.removeprefix(f"{root}/").partition("/")
     return SessionId(folder) if path.startswith(f"{root}/") and name in TOLD_BY else None

@@ -1,4 +1,4 @@
-"""From a fleet that is asked for to one that tells: a thread that looks when there is a hint or a second has passed."""
+"""Follows a fleet from a thread that refreshes it on each hint and once a second, and publishes it to asyncio."""
 
 import asyncio
 import contextlib
@@ -14,18 +14,18 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.file_hints import StopEvent, hints
 
 RECONCILE_S: Final = 1.0
-"""How often everything is looked at, hint or no hint, in seconds."""
+"""How often everything is refreshed, with or without hints, in seconds."""
 TICK_S: Final = 0.5
-"""How long the thread waits for a hint at most, so that a reconcile is never late by more."""
+"""How long the thread waits for a hint at most; a reconcile is never later by more."""
 GAP_S: Final = 0.1
-"""The shortest time between two fleets that are handed over, in seconds; one with other requests never waits."""
+"""The shortest time between two published fleets, in seconds; a change of requests is published at once."""
 SHORTEST_REST_S, LONGEST_REST_S = 0.01, 0.1
-"""How long the thread rests between two looks, in seconds: `RESTS` times as long as the look took, within these."""
+"""The limits of the pause between two refreshes, in seconds: `RESTS` times as long as the refresh took."""
 RESTS: Final = 20
 
 
 class FollowedView(Protocol):
-    """What is followed; its calls do file work and are made in the follower's thread."""
+    """What is followed; its calls access files and are made in the follower's thread."""
 
     places: Paths
 
@@ -35,12 +35,12 @@ class FollowedView(Protocol):
 
     @property
     def asked(self) -> int:
-        """How often requests were seen to come or go."""
+        """How many times requests appeared or went away."""
         ...
 
 
 class Follower:
-    """Looks at *watched* in a thread of its own and hands over the newest fleet that differs from the one before."""
+    """Refreshes *watched* in a thread of its own and publishes the newest fleet that differs from the previous one."""
 
     def __init__(self, watched: FollowedView, gap_s: float = GAP_S) -> None:
         """*gap_s*: the shortest time between two fleets, in seconds."""
@@ -57,7 +57,7 @@ class Follower:
         threading.Thread(target=self._run, name="follows the fleet", daemon=True).start()
 
     async def next(self) -> Fleet:
-        """The newest fleet that was not handed over yet, once there is one."""
+        """Wait for a fleet that was not returned yet, and return the newest one."""
         await self._news.wait()
         self._news.clear()
         if self._error is not None:
@@ -65,7 +65,7 @@ class Follower:
         return self._newest
 
     async def aclose(self) -> None:
-        """End the thread; idempotent, done after at most one more look."""
+        """End the thread; idempotent, done after at most one more refresh."""
         self._stop.set()
         if self._telling is not None:
             self._telling.cancel()
@@ -77,7 +77,7 @@ class Follower:
     def _run(self) -> None:
         try:
             self._follow()
-        except BaseException as error:  # noqa: BLE001  # whoever waits for news has to hear of it
+        except BaseException as error:  # noqa: BLE001  # noqa: BLE001  # must reach the caller of `next`
             self._on_loop(self._fail, error)
         self._on_loop(self._ended.set)
 
@@ -101,7 +101,7 @@ class Follower:
                 self._on_loop(self._publish, known, presses)
 
     def _publish(self, fleet: Fleet, presses: bool) -> None:
-        """Hand *fleet* over, at once where it *presses* or none was for a while."""
+        """Publish *fleet*: at once if it *presses* or the last one is long enough ago."""
         self._newest = fleet
         if presses:
             self._tell()
@@ -119,5 +119,5 @@ class Follower:
         self._news.set()
 
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits any more
             self._loop.call_soon_threadsafe(call, *arguments)

@@ -1,6 +1,6 @@
-"""One look at the whole fleet, for those who ask once: the index, what was added since, and who is alive.
+"""Read the whole fleet once: the cache, the events added since, and which processes are alive.
 
-This is on the way of `kasmon ls`: nothing here may import asyncio, psutil or watchfiles.
+`kasmon ls` imports this: nothing here may import asyncio, psutil or watchfiles.
 """
 
 import contextlib
@@ -25,35 +25,35 @@ from kasmon.store.fleet_index import FleetIndex
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 
 ROOM_BYTES: Final = 1 << 20
-"""With less free than this, logs are about to tear: the disk counts as full."""
+"""With less free space than this, log lines are about to tear: the disk counts as full."""
 
 
 class LivenessProbe:
-    """Sees who is alive. `check` it before each look."""
+    """Finds out which processes are alive. Call `check` before each round of reads."""
 
     def __init__(self, places: Paths) -> None:
         self.no_room = ""
-        """Why facts cannot be written down, as `check` found it; empty where they can."""
+        """Why events cannot be written, as `check` found; empty if they can."""
         self._places = places
         self._locks: dict[SessionId, Path] = {}
 
     def check(self) -> None:
-        """Make sure that we can see: a lock that cannot be opened would look like one that nobody holds.
+        """Make sure that probes are possible: a lock that cannot be opened would look like a free one.
 
         Raises:
-            OSError: where the system does not let us: an unreadable folder, no file handles left.
+            OSError: if the system refuses: an unreadable folder, no file handles left.
         """
         self.no_room = no_room(self._places)
         with contextlib.suppress(FileNotFoundError):
             os.close(os.open(self._places.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def read(self, fold: FleetIndex, session: SessionId) -> Liveness:
-        """Bring *session* up to date in *fold*, and see who of it is alive then.
+        """Bring *session* up to date in *fold*, and return which of its processes are alive then.
 
-        A host's last facts are in the log before its lock is free: where nobody holds it, the log is read once more.
+        A host logs its last events before it frees its lock. So if the lock is free, the log is read once more.
 
         Raises:
-            OSError: if the log is there and cannot be read.
+            OSError: if the log exists and cannot be read.
         """
         fold.read_session(session)
         folded = fold.sessions[session].session
@@ -75,7 +75,7 @@ class LivenessProbe:
         return Liveness(None, agent_runs, self._heard_at(session))
 
     def _lock(self, session: SessionId) -> Path:
-        """The host's lock, kept: to put a path together takes longer than to look at it."""
+        """Return the path of the host's lock, cached: building a path takes longer than probing it."""
         return self._locks.setdefault(session, self._places.host_lock(session))
 
     def _heard_at(self, session: Session) -> float:
@@ -86,12 +86,12 @@ class LivenessProbe:
 
 
 def look_once(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
-    """The fleet now; needs no running process.
+    """Return the current fleet; needs no running process.
 
-    It writes nothing but the index, and that only where it had to read much of the logs and no dashboard keeps it.
+    It writes nothing but the cache, and only after it read much of the logs while no dashboard updates the cache.
 
     Raises:
-        UnavailableError: if the logs are there and cannot be read.
+        UnavailableError: if the logs exist and cannot be read.
     """
     fold, sight, now = FleetIndex(places), LivenessProbe(places), clock()
     remember(places.index, fold)
@@ -116,7 +116,7 @@ def look_once(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
 
 
 def no_room(places: Paths) -> str:
-    """Why facts cannot be written at the moment, as far as the file system says; empty where they can."""
+    """Return why events cannot be written now, according to the file system; empty if they can."""
     try:
         room = _room_of(places.state)
     except OSError as error:
@@ -128,7 +128,7 @@ def no_room(places: Paths) -> str:
 
 
 def _room_of(folder: Path) -> os.statvfs_result:
-    """The file system that *folder* is on, or will be on once it is made."""
+    """Return the statistics of the file system that *folder* is on, or will be on once it is created."""
     for place in (folder, *folder.parents):
         with contextlib.suppress(FileNotFoundError):
             return os.statvfs(place)

@@ -1,4 +1,4 @@
-"""Wait until sessions are in a state that somebody waits for."""
+"""Wait until sessions are in given states."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from kasmon.supervisor.fleet.watch import FleetWatch
 
 @contextlib.asynccontextmanager
 async def fleets(places: Paths, gap_s: float = GAP_S) -> AsyncIterator[AsyncIterator[Fleet]]:
-    """The fleet now and after each change, see `FleetWatch.changes`, as long as the context lasts. Writes nothing."""
+    """Iterate over the current fleet and each later one (`FleetWatch.changes`) within the context. Writes nothing."""
     watch = FleetWatch(places, writes=False)
     try:
         async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes(gap_s))) as changes:
@@ -32,19 +32,19 @@ async def wait_for(
     sessions: Sequence[SessionId],
     states: Collection[SessionState],
     *,
-    any: bool = False,  # noqa: A002  # the word of the command line
+    any: bool = False,  # noqa: A002  # noqa: A002  # as on the command line
     timeout_s: float | None = None,
 ) -> tuple[Session, ...]:
-    """The *sessions* that are in one of *states*, as soon as all of them are, or with *any* one of them.
+    """Wait until all *sessions*, or with *any* one of them, are in one of *states*; return those that are.
 
-    A session whose prompt is on its way, or has its turn, counts as idle only after that turn. They are looked at once
-    however short *timeout_s* is.
+    A session with a prompt on its way, or in its turn, counts as idle only after that turn. The states are checked at
+    least once, however short *timeout_s* is.
 
     Raises:
-        SessionNotFoundError: if one is not there, or is forgotten meanwhile.
-        SessionEndedError, RefusedError: if it cannot come true any more, since an agent that would have to do it does
-            not run.
-        TimedOutError: if it did not come true within *timeout_s* seconds.
+        SessionNotFoundError: if one does not exist, or is forgotten meanwhile.
+        SessionEndedError, RefusedError: if the states cannot be reached any more, because a required agent does not
+            run.
+        TimedOutError: if they were not reached within *timeout_s* seconds.
     """
     fleet = await asyncio.to_thread(look_once, places)
     if there := _there(fleet, sessions, states, any):

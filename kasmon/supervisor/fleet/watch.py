@@ -1,8 +1,7 @@
-"""The fleet as it goes on: all logs followed, everybody's liveness looked at, one frozen `Fleet` after the other.
+"""Follow the fleet: read all logs, probe which processes are alive, and yield one frozen `Fleet` after the other.
 
-What changes on disk is heard at once where the system tells; that is a hint. The truth is the look once a second at
-every session that has not ended, or in turn within four seconds where they are hundreds; and every few seconds at all
-others.
+A change on disk is noticed at once if the system reports it, but that is a hint. Once a second, every session that
+has not ended is refreshed; if there are hundreds, in turns within four seconds. All others follow every few seconds.
 """
 
 import threading
@@ -29,18 +28,18 @@ from kasmon.supervisor.fleet.snapshot import LivenessProbe, look_once
 __all__ = ["FleetWatch", "find", "look_once"]
 
 AT_ONCE: Final = 100
-"""So many sessions that have not ended a look takes at least; a part of them where they are more than that:"""
+"""A refresh covers at least this many sessions that have not ended. If there are more, it covers a share of them:"""
 TURNS: Final = 4
-"""in so many looks, at 1 Hz, all of them had their turn."""
+"""after this many refreshes, at 1 Hz, each of them had its turn."""
 ENDED_AT_ONCE: Final = 250
-"""How many ended sessions a look takes in turn (somebody may have restarted one): at 1 Hz all of 1,000 within 4 s."""
+"""How many ended sessions a refresh covers in turn (one may be restarted): at 1 Hz all of 1,000 within 4 s."""
 
 
 class FleetWatch:
-    """A view of one kasmon that keeps itself up to date. Its calls may come from any thread.
+    """A self-updating view of one kasmon. Its methods may be called from any thread.
 
-    A session that did not change is the same object in the next `Fleet`. The index is written by whichever watch holds
-    `fleet.lock`; with *writes* false this one never does.
+    An unchanged session is the same object in the next `Fleet`. The watch that holds `fleet.lock` writes the cache;
+    with *writes* false this one never does.
     """
 
     def __init__(self, places: Paths, *, clock: Callable[[], float] = time.time, writes: bool = True) -> None:
@@ -53,20 +52,20 @@ class FleetWatch:
         self._fleet = Fleet()
         self._shown: dict[SessionId, Session] = {}
         self._because: dict[SessionId, tuple[Session, Liveness]] = {}
-        """What each shown session was derived from."""
+        """What each displayed session was derived from."""
         self._unended: set[SessionId] = set()
         self._waiting: list[SessionId] = []
-        """Those of them whose turn to be looked at is still to come."""
+        """Those of them still to be refreshed in this round."""
         self._ended: list[SessionId] = []
-        """The ended sessions whose turn to be looked at is still to come."""
+        """The ended sessions still to be refreshed in this round."""
         self._is_new = True
         self.asked = 0
-        """How often requests were seen to come or go."""
+        """How many times requests appeared or went away."""
 
     def look(self) -> Fleet:
-        """The fleet after a look at all that may have changed; file work, so call it in a thread.
+        """Refresh all sessions whose turn it is and return the fleet; accesses files, so call it in a thread.
 
-        Where something cannot be read, what was known of it stays, and `Fleet.read_only` says why.
+        If a file cannot be read, the sessions keep their last known state, and `Fleet.read_only` gives the reason.
         """
         with self._busy:
             if self._is_new:
@@ -83,21 +82,21 @@ class FleetWatch:
             return self._fleet
 
     def glance(self, sessions: Iterable[SessionId]) -> Fleet:
-        """The fleet after a look at *sessions* and at the fleet's own log only."""
+        """Refresh *sessions* and read the fleet's own log only; return the fleet."""
         with self._busy:
             if not self._is_new:
                 self._look_at(sessions)
             return self._fleet
 
     def events(self, session: SessionId, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
-        """Yield the session's facts after *since*, each with the cursor behind it; none while it has no log."""
+        """Yield the session's events after *since*, each with the cursor behind it; none while it has no log."""
         try:
             yield from EventLog(self.places.log(session)).read(since)
         except LogMissingError:
             return
 
     async def changes(self, gap_s: float = GAP_S) -> AsyncIterator[Fleet]:
-        """Yield the fleet now, then after each change, at most once in *gap_s* seconds. Never ends by itself.
+        """Yield the fleet now, then after each change, at most every *gap_s* seconds. Never ends by itself.
 
         A reader that is slow gets the newest fleet, never a backlog. All file work is done in a thread.
         """
@@ -110,17 +109,17 @@ class FleetWatch:
 
     @property
     def is_writer(self) -> bool:
-        """Whether it is the one that writes what is kept of the fleet, as it holds `fleet.lock`."""
+        """Whether this watch writes the fleet cache, because it holds `fleet.lock`."""
         return self._keeper is not None and self._keeper.holds
 
     def close(self) -> None:
-        """Bring the index up to date and let another watch write it; idempotent."""
+        """Update the cache and release its lock; idempotent."""
         with self._busy:
             if self._keeper is not None:
                 self._keeper.close(self._fold)
 
     def _turn(self, now: float) -> list[SessionId]:
-        """The sessions that have not ended whose turn it is, and those that time alone changes by *now*."""
+        """Return the unended sessions whose turn it is, and those whose state depends on time and is due by *now*."""
         if not self._waiting:
             self._waiting = list(self._unended)
         size = max(AT_ONCE, -(-len(self._unended) // TURNS))
@@ -131,7 +130,7 @@ class FleetWatch:
         ]
 
     def _look_at(self, wanted: Iterable[SessionId]) -> None:
-        """Bring *wanted*, and what the fleet's log tells of, up to date in `_fleet`."""
+        """Refresh *wanted*, and the sessions changed in the fleet's log, in `_fleet`."""
         now, problem = self._clock(), ""
         try:
             self._sight.check()
@@ -163,7 +162,7 @@ class FleetWatch:
         self._publish(now, differs, problem)
 
     def _show(self, session: SessionId, seen: Liveness, now: float) -> bool:
-        """Put *session* into the picture as *seen*; whether it looks different now."""
+        """Derive the displayed state of *session* from *seen*; return whether it changed."""
         folded = self._fold.sessions[session].session
         folded_before, seen_before = self._because.get(session, (None, None))
         is_due = folded.recheck_at is not None and folded.recheck_at <= now
