@@ -1,7 +1,7 @@
-"""The plans as they go on, for who shows them: one frozen `PlanBoard` for each, a new one after each change.
+"""Follow the plans for display: one frozen `PlanBoard` for each, a new one after each change.
 
-It reads and never writes: a plan's log, the text that was agreed to, its file, its runner's lock. A look at plans that
-did not change takes a few `stat` calls.
+It only reads: a plan's log, its approved text, its file, its runner's lock. Refreshing unchanged plans takes a few
+`stat` calls.
 """
 
 import asyncio
@@ -31,38 +31,38 @@ from kasmon.supervisor.plans.folders import PlanFile, PlanFolders
 from kasmon.supervisor.plans.view import settled
 
 LOOK_S: Final = 0.25
-"""How often it is looked while a plan is not over, in seconds."""
+"""How often plans are refreshed while one has not ended, in seconds."""
 SELDOM_S: Final = 1.0
-"""How often while all are, and how often at files and locks."""
+"""How often if all have ended, and how often files and locks are checked, in seconds."""
 MOST: Final = 50
-"""So many plans are shown, the newest ones."""
+"""At most this many plans are shown, the newest ones."""
 
 
 class PlanBoard(msgspec.Struct, frozen=True, kw_only=True):
     """One plan at one moment, with the sessions of its tasks."""
 
     id: str
-    """The plan's; of one that was not run yet, its file's path, which no id is like."""
+    """The plan's id; for one that never ran, its file's path, which no id looks like."""
     plan: Plan
     run: PlanRun
     ahead: NextSteps = NextSteps((), {})
     sessions: Mapping[str, Session] = {}
-    """By id; those of earlier attempts too."""
+    """By session id; includes sessions of earlier attempts."""
     is_run: bool = True
-    """Whether a process runs it now."""
+    """Whether a runner process runs it now."""
     edit: PlanEdit | None = None
-    """None where its file says what runs, or is gone."""
+    """None if its file equals what runs, or is gone."""
     problem: str = ""
-    """Why it cannot be shown whole."""
+    """Why it cannot be shown completely."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether it was ever run; otherwise it is a file in one of the plan folders."""
+        """Whether it ever ran; otherwise it is a file in one of the plan folders."""
         return self.run.began_at > 0
 
 
 class PlanBoards:
-    """All plans of one kasmon. Its calls may come from any thread, and may block."""
+    """All plans of one kasmon. Its methods may be called from any thread, and may block."""
 
     def __init__(self, places: Paths, fleet: Callable[[], Fleet], config: Callable[[], Config]) -> None:
         self._places = places
@@ -76,9 +76,9 @@ class PlanBoards:
         self._files = _Files(places)
 
     def look(self) -> tuple[PlanBoard, ...]:
-        """The plans now: those that go on first, then those that are over, the newest of each first.
+        """Return the plans now: first those that have not ended, then the ended ones, the newest of each first.
 
-        A plan that did not change is the same object as before, and so is the whole where none did.
+        An unchanged plan is the same object as before, and so is the whole tuple if no plan changed.
         """
         with self._busy:
             self._find()
@@ -94,7 +94,7 @@ class PlanBoards:
             return self._boards
 
     async def changes(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
-        """Yield the plans now, then after each change. Never ends by itself; all file work is done in a thread."""
+        """Yield the plans now, then after each change. Never ends by itself; all file access is done in a thread."""
         shown: tuple[PlanBoard, ...] | None = None
         while True:
             boards = await asyncio.to_thread(self.look)
@@ -105,7 +105,7 @@ class PlanBoards:
             await asyncio.sleep(LOOK_S if is_at_work else SELDOM_S)
 
     def _find(self) -> None:
-        """Learn of plans that were begun since the last look."""
+        """Add plans that were started since the last refresh."""
         try:
             stamp = self._places.plans.stat().st_mtime_ns
         except OSError:
@@ -126,7 +126,7 @@ class PlanBoards:
 
 
 class _Files:
-    """The plan files of the config's folders, as boards."""
+    """The plan files of the configured folders, as boards."""
 
     def __init__(self, places: Paths) -> None:
         self._places = places
@@ -136,7 +136,7 @@ class _Files:
         self._boards: dict[PlanFile, PlanBoard] = {}
 
     def look(self, config: Config) -> list[PlanBoard]:
-        """They now, looked at once a second; one that did not change is the same object."""
+        """Return them, refreshed once a second; an unchanged one is the same object."""
         if config is not self._config:
             self._config, self._looked_at = config, float("-inf")
             self._folders = PlanFolders(config.plans.folders, tuple(config.agents))
@@ -151,7 +151,7 @@ class _Files:
 
 
 def _unbegun(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
-    """The board of a plan that nobody has run yet."""
+    """Return the board of a plan that never ran."""
     file, plan = Path(found.file), settled(found.plan, config)
     edit = whole(places, plan, file, tuple(placed(file.name, fault) for fault in found.faults), config)
     run = PlanRun(name=plan.name, file=found.file, folder=str(file.parent))
@@ -160,7 +160,7 @@ def _unbegun(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
 
 
 class _Watched:
-    """One plan, and what is known of it from the last look."""
+    """One plan, with its state as of the last refresh."""
 
     def __init__(self, places: Paths, id_: str) -> None:
         self._places = places
@@ -169,18 +169,18 @@ class _Watched:
         self._sessions: tuple[Session, ...] = ()
         self._config: Config | None = None
         self._plan, self._agreed = Plan(name=book.plan), ""
-        """What runs, and the digest of its text."""
+        """The plan that runs, and the digest of its text."""
         self._settled: tuple[Plan, Config, Plan] | None = None
-        """What was settled last, by which config, and what came of it."""
+        """The last plan completed with defaults, the config used, and the result."""
         self._is_run, self._looked_at = True, float("-inf")
         self._file_stamp: object = None
         self._edit: PlanEdit | None = None
         self._edit_of: PlanRun | None = None
-        """How far it was when its file was compared."""
+        """The progress at which its file was last compared."""
         self._board: PlanBoard | None = None
 
     def look(self, sessions: Iterable[Session], config: Config) -> PlanBoard | None:
-        """It now; None while nobody has begun it."""
+        """Return its board; None until it has begun."""
         now = tuple(sessions)
         is_new = self._board is None or config is not self._config or not _same(now, self._sessions)
         self._sessions, self._config = now, config
@@ -205,7 +205,7 @@ class _Watched:
         return self._book.more()
 
     def _learn(self) -> bool:
-        """Read the text that was agreed to, where it is another one; whether it is."""
+        """Read the approved text if its digest changed; return whether it did."""
         digest = self._book.run.digest
         if digest == self._agreed:
             return False
@@ -214,7 +214,7 @@ class _Watched:
         return True
 
     def _look_around(self, config: Config) -> bool:
-        """Look at the runner's lock and at the plan's file, once a second; whether one of them is another."""
+        """Check the runner's lock and the plan's file, once a second; return whether one changed."""
         before = self._is_run, self._edit
         if self._book.run.state == "ended":
             self._is_run, self._edit = False, None
@@ -256,7 +256,7 @@ class _Watched:
 
 
 def _same(one: Sequence[object], other: Sequence[object]) -> bool:
-    """Whether both hold the very same objects."""
+    """Whether both contain identical objects."""
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 

@@ -1,6 +1,6 @@
-"""A task's check: a shell command that a person agreed to, run where the task worked, bounded in time and output.
+"""Run a task's check: an approved shell command, in the task's folder, with limited time and output.
 
-Its process waits until it is noted who it is. So no check outlives its runner unknown: the next one ends it.
+Its process waits until its identity is logged. So no check outlives its runner unnoticed: the next runner ends it.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from kasmon.process_identity import is_running, started_at
 from kasmon.sanitize import clean_block
 
 KEPT_BYTES: Final = 16_384
-"""How much of the end of what it prints is kept."""
+"""How much of the end of its output is kept."""
 READS: Final = 16
-"""A flood leaves the loop to others after so many blocks."""
+"""After this many blocks, a flood of output yields to other callbacks of the loop."""
 GATE: Final = 'read -r go && exec /bin/sh -c "$1" </dev/null'
-"""What a check's process does first; where nobody says go any more, it ends."""
+"""What a check's process runs first; if its stdin closes before a line arrives, it ends."""
 
 
 async def run_check(
@@ -38,9 +38,9 @@ async def run_check(
     begins: Callable[[TaskChecking], Awaitable[None]],
     limit_s: float = CHECK_LIMIT_S,
 ) -> TaskChecked:
-    """The fact of what *command* found, run by `sh` in *folder*. All that it started is ended with it.
+    """Run *command* by `sh` in *folder*, end all that it started, and return its result as an event.
 
-    *begins* notes the process before it runs *command*; what it raises is raised, and nothing was run then.
+    *begins* logs the process before *command* runs; if *begins* raises, the error is raised and nothing was run.
     """
     began = time.monotonic()
 
@@ -108,7 +108,7 @@ async def run_check(
 
 
 def end_left(left: TaskChecking) -> None:
-    """End the check that a runner before us *left*, with all that it started, if it still runs; blocks."""
+    """End the check that an earlier runner *left*, with all that it started, if it still runs; blocks."""
     if not left.pid or (left.pid_boot and left.pid_boot != boot()):
         return
     if is_running(left.pid, left.pid_started):
@@ -119,9 +119,9 @@ def end_left(left: TaskChecking) -> None:
 
 
 def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:
-    """Read what stands in *pipe*; the last `KEPT_BYTES` of all that it held stay in *kept*.
+    """Read what is in *pipe*; append it to *kept*, of which the last `KEPT_BYTES` stay.
 
-    It is a pipe of our own: whoever keeps its other end open, a child that the check left behind, keeps nobody waiting.
+    The pipe is non-blocking: a child left by the check that keeps the other end open blocks nothing.
     """
     for _ in range(READS):
         try:

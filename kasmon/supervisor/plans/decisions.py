@@ -1,4 +1,4 @@
-"""What a person decides on a plan that runs: noted in its log, for its runner, which is started where there is none."""
+"""Log the user's decisions about a running plan for its runner, and start a runner if there is none."""
 
 from pathlib import Path
 
@@ -19,20 +19,20 @@ from kasmon.supervisor.plans.view import PlanView, see
 def steer(
     places: Paths, config: Config, fleet: Fleet, wanted: str, deed: Deed, task: str = "", agent: str = ""
 ) -> PlanView:
-    """Note *deed* on the plan *wanted*, and have it run; as it is now. Blocks.
+    """Log *deed* for the plan *wanted*, make sure that it has a runner, and return its view. Blocks.
 
     Args:
         places, config, fleet: of this kasmon, as they are now.
         wanted: the plan's id, or its file.
-        deed: what is decided.
-        task: its id or its number, where the deed is about one.
+        deed: the decision.
+        task: its id or its number, if the decision is about one.
         agent: for `replace`.
 
     Raises:
         PlanNotFoundError: if there is no such plan.
-        RefusedError: if it is over, or has nothing of that kind to decide.
+        RefusedError: if it has ended, or the decision is not possible now.
         UsageError: if it has no such task, or there is no such agent.
-        UnavailableError: if it cannot be noted.
+        UnavailableError: if the decision cannot be logged.
     """
     book = start.found(places, wanted)
     _check_goes_on(book)
@@ -49,16 +49,16 @@ def steer(
 
 
 def take_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
-    """Take the edited file of *plan* over, as it was shown: its text has *digest*. Blocks.
+    """Apply the edited file of *plan*, if its text still has the *digest* that was shown. Blocks.
 
-    One that was not run yet, which goes by its file's path, is run.
+    A plan that never ran, identified by its file's path, is started.
 
     Raises:
         PlanNotFoundError: if there is no such plan, or its file is gone.
-        PlanFaultyError: if something is wrong with the file.
-        RefusedError: if the plan is over, the file says something else by now, or takes away what has begun.
+        PlanFaultyError: if the file has faults.
+        RefusedError: if the plan has ended, the file changed since it was shown, or removes what has begun.
         KasmonError: if a task cannot have its sandbox.
-        UnavailableError: if it cannot be noted.
+        UnavailableError: if it cannot be logged.
     """
     if "/" in plan:
         _begin(places, config, Path(plan), digest)
@@ -79,7 +79,7 @@ def take_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
 
 
 def _begin(places: Paths, config: Config, file: Path, digest: str) -> None:
-    """Run the plan in *file*, which was shown with what it would start: its text had *digest*."""
+    """Start the plan in *file*, if its text still has the *digest* that was shown with its commands."""
     text = start.text_of(file)
     if start.digest(text) != digest:
         raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
@@ -95,7 +95,7 @@ def _check_goes_on(book: PlanLog) -> None:
 
 
 def _id_of(plan: Plan, wanted: str) -> str:
-    """The id of the task that *wanted* names, by its id or else by its number."""
+    """Return the id of the task that *wanted* names, by its id or else by its number."""
     for task in (*(task for task in plan.tasks if task.id == wanted), *plan.tasks):
         if wanted in (task.id, str(task.number)):
             return task.id

@@ -1,7 +1,7 @@
-"""What an agent tells its peers: a prompt at the end of their turn, marked as a peer's, bounded in size and number.
+"""Messages between peer agents: prompts delivered at the end of a turn, marked as a peer's, limited in size and rate.
 
-It is a prompt and nothing else: no message answers a request, and none is typed while a dialog stands. How many and how
-long its host decides, which takes it (`host/session/peer_limits`).
+A message is only a prompt: it answers no request, and is not typed while a dialog is open. The receiving host enforces
+the limits (`host/session/peer_limits`).
 """
 
 import fcntl
@@ -20,14 +20,14 @@ from kasmon.sanitize import clean_block, clean_line
 from kasmon.supervisor.sessions import operations
 
 NOTES_BYTES: Final = 1 << 20
-"""Beyond this a plan's notes take no more."""
+"""The size limit of a plan's notes."""
 
 
 def meant(fleet: Fleet, teller: Session, wanted: str) -> tuple[Session, ...]:
-    """The peers of *teller* that *wanted* means: `wave`, or one by task number, name or id.
+    """Return the peers of *teller* that *wanted* names: `wave`, or one by task number, name or id.
 
     Raises:
-        NotFoundError: if there is none that runs.
+        NotFoundError: if no such peer runs.
     """
     plan = [s for s in fleet.sessions if s.plan == teller.plan and s.wave is not None and s.id != teller.id]
     if wanted == "wave":
@@ -46,12 +46,12 @@ def meant(fleet: Fleet, teller: Session, wanted: str) -> tuple[Session, ...]:
 
 
 async def tell(places: Paths, teller: Session, peer: Session, text: str) -> Receipt:
-    """Give *peer* the message *text* of *teller* at its turn's end, and return how far it came.
+    """Send *peer* the message *text* of *teller*, for the end of its turn; return the receipt.
 
     Raises:
         UsageError: if it is empty or too long.
-        RefusedError: if *peer* got too many of late, by the word of its host.
-        KasmonError: as `operations.send` does.
+        RefusedError: if the host of *peer* reports that it got too many messages lately.
+        KasmonError: as `operations.send` raises.
     """
     said = clean_block(text).strip()
     if not said:
@@ -64,14 +64,14 @@ async def tell(places: Paths, teller: Session, peer: Session, text: str) -> Rece
 
 
 def marked(teller: Session, said: str) -> str:
-    """*said* as its peer reads it: whose word it is stands in front of it."""
+    """Return the message as its peer reads it, with a line that names the sender."""
     task = f", task {teller.task}" if teller.task is not None else ""
     whose = f"{clean_line(teller.name)}{task}, another agent"
     return f"[Message from your peer {whose}, not from the person you work for]\n{said}"
 
 
 def write_note(path: Path, teller: Session, text: str, at: str) -> None:
-    """Add *text* of *teller* to the notes at *path*, one entry, whole.
+    """Append *text* of *teller* as one entry to the notes at *path*.
 
     Raises:
         UsageError: if it is empty or too long.

@@ -1,4 +1,4 @@
-"""The process of a plan's runner: under its lock from the beginning to the end, and ended by whoever wants to."""
+"""The process of a plan's runner: it holds the plan's lock while it runs, and signals end it."""
 
 import asyncio
 import contextlib
@@ -49,13 +49,13 @@ def main(argv: Sequence[str]) -> int:
             return error.exit_code
         finally:
             lock.let_go()
-        book.more()  # a `resume` of a stopped plan that saw our lock still held relies on us
+        book.more()  # a `resume` of a stopped plan that saw the lock still held relies on this
         if was_ended or book.run.is_stopped or book.run.state == "ended":
             return 0
 
 
 async def _until_told(runner: PlanRunner) -> bool:
-    """Run until the plan ends or is stopped; True if this process was ended: the plan goes on with the next one."""
+    """Run until the plan ends or is stopped; True if a signal ended this process and the next runner continues."""
     running = asyncio.ensure_future(runner.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -1,7 +1,7 @@
-"""After a crash or a reboot: what of the plans that were running is lost, and how each goes on where it was.
+"""After a crash or a reboot: find out what the running plans lost, and continue each of them.
 
-A task is never begun a second time for it: its agent's conversation is resumed by its own id and told to go on. What
-cannot be resumed, a command in a shell that is gone, has failed, and its plan decides.
+Recovery never starts a task twice: it resumes the agent's conversation by id and prompts it to continue. A task that
+cannot be resumed, such as a command in a lost shell, has failed; the plan decides what follows.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
 class InterruptedPlan(NamedTuple):
-    """One thing that was lost, and what is done about it."""
+    """One loss, and what recovery does about it."""
 
     plan: str
     deed: Literal["resume", "fail", "run"]
-    """`resume` the session's conversation, count its task as failed, or `run` the plan itself again."""
+    """`resume` the session's conversation, `fail` its task, or `run` the plan's runner again."""
     task: str = ""
     attempt: int = 0
     session: Session | None = None
@@ -44,10 +44,10 @@ class InterruptedPlan(NamedTuple):
 
 
 def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
-    """What is lost of the plans that are not over; each plan's own runner comes behind its tasks.
+    """Return what the plans that have not ended lost; each plan's own runner follows its tasks.
 
     Raises:
-        PlanNotFoundError, PlanFaultyError: if a plan's agreed text is gone.
+        PlanNotFoundError, PlanFaultyError: if a plan's approved text is gone.
     """
     found: list[InterruptedPlan] = []
     for id_ in plans(places):
@@ -72,10 +72,10 @@ def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
 
 
 async def recover(places: Paths, plight: InterruptedPlan) -> str:
-    """Do what *plight* says; what became of it, in words.
+    """Do what *plight* says; describe the result.
 
     Raises:
-        KasmonError: why it could not be done; a task whose session does not come back has failed then.
+        KasmonError: if that fails; a task whose session cannot be restarted has failed then.
     """
     book = PlanLog(places, plight.plan)
     if plight.deed == "run":

@@ -1,6 +1,6 @@
-"""What runs one plan: it looks at the fleet, asks what is next, notes it, and does it.
+"""The runner of one plan: it reads the fleet, computes the next steps, logs and executes them.
 
-It knows nothing that the plan's log does not: killed at any moment, the next one goes on.
+It keeps no state outside the plan's log: if it is killed at any moment, the next runner continues.
 """
 
 import asyncio
@@ -48,18 +48,18 @@ from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
 from kasmon.supervisor.worktrees.collision_watch import sweeps
 
 TICK_S: Final = 0.1
-"""How often the plan's log is looked at, in seconds: a person's decision is heard within this."""
+"""How often the plan's log is checked, in seconds: the longest delay of a user's decision."""
 NEWS_S: Final = 0.03
-"""How often the fleet is looked at at most, in seconds: the next task begins so much later than the last one ended."""
+"""The shortest time between two fleets, in seconds: how long the next task may start after the last one ended."""
 RESTS: Final = 4
-"""So many times as long as a look took, in the processor's time, nothing more is looked at: plans can be large."""
+"""After each step the runner pauses for this many times the processor time it took: plans can be large."""
 LOOK_S: Final = 1.0
-"""How often all is looked at, whatever happened."""
+"""How often a step is computed, without any change."""
 TELL_S: Final = 0.5
-"""How often peers are told of each other at most, in seconds."""
+"""How often the contexts of peers are updated at most, in seconds."""
 AGAIN_S: Final = 2.0
-"""How long after it failed a step is tried again: a full disk, a host that does not answer. So long, too, the fleet may
-take to show what was started or ended, which is not done again."""
+"""How long after a failure a step is retried: a full disk, a host that does not answer. Also how long the fleet may
+take to show what was started or ended; it is not done again within this time."""
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +77,13 @@ class PlanRunner:
         self._deeds = TaskActions(where, book, config, self._grounds)
         self._contexts = TaskContexts(where)
         self._fleet = Fleet()
-        """As last seen; nothing is begun before the first look, which tells what an earlier runner left."""
+        """As last read; nothing begins before the first read, which shows what an earlier runner started."""
         self._news = asyncio.Event()
         self._doing: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._did_at: dict[tuple[str, ...], float] = {}
         """When sessions were last started and ended, in seconds of the loop's clock."""
         self._dropped: set[str] = set()
-        """The sessions whose checks on other machines nobody waits for."""
+        """The sessions whose checks on other machines are being ended."""
         self._too_old: ProtocolVersionError | None = None
         self._digest = ""
         self._plan = Plan(name="")
@@ -95,7 +95,7 @@ class PlanRunner:
         """Run until the plan has ended.
 
         Raises:
-            ProtocolVersionError: if a host is of another version. No task fails by that; the next runner goes on.
+            ProtocolVersionError: if a host has another version. No task fails by that; the next runner continues.
         """
         await asyncio.to_thread(self._end_left)
         self._fleet = await asyncio.to_thread(look_once, self._where)
@@ -114,7 +114,7 @@ class PlanRunner:
                     async with asyncio.timeout(LOOK_S):
                         await self._news.wait()
                 for eye in (watching, listening):
-                    if eye.done():  # blind, it would wait for ever; the next one may see
+                    if eye.done():  # without it, the loop would wait forever; the next runner may succeed
                         eye.result()
         finally:
             all_of_it = (watching, listening, sweeping, *self._doing.values())
@@ -123,7 +123,7 @@ class PlanRunner:
             await asyncio.gather(*all_of_it, return_exceptions=True)
 
     def _end_left(self) -> None:
-        """End the checks that the runner before left when it was killed; what is still to be checked begins anew."""
+        """End the checks that a killed runner left; pending checks are started again."""
         self._book.more()
         for at in self._book.run.tasks.values():
             if at.checking is not None:
@@ -136,7 +136,7 @@ class PlanRunner:
                 self._news.set()
 
     async def _listen(self) -> None:
-        """Hear what others write into the plan's log."""
+        """Wake the runner when others append to the plan's log."""
         size = -1
         while True:
             if (now := await asyncio.to_thread(self._book.size)) != size:
@@ -145,20 +145,20 @@ class PlanRunner:
             await asyncio.sleep(TICK_S)
 
     async def _sweep(self) -> None:
-        """Know which files each task changed that has a worktree of its own."""
+        """Track which files each task changed that has its own worktree."""
         async for sweep in sweeps(self._own_grounds, alone=True):
             tasks = {at.session: id_ for id_, at in self._book.run.tasks.items()}
             self._files |= {tasks[session]: files for session, files in sweep.files.items() if session in tasks}
             self._news.set()
 
     def _own_grounds(self) -> tuple[Session, ...]:
-        """The sessions of tasks that work where no other does."""
+        """Return the sessions of running tasks that have their own worktree."""
         own = {t.id for t in self._plan.tasks if (t.worktree or self._plan.worktree) == "own"}
         of_own = {at.session for id_, at in self._book.run.tasks.items() if id_ in own and at.state in ON}
         return tuple(session for session in self._fleet.sessions if session.id in of_own)
 
     async def _step(self) -> None:
-        """Look once, and begin to do whatever is next and is not being done."""
+        """Compute the next steps once, and start those that are not being executed."""
         await asyncio.to_thread(self._learn)
         run = self._book.run
         sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
@@ -176,21 +176,21 @@ class PlanRunner:
         await asyncio.to_thread(self._contexts.tell, self._plan, run, self._fleet, dict(self._files))
 
     async def _is_stopped(self) -> bool:
-        """Whether a person stopped the plan, and nothing of it runs any more."""
+        """Whether the user stopped the plan, and nothing of it runs any more."""
         if not self._book.run.is_stopped or self._doing or self.ahead.steps:
             return False
         fleet = await asyncio.to_thread(look_once, self._where)
         return not any(session.exists for session in fleet.sessions if session.plan == self._book.run.plan)
 
     def _learn(self) -> None:
-        """Read what was added to the log, and the text that was agreed to, where it is not the one that was read."""
+        """Read what was added to the log, and the approved text if its digest changed."""
         self._book.more()
         if self._digest != self._book.run.digest:
             self._plan = settled(agreed(self._book), self._config)
             self._digest = self._book.run.digest
 
     def _limit(self) -> int:
-        """How many tasks may run now: as many as the plan says, on a busy machine those that do; one always may."""
+        """Return how many tasks may run now: the plan's limit, but no more on a busy machine; at least one."""
         most = self._config.plans.max_load
         if not most or os.getloadavg()[0] / (os.cpu_count() or 1) <= most:
             return self._plan.limit
@@ -206,7 +206,7 @@ class PlanRunner:
                 run, fleet = self._book.run, self._fleet
                 self._begin(("attempt", task.id), lambda: self._starter.attempt(self._plan, run, task, attempt, fleet))
             case StartAttempt() if self._did_now(("attempt", step.task.id)):
-                pass  # the fleet that we saw is not the newest
+                pass  # the fleet is not up to date yet
             case StartAttempt(task, attempt, session):
                 run = self._book.run
                 self._begin(("attempt", task.id), lambda: self._starter.start(self._plan, run, task, attempt, session))
@@ -221,17 +221,17 @@ class PlanRunner:
             case EndTaskSession(session):
                 self._begin(("end", session), lambda: self._deeds.end(session, self._fleet))
             case FinishPlan() if any(key[0] in ("attempt", "drop") for key in self._doing):
-                pass  # what is being started is to be ended first
+                pass  # sessions being started must be ended first
             case FinishPlan():
                 self._begin(("finish",), lambda: self._finish(step))
 
     async def _bring_back_host(self) -> None:
-        """Start the shared tmux host again: without it no session in a terminal ever tells how it goes on."""
+        """Restart the shared tmux host: without it no session in a terminal reports its state."""
         if await bring_back(self._where):
             log.warning("the shared tmux host was restarted after it was lost")
 
     def _drop_checks(self) -> None:
-        """End the checks of attempts that a person wants done anew, or not at all."""
+        """End the checks of attempts that the user retried or dropped."""
         run = self._book.run
         for key, doing in self._doing.items():
             if key[0] == "check" and not (_is_wanted(run, run.of(key[1])) and str(run.of(key[1]).attempt) == key[2]):
@@ -243,7 +243,7 @@ class PlanRunner:
                 self._begin(("drop", at.session), partial(self._deeds.drop_check, left.machine, at.session))
 
     def _begin(self, key: tuple[str, ...], deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do *deed* in the background, unless it is being done."""
+        """Execute *deed* in the background, unless it is being executed."""
         if key not in self._doing:
             self._doing[key] = doing = asyncio.create_task(self._done(key, deed))
             doing.add_done_callback(lambda _: self._over(key))
@@ -253,28 +253,28 @@ class PlanRunner:
         self._news.set()
 
     def _did_now(self, key: tuple[str, ...]) -> bool:
-        """Whether that was done so short a time ago that the fleet may not show it yet."""
+        """Whether it was done so recently that the fleet may not show it yet."""
         return asyncio.get_running_loop().time() < self._did_at.get(key, -math.inf) + AGAIN_S
 
     async def _done(self, key: tuple[str, ...], deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """*deed*, done or tried in vain."""
+        """Execute *deed* and log its failure."""
         try:
             await deed()
             if key[0] in ("attempt", "end"):
                 self._did_at[key] = asyncio.get_running_loop().time()
-        except ProtocolVersionError as error:  # a newer kasmon is in use: its runner goes on
+        except ProtocolVersionError as error:  # a newer kasmon is in use: its runner continues
             log.warning("%s: %s", " ".join(key), error)
             self._too_old = error
             self._news.set()
         except (KasmonError, OSError) as error:
             log.warning("%s: %s", " ".join(key), error)
             await asyncio.sleep(AGAIN_S)
-        except Exception:  # a mistake of ours at one task: the others go on, and our log has it
+        except Exception:  # a bug that affects one task: the others continue, and the log has it
             log.exception("%s", " ".join(key))
             await asyncio.sleep(AGAIN_S)
 
     async def _finish(self, step: FinishPlan) -> None:
-        """End the plan, unless something was started a moment ago that is to be ended first."""
+        """End the plan, unless something was just started that must be ended first."""
         self._fleet = await asyncio.to_thread(look_once, self._where)
         run = self._book.run
         sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
@@ -284,5 +284,5 @@ class PlanRunner:
 
 
 def _is_wanted(run: PlanRun, at: TaskRun) -> bool:
-    """Whether the check of the task that is so far is still waited for."""
+    """Whether the check of the task at *at* is still needed."""
     return at.state is TaskState.CLAIMED and not run.is_aborted and not run.is_stopped

@@ -1,4 +1,4 @@
-"""A plan is agreed to: its id claimed, its text kept as it was shown, its runner started. And started again."""
+"""Start an approved plan: claim its id, store its text as it was shown, and start (or restart) its runner."""
 
 import contextlib
 import hashlib
@@ -21,11 +21,11 @@ from kasmon.supervisor.worktrees.worktree import proper_branch
 
 
 def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanLog:
-    """The book of a plan that a person agreed to run; nothing of it runs yet.
+    """Store a plan that the user approved, and return its log; nothing of it runs yet.
 
     Raises:
         UnavailableError: if it cannot be written.
-        GitError: if its folder is in a repository that git does not open.
+        GitError: if its folder is in a repository that git refuses to open.
     """
     shared = _shared(plan, folder)
     try:
@@ -59,12 +59,12 @@ def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, hea
 
 
 def next_id(places: Paths, plan: Plan) -> str:
-    """The id that *plan* gets if a person agrees to it now."""
+    """Return the id that *plan* would get if it were approved now."""
     return next(id_ for id_ in _ids(_id_of(plan.name)) if not places.plan(id_).exists())
 
 
 def run(places: Paths, book: PlanLog) -> None:
-    """Have a runner for *book*; nothing where it has one, or is over.
+    """Start a runner for *book*; do nothing if it has one, or has ended.
 
     Raises:
         UnavailableError: if no process can be started.
@@ -79,18 +79,18 @@ def run(places: Paths, book: PlanLog) -> None:
 
 
 def is_run(book: PlanLog) -> bool:
-    """Whether a process runs it now."""
+    """Whether a runner process runs it now."""
     return lock_holder(book.lock) is not None
 
 
 def apply_edit(book: PlanLog, text: str) -> None:
-    """Take *text*, which was read without fault and shown to a person, for the plan from now on."""
+    """Replace the plan by *text*, which has no faults and was shown to the user."""
     write_private(book.agreed, text.encode(), durable=True)
     book.add(PlanChanged(at=time.time(), digest=digest(text)))
 
 
 def found(places: Paths, wanted: str) -> PlanLog:
-    """The plan with the id *wanted*, or the newest run of the file *wanted*.
+    """Return the plan with the id *wanted*, or the newest run of the file *wanted*.
 
     Raises:
         PlanNotFoundError: if there is none.
@@ -113,15 +113,15 @@ def found(places: Paths, wanted: str) -> PlanLog:
 
 
 def digest(text: str) -> str:
-    """By which a plan's text is told from every other."""
+    """Return the digest that identifies a plan's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def text_of(file: Path) -> str:
-    """What *file* holds.
+    """Return the text of *file*.
 
     Raises:
-        RefusedError: if it is no text, or larger than 8 MiB.
+        RefusedError: if it is not text, or larger than 8 MiB.
         PlanNotFoundError: if the file does not exist.
     """
     try:
@@ -142,10 +142,10 @@ def text_of(file: Path) -> str:
 
 
 def _shared(plan: Plan, folder: Path) -> str | None:
-    """The git folder that all worktrees of *folder* share; empty where it is in no repository.
+    """Return the git folder that all worktrees of *folder* share; empty if it is in no repository.
 
     Raises:
-        GitError: if git does not open it and a task may want a worktree; where none does it is None.
+        GitError: if git refuses to open it and a task may require a worktree; if none does, None is returned.
     """
     try:
         return where(folder)[1] if repository(folder) is not None else ""
@@ -158,12 +158,12 @@ def _shared(plan: Plan, folder: Path) -> str | None:
 def _id_of(name: str) -> str:
     try:
         return proper_branch((name.lower(),))[:40].strip("-") or "plan"
-    except UsageError:  # it has no letter that a branch may have
+    except UsageError:  # the name has no character that is valid in a branch
         return "plan"
 
 
 def _claimed(places: Paths, name: str) -> str:
-    """An id for a plan called *name*; its folder is ours from now on."""
+    """Return a free id for a plan called *name*, claimed by creating its folder."""
     for id_ in _ids(name):
         with contextlib.suppress(FileExistsError):
             places.plan(id_).mkdir(mode=0o700)
@@ -172,6 +172,6 @@ def _claimed(places: Paths, name: str) -> str:
 
 
 def _ids(name: str) -> Iterator[str]:
-    """The ids that a plan called *name* may get, in the order in which they are tried."""
+    """Yield the ids that a plan called *name* may get, in the order to try them."""
     yield name
     yield from (f"{name}-{number}" for number in itertools.count(2))

@@ -1,4 +1,4 @@
-"""What a plan's runner does to tasks that have begun: each notes what came of it, in the plan's log."""
+"""What a plan's runner does with tasks that have begun; each action logs its result in the plan's log."""
 
 import asyncio
 import contextlib
@@ -30,13 +30,13 @@ from kasmon.supervisor.worktrees.worktree import TaskWorktree
 from kasmon.tmux.remote.ssh import RemoteMachine
 
 REACHED_S: Final = 60.0
-"""So long a machine may not answer until a task there counts as called done without its result."""
+"""After a machine did not answer for so long, a task there counts as claimed without its result."""
 
 log = logging.getLogger(__name__)
 
 
 class TaskActions:
-    """What is done to the tasks of the plan of *book*; only its runner does."""
+    """Acts on the tasks of the plan of *book*; used by its runner only."""
 
     def __init__(self, where: Paths, book: PlanLog, config: Config, grounds: task_folder.TaskFolders) -> None:
         self._where = where
@@ -44,10 +44,10 @@ class TaskActions:
         self._grounds = grounds
         self._elsewhere = RemoteTasks(config.remote.ssh)
         self._unreachable_since: dict[str, float] = {}
-        """Session -> when its machine did not answer first, in seconds of any clock."""
+        """Session -> when its machine first failed to answer, on the monotonic clock, in seconds."""
 
     async def claim(self, plan: Plan, step: ClaimTask) -> None:
-        """Note that the step's task is called done, with what it changed, and keep the result that it left."""
+        """Log that the step's task is claimed, with its changes, and store its result."""
         task, at = step.task, self._book.run.of(step.task.id)
         kept_back = await asyncio.to_thread(self._comes_back, plan, task, at)
         if not step.word.by:
@@ -74,10 +74,10 @@ class TaskActions:
         await asyncio.to_thread(self._keep, task, left, claimed)
 
     async def _result_of(self, machine: RemoteMachine, task: Task, session: str) -> tuple[str, str]:
-        """What *task* left for others on *machine*, and what is to be said where nobody can tell.
+        """Return the result of *task* on *machine*, and a remark if the machine cannot be reached.
 
         Raises:
-            RemoteUnreachableError: if that does not answer, and not for long yet.
+            RemoteUnreachableError: if it does not answer, but not for long enough yet.
         """
         try:
             return await self._elsewhere.result(machine, task, task_folder.LONGEST_RESULT), ""
@@ -88,7 +88,7 @@ class TaskActions:
             return "", f" (its changes on {machine.host} were not fetched: {error.why})"
 
     async def check(self, plan: Plan, task: Task, attempt: int) -> None:
-        """Run the check of *task* where that worked, and note what it says."""
+        """Run the check of *task* where the task worked, and log its result."""
         run = self._book.run
         at = run.of(task.id)
         if (machine := self._elsewhere.machine(plan, run, task)) is not None:
@@ -107,28 +107,28 @@ class TaskActions:
         await self._note(await run_check(task.id, attempt, task.check, at.workdir, own, self._note, task.check_limit_s))
 
     async def drop_check(self, host: str, session: str) -> None:
-        """End the check of *session* on the machine *host*: nobody waits for it any more."""
+        """End the check of *session* on the machine *host*, whose result is not needed any more."""
         await self._elsewhere.end_check(host, session)
 
     async def settle(self, step: SettleTask, fleet: Fleet) -> None:
-        """Note how the step's task went; a command that failed and goes on is interrupted."""
+        """Log the outcome of the step's task; interrupt a failed command that still runs."""
         fact = TaskDone if step.done else TaskFailed
         at = self._book.run.of(step.task.id)
         await self._note(fact(at=time.time(), task=step.task.id, attempt=step.attempt, why=step.why))
         known = fleet.get(SessionId(at.session))
         if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
-            with contextlib.suppress(KasmonError):  # another command may go on in its terminal, if this one leaves it
+            with contextlib.suppress(KasmonError):  # another command may run in its terminal, if this one ends
                 await operations.interrupt(self._where, known)
 
     async def end(self, session: SessionId, fleet: Fleet) -> None:
-        """End *session*, which no task needs any more."""
+        """Stop *session*, which no task needs any more."""
         known = fleet.get(session)
         if known is not None and known.exists:
-            with contextlib.suppress(SessionEndedError):  # the fleet that we saw was not the newest
+            with contextlib.suppress(SessionEndedError):  # the fleet was not up to date
                 await operations.stop(self._where, known)
 
     def _comes_back(self, plan: Plan, task: Task, at: TaskRun) -> str:
-        """Have what *task* made in its sandbox where it works; in words what did not come."""
+        """Copy the changes of *task* from its sandbox to its folder; describe what was not copied."""
         if not self._where.sandbox(SessionId(at.session)).exists():
             return ""
         try:
@@ -138,7 +138,7 @@ class TaskActions:
         return comes_back(self._where, SessionId(at.session), Path(at.workdir))
 
     def _keep(self, task: Task, result: str, claimed: TaskClaimed) -> None:
-        """Keep what *task* left, if anything, before it counts as claimed."""
+        """Store the result of *task*, if any, before it counts as claimed."""
         if result:
             path = self._book.result(task)
             private_folder(path.parent)
@@ -150,9 +150,9 @@ class TaskActions:
 
 
 def _changed(at: TaskRun, is_own: bool) -> int | None:
-    """How many files differ from where the task began; None where nobody can tell.
+    """Return how many files differ from the task's start; None if unknown.
 
-    In a worktree that it shares others change files too: it is known there only that nobody changed any.
+    In a shared worktree, other tasks change files too: there the only known count is 0, if nothing changed at all.
     """
     if not at.base:
         return None
@@ -167,5 +167,5 @@ def _changed(at: TaskRun, is_own: bool) -> int | None:
 
 
 def _left_here(task: Task, at: TaskRun, is_own: bool) -> tuple[int | None, str]:
-    """How many files *task* changed, and what it left for others."""
+    """Return how many files *task* changed, and its result."""
     return _changed(at, is_own), task_folder.result(Path(at.workdir), task, at.began_at)

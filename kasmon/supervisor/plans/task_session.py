@@ -1,4 +1,4 @@
-"""A task's session: made known, noted, started, in this order, so that a crash between two of them starts it once."""
+"""A task's session is announced, logged, started, in this order, so that a crash in between starts it only once."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ from kasmon.supervisor.worktrees.worktree import TaskWorktree
 
 
 class AttemptStart(NamedTuple):
-    """What an attempt really starts, or continues in; empty for one that gets no session."""
+    """What an attempt actually starts, or continues in; empty if it gets no session."""
 
     agent: str = ""
     mode: str = ""
@@ -43,9 +43,9 @@ class AttemptStart(NamedTuple):
 
 
 class TaskStarter:
-    """Starts the attempts of one plan's tasks; only its runner does.
+    """Starts the attempts of one plan's tasks; used by its runner only.
 
-    *begin_session* starts the agent of a session that was made and noted.
+    *begin_session* starts the agent of a session that was created and logged.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class TaskStarter:
         self._elsewhere = RemoteTasks(config.remote.ssh)
 
     async def attempt(self, plan: Plan, run: PlanRun, task: Task, number: int, fleet: Fleet) -> None:
-        """Begin attempt *number* of *task*. What keeps it from beginning is noted as its failure.
+        """Begin attempt *number* of *task*; an error is logged as its failure.
 
         Raises:
-            ProtocolVersionError: if a host is of another version. No other error of ours.
+            ProtocolVersionError: if a host has another version. No other `KasmonError` is raised.
         """
         session, tree = SessionId(""), TaskWorktree(path="")
         try:
@@ -96,12 +96,12 @@ class TaskStarter:
             await asyncio.to_thread(self._fail, task, number, _why(error), tree if never_was else None, conflicts)
 
     async def start(self, plan: Plan, run: PlanRun, task: Task, attempt: int, session: SessionId) -> None:
-        """Start the session of an attempt that was noted, and of which nobody knows that it runs.
+        """Start the session of a logged attempt that may not run yet.
 
-        Where it runs, it is the terminal of the task before, which did not get the command of this one yet.
+        If it runs, it is the terminal of the previous task, which has not received the command of this one yet.
 
         Raises:
-            ProtocolVersionError: if a host is of another version. No other error of ours.
+            ProtocolVersionError: if a host has another version. No other `KasmonError` is raised.
         """
         try:
             if self._elsewhere.machine(plan, run, task) is None:
@@ -120,9 +120,9 @@ class TaskStarter:
             await asyncio.to_thread(self._fail, task, attempt, _why(error))
 
     def _made(self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, fleet: Fleet) -> Launch:
-        """The session of the attempt, known to the fleet and not started: made now, or by a runner that died then.
+        """Return the launch of the attempt, announced but not started: created now, or by a runner that then died.
 
-        The place for its result is there first.
+        The folder for its result is created first.
         """
         if not host_of(plan, task, run.of(task.id).agent):
             lay_out(Path(tree.path), task)
@@ -167,7 +167,7 @@ class TaskStarter:
         return profile is not None and profile.program == "scripted"
 
     def _results(self, plan: Plan, task: Task) -> dict[str, str]:
-        """What the tasks left that *task* needs."""
+        """Return the results of the tasks that *task* needs."""
         found = {}
         for need in before(task):
             path = self._book.result(plan.task(need))
@@ -176,7 +176,7 @@ class TaskStarter:
         return found
 
     def _known(self, run: PlanRun, fleet: Fleet, task: Task, number: int) -> Launch | None:
-        """The launch of a session that was made for this attempt before its maker died; None where there is none."""
+        """Return the launch of a session created for this attempt before its runner died; None if there is none."""
         name = session_name(run.plan, task, number)
         for session in fleet.sessions:
             is_called = session.name == name or session.name.startswith(f"{name}.")
@@ -187,7 +187,7 @@ class TaskStarter:
     def _fail(
         self, task: Task, number: int, why: str, tree: TaskWorktree | None = None, conflicts: tuple[str, ...] = ()
     ) -> None:
-        """Note why the attempt failed; with *tree* also that it was begun there, and got no session."""
+        """Log why the attempt failed; with *tree* also that it was begun there, without a session."""
         if tree is not None:
             self._note(task, number, "", "", tree)
         why = why.rstrip(".")
@@ -220,7 +220,7 @@ def _why(error: KasmonError | OSError) -> str:
 
 
 def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | None:
-    """The terminal of the task before, in which *task* goes on: only commands for a shell do."""
+    """Return the terminal of the previous task, in which *task* continues: only shell commands do."""
     session = terminal_of(plan, run, task)
     if not session:
         return None
@@ -231,6 +231,6 @@ def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | N
 
 
 def variables(plan_id: str, task: Task, session: str, around: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """What a check finds in its environment: what is *around*, and whose check it is."""
+    """Return the environment of a check: *around*, plus variables that identify the check."""
     own = {"PLAN": plan_id, "TASK": str(task.number), "WAVE": str(task.wave), "SESSION": session}
     return dict(around) | {f"KASMON_{name}": value for name, value in own.items()}

@@ -1,4 +1,4 @@
-"""A plan as readers see it: what is agreed, how far it is, what is next. Nothing is written, nobody is asked."""
+"""Read-only view of a plan: the approved plan, its progress and next steps. Writes nothing, contacts no process."""
 
 import time
 from pathlib import Path
@@ -23,10 +23,10 @@ class PlanView(NamedTuple):
 
 
 def see(book: PlanLog, fleet: Fleet, config: Config) -> PlanView:
-    """The plan of *book*, as its log and *fleet* have it.
+    """Return the view of the plan of *book*, from its log and *fleet*.
 
     Raises:
-        PlanNotFoundError, PlanFaultyError: if its agreed text is gone, or cannot be read any more.
+        PlanNotFoundError, PlanFaultyError: if its approved text is gone, or can no longer be read.
     """
     book.more()
     plan = settled(agreed(book), config)
@@ -35,21 +35,21 @@ def see(book: PlanLog, fleet: Fleet, config: Config) -> PlanView:
 
 
 def agreed(book: PlanLog) -> Plan:
-    """The plan that a person agreed to.
+    """Return the plan that the user approved.
 
     Raises:
-        PlanNotFoundError, PlanFaultyError: if its text is gone, or cannot be read any more.
+        PlanNotFoundError, PlanFaultyError: if its text is gone, or can no longer be read.
     """
     path = book.agreed
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PlanNotFoundError(book.plan) from error
-    return read(text, Path(book.run.file).name or path.name)  # unnamed, it is called as its file
+    return read(text, Path(book.run.file).name or path.name)  # without a name of its own, it is named after its file
 
 
 def settled(plan: Plan, config: Config) -> Plan:
-    """*plan* with the config's word where it leaves something open."""
+    """Return *plan*, with open settings filled in from the config."""
     return plan.settled(
         agent=config.default_agent,
         limit=config.plans.limit,
