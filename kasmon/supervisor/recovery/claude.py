@@ -17,16 +17,16 @@ from kasmon.model.events import (
 from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable, seconds
 
 INTERRUPTED = "[Request interrupted"
-"""How the text begins by which the transcript says that a person ended the turn."""
+"""The prefix of the entry by which a transcript records that the user interrupted the turn."""
 
 
 def conversations(config: Path) -> Iterator[StoredConversation]:
-    """Those of the config folder *config*; what cannot be read is not there."""
+    """Yield the conversations in the config folder *config*; unreadable ones are omitted."""
     return readable(config.glob("projects/*/*.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:
-    """The one in *file*; None where no prompt is in it.
+    """Return the conversation in *file*; None if it contains no prompt.
 
     Raises:
         OSError: if it cannot be read.
@@ -48,9 +48,9 @@ def conversation(file: Path) -> StoredConversation | None:
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
-    """Yield what was said and done in the conversation in *file* later than *after*, in seconds since the epoch.
+    """Yield the entries of the conversation in *file* later than *after*, in seconds since the epoch.
 
-    Sub-agents, and texts that stand in the user's name and are nobody's prompt, are left out.
+    Sub-agents, and user entries that are not prompts of the user, are left out.
 
     Raises:
         OSError: if it cannot be read.

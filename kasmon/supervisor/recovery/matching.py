@@ -1,4 +1,4 @@
-"""Which kept conversation is a session's own: proven, to be asked for, or not there. Pure."""
+"""Match a session to a stored conversation: proven, to be chosen by the user, or none. Pure."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,27 +9,27 @@ import msgspec
 from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation, same, telling
 
 LATE_S = 5.0
-"""By so much a file may seem older than the session that it belongs to."""
+"""How much older than its session a conversation may seem, in seconds."""
 
 
 class RecoveryMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found for one session."""
+    """The result for one session."""
 
     kind: Literal["proven", "ask", "none"]
     why: str
-    """By what it is known; or why nobody can tell; or why there is none."""
+    """What proves the match; or why it is uncertain; or why there is none."""
     kept: StoredConversation | None = None
     candidates: tuple[StoredConversation, ...] = ()
-    """Among which a person chooses, the newest first."""
+    """The candidates for the user's choice, newest first."""
 
 
 def found(known: LoggedConversation, there: Iterable[StoredConversation], taken: Iterable[str] = ()) -> RecoveryMatch:
-    """Which of those *there* is the conversation that is *known*.
+    """Find the conversation *known* from our log among those *there*.
 
     Args:
         known: what our log has of it.
-        there: what the agent's files hold, of that folder and, where its id is known, of that id.
-        taken: ids that other sessions have: none of those is taken for this one's.
+        there: the agent's stored conversations of that folder and, if its id is known, of that id.
+        taken: ids of other sessions' conversations, which are excluded.
     """
     there, taken = list(there), set(taken) - {known.id}
     if known.id:
@@ -53,7 +53,7 @@ def found(known: LoggedConversation, there: Iterable[StoredConversation], taken:
 
 
 def _against(known: LoggedConversation, kept: StoredConversation) -> str:
-    """What speaks against it; empty where nothing does."""
+    """Return the reason against a match; empty if there is none."""
     if not _is_folder(known.directory, kept.directory):
         return f"it was held in {kept.directory!r}"
     if known.is_whole and known.prompts and telling(known.prompts[0]) and not same(known.prompts[0], kept.first):
@@ -63,12 +63,12 @@ def _against(known: LoggedConversation, kept: StoredConversation) -> str:
 
 
 def _speaks(known: LoggedConversation, kept: StoredConversation) -> bool:
-    """Whether something that was said proves it."""
+    """Whether a prompt proves the match."""
     return any(telling(text) and _has(kept.prompts, text) for text in known.prompts)
 
 
 def _by(known: LoggedConversation, kept: StoredConversation, words: tuple[str, ...]) -> str:
-    """What it is known by, in words."""
+    """Return what proves the match, as text."""
     parts = [*words, "its folder"]
     if known.is_whole and known.prompts and telling(known.prompts[0]):
         parts.append("its first prompt")
@@ -85,5 +85,5 @@ def _has(texts: Sequence[str], text: str) -> bool:
 
 
 def _is_folder(one: str, other: str) -> bool:
-    """Whether both name one folder, by a link too."""
+    """Whether both are the same folder, possibly through a link."""
     return one == other or Path(one).resolve() == Path(other).resolve()

@@ -18,7 +18,7 @@ SAID = (
 
 
 def conversations(folder: Path) -> Iterator[StoredConversation]:
-    """Yield those of opencode's data *folder*; a database that cannot be read, or is made otherwise, has none."""
+    """Yield the conversations in opencode's data *folder*; none if the database is unreadable or has another schema."""
     file = folder / "opencode.db"
     if not file.is_file():
         return
@@ -30,7 +30,7 @@ def conversations(folder: Path) -> Iterator[StoredConversation]:
 
 
 def _said(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:
-    """What people said, and what the agent said last."""
+    """Return the user's prompts, and the agent's last message."""
     prompts, said = [], ""
     for message, part in database.execute(SAID, (session,)):
         try:
