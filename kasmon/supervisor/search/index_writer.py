@@ -1,4 +1,4 @@
-"""Who brings the search index up to date, and when: the dashboard that holds `fleet.lock`, a little at a time."""
+"""The writer of the search index: the dashboard that holds `fleet.lock` updates it in small steps."""
 
 import logging
 import threading
@@ -15,19 +15,19 @@ from kasmon.store.search_sources import SearchSource, SourceLines, sources, text
 from kasmon.supervisor.search.search import known
 
 PIECE_BYTES: Final = 1 << 18
-"""So much is looked through at once, so that who reads the index never waits long."""
+"""How much is indexed in one transaction, so that readers of the index never wait long."""
 LEAST_REST_S, LONGEST_REST_S = 5.0, 60.0
-"""How long it rests when nothing is left to do, in seconds: twice as long each time, within these. What is not in the
-index yet is found all the same, by looking through the files."""
+"""How long to pause when the index is up to date, in seconds: doubled each time, within these limits. Files not yet
+in the index are found by reading them."""
 RESTS: Final = 4
-"""While there is something to do it rests so many times as long as that took, and otherwise `IDLE_RESTS` times."""
+"""The pause is this many times the last step's duration, or `IDLE_RESTS` times if there was nothing to index."""
 IDLE_RESTS: Final = 200
 
 log = logging.getLogger(__name__)
 
 
 class SearchIndexWriter:
-    """Brings the index of *places* up to date while *may* says that it is ours to write, in a thread of its own."""
+    """Updates the index of *places* in a thread of its own, while *may* returns that this process may write it."""
 
     def __init__(self, places: Paths, fleet: Callable[[], Sequence[Session]], may: Callable[[], bool]) -> None:
         self._places, self._fleet, self._may = places, fleet, may
@@ -37,11 +37,11 @@ class SearchIndexWriter:
         self._trouble = ""
 
     def start(self) -> None:
-        """Begin; once."""
+        """Start the thread. Call once."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write no more. Idempotent."""
+        """Stop writing. Idempotent."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2.0)
@@ -62,18 +62,18 @@ class SearchIndexWriter:
         self._index.close()
 
     def _complain(self, why: str) -> None:
-        """Say once why nothing is written: a search looks through the files then."""
+        """Log once why nothing is written; searches read the files then."""
         if why != self._trouble:
             self._trouble = why
             log.warning("%s", why)
 
 
 def learn(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_bytes: int) -> int:
-    """Look through what was added to *sessions*, about *most_bytes* of it; how many bytes that were.
+    """Index what was added to *sessions*, about *most_bytes* of it; return how many bytes were indexed.
 
     Raises:
         UnavailableError: if the index cannot be written.
-        OSError: if a file is there and cannot be read.
+        OSError: if an existing file cannot be read.
     """
     terminals = frozenset(session.id for session in sessions if session.mode is Mode.TMUX)
 
@@ -87,7 +87,7 @@ def learn(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_b
 
 
 def bring_up(places: Paths) -> None:
-    """Bring the index up to date, all of it. The caller holds `fleet.lock`, or nobody else is there.
+    """Update the index completely. The caller holds `fleet.lock`, or no other process uses the index.
 
     Raises:
         UnavailableError, OSError: as `learn`.

@@ -1,6 +1,6 @@
-"""Searching all transcripts and all that terminals printed: by the index as far as it goes, and through the rest.
+"""Search all transcripts and recorded terminal output, by the index and, for files not indexed yet, by reading them.
 
-So the answer is whole, whether a dashboard keeps the index or none ever did. Nothing here writes.
+So the result is complete, with or without an index. Nothing here writes.
 """
 
 import contextlib
@@ -33,20 +33,20 @@ from kasmon.store.search_sources import (
 
 FIRST_STEP_BYTES: Final = 1 << 13
 STEP_BYTES: Final = 1 << 16
-"""So much of a file is looked through before it is asked whether enough was found: less at first, then twice as much
+"""How much of a file is searched before checking whether there are enough hits: less at first, then doubled
 each time."""
 
 
 class SessionHits(msgspec.Struct, frozen=True):
-    """What was found in one session."""
+    """The hits in one session."""
 
     session: Session
     hits: tuple[SearchHit, ...]
-    """By time, the oldest first."""
+    """By time, oldest first."""
     more: bool = False
-    """There are more, older ones."""
+    """Whether there are more, older hits."""
     problem: str = ""
-    """Why not all of it could be looked through; empty where it was."""
+    """Why some files could not be searched; empty if all were."""
 
 
 def search(
@@ -58,17 +58,17 @@ def search(
     most: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[SessionHits]:
-    """Yield what is found of *pattern*, a session at a time, those with nothing left out.
+    """Yield the hits of *pattern*, a session at a time, omitting sessions without hits.
 
-    No secret of a session is found or told, whatever its files hold.
+    A session's secrets are neither matched nor returned, even if its files contain them.
 
     Args:
-        places: whose kasmon.
-        sessions: where to look, in this order.
-        pattern: what for.
-        context: so many lines above and below each hit are told too.
-        most: the newest so many hits of each session are enough.
-        stopped: asked now and then; once it says so, nothing more is found.
+        places: the folders of this kasmon.
+        sessions: the sessions to search, in this order.
+        pattern: what to search for.
+        context: how many lines above and below each hit to return.
+        most: return at most this many hits of each session, the newest.
+        stopped: called now and then; the search ends when it returns True.
     """
     looked = _Looked(
         places, SearchQuery(pattern, context, most), SearchLookup(places.search_index, pattern.grams), stopped
@@ -90,10 +90,10 @@ def search(
 
 
 def known(places: Paths) -> tuple[Session, ...]:
-    """Every session that is not forgotten, those that something was said in last first; no log is read for that.
+    """Return every session that is not forgotten, the most recently active first, without reading their logs.
 
     Raises:
-        OSError: if the fleet's log is there and cannot be read.
+        OSError: if the fleet's log exists and cannot be read.
     """
     fold = FleetIndex(places)
     remember(places.index, fold)
@@ -102,7 +102,7 @@ def known(places: Paths) -> tuple[Session, ...]:
 
 
 def by_use(places: Paths, sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """*sessions*, those that something was said in last first."""
+    """Return *sessions*, the most recently active first."""
     return tuple(sorted(sessions, key=lambda session: -_used_at(places, session)))
 
 
@@ -114,7 +114,7 @@ def _used_at(places: Paths, session: Session) -> float:
 
 
 class _Looked(NamedTuple):
-    """How one search looks."""
+    """The parameters of one search."""
 
     places: Paths
     query: SearchQuery
@@ -123,7 +123,7 @@ class _Looked(NamedTuple):
 
 
 def _in_session(looked: _Looked, session: Session) -> list[SearchHit]:
-    """The hits in *session*, the oldest first; of each of its files about so many of the newest as are enough."""
+    """Return the hits in *session*, oldest first; of each of its files about as many of the newest as suffice."""
     places, query = looked.places, looked.query
     log = places.log(session.id)
     with contextlib.suppress(FileNotFoundError):
@@ -143,7 +143,7 @@ def _in_session(looked: _Looked, session: Session) -> list[SearchHit]:
 
 
 def _in_source(looked: _Looked, source: SearchSource, *, in_terminal: bool) -> list[SearchHit]:
-    """From its end towards its beginning, until it is enough."""
+    """Search *source* from its end to its beginning, until there are enough hits."""
     query = looked.query
     there: list[SearchHit] = []
     for block in _from_the_end(source, looked.lookup.ranges(source), query.most is not None):
@@ -154,7 +154,7 @@ def _in_source(looked: _Looked, source: SearchSource, *, in_terminal: bool) -> l
 
 
 def _from_the_end(source: SearchSource, ranges: Sequence[tuple[int, int]], is_stepwise: bool) -> Iterator[SourceLines]:
-    """Yield the blocks of *ranges*, those at the end first where it *is_stepwise*."""
+    """Yield the blocks of *ranges*; from the end in growing steps if *is_stepwise*."""
     if not is_stepwise:
         for start, end in ranges:
             yield from blocks(source, start, end)
@@ -168,7 +168,7 @@ def _from_the_end(source: SearchSource, ranges: Sequence[tuple[int, int]], is_st
 
 
 def _line_start(source: SearchSource, at: int) -> int:
-    """Where the line begins that byte *at* is in."""
+    """Return the offset of the line that contains byte *at*."""
     with source.path.open("rb") as file:
         while at > 0:
             before = max(0, at - (1 << 16))
@@ -181,7 +181,7 @@ def _line_start(source: SearchSource, at: int) -> int:
 
 
 def _placed(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> list[SearchHit]:
-    """Hits in a blob, with the time and the place of the fact that it is of."""
+    """Return hits in a blob with the time and place of the event that it belongs to."""
     if not found:
         return []
     place, at = whose_blob(places.log(source.session), source.name)
@@ -189,7 +189,7 @@ def _placed(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> 
 
 
 def _shown(there: Iterable[SearchHit], pattern: SearchPattern, hiding: Redactor) -> list[SearchHit]:
-    """Those hits that are still there when the session's secrets are hidden."""
+    """Return the hits that still match after the session's secrets are redacted."""
     shown: list[SearchHit] = []
     for hit in there:
         line = hiding.line(hit.line)

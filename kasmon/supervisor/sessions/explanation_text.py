@@ -1,5 +1,5 @@
-"""An explanation in words: lines for a person, an object for a program, a golden folder for tests. What stood on the
-screen stands in all of them."""
+"""Format an explanation: lines for the user, an object for programs, a golden folder for tests. All of them contain
+the screen's text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.sessions.explain import ExplainedState, Transition
 
 SCREEN, TITLE, EXPECTED, EVIDENCE = "screen.txt", "title.txt", "expected.toml", "evidence.json"
-"""The files of a golden folder; the last only where there is more than a screen."""
+"""The files of a golden folder; the last only if there is more than a screen."""
 
 
 def lines(found: ExplainedState) -> list[str]:
-    """*found* for a person, a line each."""
+    """Return *found* as lines for the user."""
     verdict, reading = found.verdict, found.reading
     asking = f" ({verdict.asking})" if verdict.asking else ""
     why = f": {clean_line(verdict.why)}" if verdict.why else ""
@@ -45,7 +45,7 @@ def lines(found: ExplainedState) -> list[str]:
 
 
 def as_object(found: ExplainedState) -> dict[str, Any]:
-    """*found* for a program."""
+    """Return *found* as a JSON object."""
     verdict, reading = found.verdict, found.reading
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
     return {
@@ -65,10 +65,10 @@ def as_object(found: ExplainedState) -> dict[str, Any]:
 def save(
     folder: Path, text: str, shot: Screenshot, found: ExplainedState, evidence: Mapping[str, Any] | None = None
 ) -> None:
-    """Write *text*, a captured screen, and what is read there as a golden folder, with *evidence* of more than that.
+    """Write a golden folder: *text*, a captured screen, with its reading, and *evidence* beyond the screen, if any.
 
     Raises:
-        RefusedError: if there is one in *folder* already.
+        RefusedError: if *folder* already has one.
     """
     import tomli_w
 

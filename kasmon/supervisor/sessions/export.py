@@ -1,4 +1,4 @@
-"""All of one session as a text: Markdown for people, JSON for programs. Secrets are hidden in both."""
+"""Export one session as text: Markdown for people, JSON for programs. Both are redacted."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ NOT_RECORDED: Final = "… (some output was missed here)"
 
 
 def as_markdown(places: Paths, session: Session) -> str:
-    """What was said and done in *session*, then what its terminal printed; each text whole."""
+    """Return the transcript of *session*, then its recorded terminal output, without truncation."""
     hiding = Redactor(secrets_of(places, session.id))
     whole = (_whole(places, session, event) for event in _events(places, session))
     parts = [export.head(session), *export.told(whole, session.mode is Mode.TMUX)]
@@ -37,7 +37,7 @@ def as_markdown(places: Paths, session: Session) -> str:
 
 
 def as_objects(places: Paths, session: Session) -> dict[str, Any]:
-    """`events`: each fact as it was written; `terminal`: each line that was printed, with its number and time."""
+    """Return `events`: each event as logged; `terminal`: each recorded line with its number and time."""
     hiding = Redactor(secrets_of(places, session.id))
     events = [_hidden(event, hiding) for event in _events(places, session)]
     lines = terminal_record.numbered(terminal_record.everything(places.record(session.id)))
@@ -46,10 +46,10 @@ def as_objects(places: Paths, session: Session) -> dict[str, Any]:
 
 
 def write(path: Path, text: str) -> None:
-    """Put *text* into a new file at *path*, which its owner alone can read.
+    """Write *text* to a new file at *path* that only its owner can read.
 
     Raises:
-        RefusedError: if something is there already.
+        RefusedError: if *path* already exists.
         KasmonError: if it cannot be written.
     """
     try:
@@ -68,7 +68,7 @@ def write(path: Path, text: str) -> None:
 
 
 def write_beside(folder: Path, session: Session, text: str, format_: Format = "markdown") -> Path:
-    """Put *text* into a new file in *folder* that is named after *session*; where.
+    """Write *text* to a new file in *folder* that is named after *session*; return its path.
 
     Raises:
         KasmonError: as `write`.
@@ -94,7 +94,7 @@ def _events(places: Paths, session: Session) -> Iterator[Event]:
 
 
 def _whole(places: Paths, session: Session, event: Event) -> Event:
-    """*event* with the texts that its blobs have."""
+    """Return *event* with the full texts of its blobs."""
     put = msgspec.structs.replace
     blobs = places.blobs(session.id)
     if isinstance(event, EntryImported):
@@ -112,7 +112,7 @@ def _whole(places: Paths, session: Session, event: Event) -> Event:
 
 
 def _blob(blobs: Path, digest: str, beginning: str) -> str:
-    """The text of a blob; where that is gone its *beginning*, which says so."""
+    """Return the text of a blob; if it no longer exists, its *beginning* with a remark."""
     try:
         return (blobs / Path(digest).name).read_text("utf-8", "replace")
     except OSError:
@@ -127,7 +127,7 @@ def _printed(places: Paths, session: Session) -> Iterator[str]:
 
 
 def _hidden(event: Event, hiding: Redactor) -> Any:
-    """*event* as JSON has it, without secrets."""
+    """Return *event* as a JSON value, redacted."""
     line = encode(event)
     try:
         return msgspec.json.decode(hiding.line(line.decode("utf-8", "replace")))
