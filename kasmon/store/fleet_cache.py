@@ -99,8 +99,8 @@ def connect(path: Path, *, writing: bool = False) -> sqlite3.Connection:
     return database
 
 
-def remember(path: Path, fold: FleetIndex) -> bool:
-    """Load the cache at *path* into *fold*; return False and leave *fold* unchanged if it is missing or unusable."""
+def remember(path: Path, index: FleetIndex) -> bool:
+    """Load the cache at *path* into *index*; return False and change nothing if it is missing or unusable."""
     try:
         database = connect(path)
     except sqlite3.Error:
@@ -120,7 +120,7 @@ def remember(path: Path, fold: FleetIndex) -> bool:
         return False
     finally:
         database.close()
-    fold.start_at(rows, Cursor(fleet_cursor), fleet_inode)
+    index.start_at(rows, Cursor(fleet_cursor), fleet_inode)
     return True
 
 
@@ -132,8 +132,8 @@ class FleetCache:
         self._clock = clock
         self._database: sqlite3.Connection | None = None
 
-    def write(self, fold: FleetIndex, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> bool:
-        """Write the state of *fold*: the rows of *changed*, without those of *gone*; the first call writes every row.
+    def write(self, index: FleetIndex, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> bool:
+        """Write the state of *index*: update *changed* rows, delete *gone* ones; the first call writes every row.
 
         Each call is one transaction. False means: retry with the same sessions, because the cache is in use, belongs to
         a newer kasmon, or was damaged and is now renamed to `index.db~<time>`.
@@ -142,9 +142,9 @@ class FleetCache:
             UnavailableError: if it cannot be written to the disk.
         """
         try:
-            afresh = self._database is None
-            self._database = self._database or self._opened()
-            written = _write(self._database, fold, fold.sessions.keys() if afresh else changed, gone, afresh)
+            is_full = self._database is None
+            self._database = self._database or self._open()
+            written = _write(self._database, index, index.sessions.keys() if is_full else changed, gone, is_full)
         except (sqlite3.Error, OSError) as error:
             self.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
@@ -164,32 +164,32 @@ class FleetCache:
             self._database.close()
             self._database = None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         return connect(self.path, writing=True)
 
 
 def _write(
     database: sqlite3.Connection,
-    fold: FleetIndex,
+    index: FleetIndex,
     changed: Iterable[SessionId],
     gone: Iterable[SessionId],
-    afresh: bool,
+    is_full: bool,
 ) -> bool:
-    """Write in one transaction; False if the cache is a newer kasmon's. *afresh* writes, and so checks, every page."""
+    """Write in one transaction; False if the cache is a newer kasmon's. *is_full* writes, and so checks, every page."""
     rows = [
         (session, folded.inode, folded.cursor, _encode(folded.session))
         for session in changed
-        if (folded := fold.sessions.get(session)) is not None
+        if (folded := index.sessions.get(session)) is not None
     ]
     database.execute("BEGIN IMMEDIATE")
     try:
-        if not _migrated(database):
+        if not _migrate(database):
             return False
-        if afresh:
+        if is_full:
             database.execute("DELETE FROM session")
         database.execute("DELETE FROM fleet")
-        database.execute("INSERT INTO fleet VALUES (?, ?, ?)", (FOLD, fold.inode, fold.cursor))
+        database.execute("INSERT INTO fleet VALUES (?, ?, ?)", (FOLD, index.inode, index.cursor))
         database.executemany("DELETE FROM session WHERE id = ?", [(session,) for session in gone])
         database.executemany("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?)", rows)
         database.execute("COMMIT")
@@ -199,7 +199,7 @@ def _write(
             database.execute("ROLLBACK")
 
 
-def _migrated(database: sqlite3.Connection) -> bool:
+def _migrate(database: sqlite3.Connection) -> bool:
     """Migrate the schema to this version, within the caller's transaction; False if it is a newer kasmon's."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     for number, migrate in enumerate(MIGRATIONS[version:], version + 1):

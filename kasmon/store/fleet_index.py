@@ -53,11 +53,11 @@ class FleetIndex:
         self._log = EventLog(places.fleet_log)
         self._fleet_log = str(places.fleet_log)
         self._folders = str(places.sessions)
-        self._seen = 0
+        self._read_size = 0
 
     def start_at(self, sessions: dict[SessionId, FoldedSession], cursor: Cursor, inode: int) -> None:
         """Continue from a saved state instead of the beginning of the logs."""
-        self.sessions, self.cursor, self.inode, self._seen = sessions, cursor, inode, cursor
+        self.sessions, self.cursor, self.inode, self._read_size = sessions, cursor, inode, cursor
 
     def read_fleet(self) -> FleetMoved:
         """Fold the events added to `fleet_index.jsonl`; if it is another file than before, fold it from scratch.
@@ -65,8 +65,8 @@ class FleetIndex:
         Raises:
             OSError: if it exists and cannot be read; nothing has changed then.
         """
-        size, inode = _facts(self._fleet_log)
-        if size == self._seen and inode == self.inode:
+        size, inode = _stat(self._fleet_log)
+        if size == self._read_size and inode == self.inode:
             return FleetMoved()
         same = inode == self.inode and size >= self.cursor
         cursor = self.cursor if same else START
@@ -75,10 +75,10 @@ class FleetIndex:
         before = self.sessions
         self.sessions = dict(before) if same else {}
         for event, _ in added:
-            _place(self.sessions, event)
+            _apply_fleet_event(self.sessions, event)
         self.cursor = added[-1][1] if added else cursor
-        self.inode, self._seen = inode, max(size, self.cursor)
-        return _moved(before, self.sessions)
+        self.inode, self._read_size = inode, max(size, self.cursor)
+        return _compare(before, self.sessions)
 
     def read_session(self, session: SessionId) -> bool:
         """Fold the events added to the session's log; return whether there were any.
@@ -88,13 +88,13 @@ class FleetIndex:
         Raises:
             OSError: if it exists and cannot be read; nothing has changed then.
         """
-        known = self.sessions[session]
-        size, inode = _facts(path := f"{self._folders}/{session}/events.jsonl")
-        if size == known.seen and inode == known.inode:
+        previous = self.sessions[session]
+        size, inode = _stat(path := f"{self._folders}/{session}/events.jsonl")
+        if size == previous.seen and inode == previous.inode:
             return False
-        folded, cursor = known.session, known.cursor
-        if inode != known.inode or size < cursor:
-            folded, cursor = self._born(session) if cursor else folded, START
+        folded, cursor = previous.session, previous.cursor
+        if inode != previous.inode or size < cursor:
+            folded, cursor = self._fold_created(session) if cursor else folded, START
         if size > cursor:
             start = cursor
             try:
@@ -104,13 +104,13 @@ class FleetIndex:
                 return False
             self.folded_bytes += size - start
         self.sessions[session] = FoldedSession(folded, cursor, inode, max(size, cursor))
-        return folded is not known.session
+        return folded is not previous.session
 
-    def _born(self, session: SessionId) -> Session:
+    def _fold_created(self, session: SessionId) -> Session:
         """Return the session as `fleet_index.jsonl` alone describes it."""
         fresh: dict[SessionId, FoldedSession] = {}
         for event, _ in self._log.read():
-            _place(fresh, event)
+            _apply_fleet_event(fresh, event)
         return fresh[session].session if session in fresh else self.sessions[session].session
 
 
@@ -118,30 +118,30 @@ def named(events: Iterable[Event]) -> dict[SessionId, str]:
     """Return the names of all sessions that are not forgotten, from the events of `fleet_index.jsonl`."""
     sessions: dict[SessionId, FoldedSession] = {}
     for event in events:
-        _place(sessions, event)
+        _apply_fleet_event(sessions, event)
     return {session: folded.session.name for session, folded in sessions.items()}
 
 
-def _place(sessions: dict[SessionId, FoldedSession], event: Event) -> None:
+def _apply_fleet_event(sessions: dict[SessionId, FoldedSession], event: Event) -> None:
     """Apply *event*, from `fleet_index.jsonl`, to *sessions*."""
     match event:
         case SessionCreated():
             sessions.setdefault(event.launch.session, FoldedSession(created(event.launch, event.at, event.machine)))
         case SessionRenamed() | SessionViewed() if event.session in sessions:
-            known = sessions[event.session]
-            sessions[event.session] = known._replace(session=apply(known.session, event))
+            previous = sessions[event.session]
+            sessions[event.session] = previous._replace(session=apply(previous.session, event))
         case SessionForgotten():
             sessions.pop(event.session, None)
         case _:
             return
 
 
-def _moved(before: dict[SessionId, FoldedSession], after: dict[SessionId, FoldedSession]) -> FleetMoved:
+def _compare(before: dict[SessionId, FoldedSession], after: dict[SessionId, FoldedSession]) -> FleetMoved:
     changed = frozenset(session for session, folded in after.items() if before.get(session) is not folded)
     return FleetMoved(changed, frozenset(before.keys() - after.keys()))
 
 
-def _facts(path: str) -> tuple[int, int]:
+def _stat(path: str) -> tuple[int, int]:
     """Return size and inode of the file at *path*; zeros if there is none.
 
     Raises:

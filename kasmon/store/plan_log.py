@@ -97,9 +97,9 @@ class PlanLog:
         self.add(fact)
         self.more()
 
-    def steer(self, deed: Deed, task: str = "", agent: str = "") -> None:
+    def steer(self, decision: Deed, task: str = "", agent: str = "") -> None:
         """Append a decision of the user."""
-        self.add(PlanSteered(at=time.time(), deed=deed, task=task, agent=agent))
+        self.add(PlanSteered(at=time.time(), deed=decision, task=task, agent=agent))
 
 
 def plans(places: Paths) -> list[str]:

@@ -46,20 +46,20 @@ class RuleBook:
         """
         added = rule
 
-        def extended(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        def append_rule(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
             nonlocal added
-            same = [known for known in rules if _says(known) == _says(rule)]
+            same = [existing for existing in rules if _content(existing) == _content(rule)]
             if same:
                 added = same[0]
                 return rules
-            number = 1 + max((int(known.id[1:]) for known in rules if known.id[1:].isdecimal()), default=0)
+            number = 1 + max((int(existing.id[1:]) for existing in rules if existing.id[1:].isdecimal()), default=0)
             added = msgspec.structs.replace(rule, id=f"k{number}")
             return (*rules, added)
 
-        self._change(extended)
+        self._change(append_rule)
         return added
 
-    def remove(self, wanted: str) -> Rule:
+    def remove(self, rule_id: str) -> Rule:
         """Revoke and return the rule with this id.
 
         Raises:
@@ -68,13 +68,13 @@ class RuleBook:
         """
         removed: list[Rule] = []
 
-        def without(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-            removed.extend(rule for rule in rules if rule.id == wanted)
+        def drop_rule(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+            removed.extend(rule for rule in rules if rule.id == rule_id)
             if not removed:
-                raise NotFoundError(f"there is no rule {wanted!r}.", hint="See `kasmon rules ls`.")
-            return tuple(rule for rule in rules if rule.id != wanted)
+                raise NotFoundError(f"there is no rule {rule_id!r}.", hint="See `kasmon rules ls`.")
+            return tuple(rule for rule in rules if rule.id != rule_id)
 
-        self._change(without)
+        self._change(drop_rule)
         return removed[0]
 
     def drop_session(self, session: str) -> None:
@@ -104,5 +104,5 @@ class RuleBook:
         write_private(self.path, content, durable=True)
 
 
-def _says(rule: Rule) -> tuple[str, ...]:
+def _content(rule: Rule) -> tuple[str, ...]:
     return (rule.effect, rule.scope, rule.of, rule.tool, rule.match, rule.text)

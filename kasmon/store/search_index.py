@@ -81,11 +81,11 @@ class SearchLookup:
             database.execute("BEGIN")
             if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 return
-            wanted = " AND ".join('"' + gram.replace('"', '""') + '"' for gram in grams)
+            expression = " AND ".join('"' + gram.replace('"', '""') + '"' for gram in grams)
             found = database.execute(
                 "SELECT source, start, end FROM stretch WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?) "
                 "ORDER BY source, start",
-                (wanted,),
+                (expression,),
             ).fetchall()
             keys: dict[int, Key] = {}
             cursors: dict[Key, int] = {}
@@ -108,7 +108,7 @@ class SearchIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._database: sqlite3.Connection | None = None
-        self._known: dict[Key, IndexedFile] = {}
+        self._entries: dict[Key, IndexedFile] = {}
 
     def learn(
         self,
@@ -126,48 +126,48 @@ class SearchIndex:
             UnavailableError: if it cannot be written to the disk.
         """
         try:
-            database = self._opened()
+            database = self._open()
             database.execute("BEGIN IMMEDIATE")
             try:
-                learnt = self._learn(database, sources, text_of, now, most_bytes)
+                indexed_bytes = self._index_sources(database, sources, text_of, now, most_bytes)
                 database.execute("COMMIT")
             finally:
                 if database.in_transaction:
                     database.execute("ROLLBACK")
-                    self._known = _known(database)
+                    self._entries = _read_entries(database)
         except sqlite3.Error as error:
             self.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
             if code in LATER:
                 return 0
             if code in DAMAGE:
-                self._throw_away()
+                self._delete()
                 return 0
             raise UnavailableError(f"the search index {str(self.path)!r} cannot be written: {error}.") from error
         except OSError as error:
             self.close()
             raise UnavailableError(f"the search index {str(self.path)!r} cannot be written: {error}.") from error
-        return learnt
+        return indexed_bytes
 
     def keep(self, sources: Iterable[SearchSource]) -> None:
         """Remove the entries of all files but *sources*."""
-        there = {(source.session, source.name, source.inode) for source in sources}
-        gone = [known.row for key, known in self._known.items() if key not in there]
-        if self._database is None or not gone:
+        current = {(source.session, source.name, source.inode) for source in sources}
+        missing = [entry.row for key, entry in self._entries.items() if key not in current]
+        if self._database is None or not missing:
             return
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("DELETE FROM stretch WHERE source = ?", [(row,) for row in gone])
-            self._database.executemany("DELETE FROM source WHERE id = ?", [(row,) for row in gone])
-            kept = self._database.execute("SELECT count(*) FROM stretch").fetchone()[0]
-            ever = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
+            self._database.executemany("DELETE FROM stretch WHERE source = ?", [(row,) for row in missing])
+            self._database.executemany("DELETE FROM source WHERE id = ?", [(row,) for row in missing])
+            remaining = self._database.execute("SELECT count(*) FROM stretch").fetchone()[0]
+            total = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
             self._database.execute("COMMIT")
         except sqlite3.Error:  # they match no file, so a later call can remove them
             self.close()
             return
-        self._known = _known(self._database)
-        if ever - kept > max(STALE, kept):
-            self._throw_away()
+        self._entries = _read_entries(self._database)
+        if total - remaining > max(STALE, remaining):
+            self._delete()
 
     def close(self) -> None:
         """Close the database; idempotent."""
@@ -175,7 +175,7 @@ class SearchIndex:
             self._database.close()
             self._database = None
 
-    def _learn(
+    def _index_sources(
         self,
         database: sqlite3.Connection,
         sources: Iterable[SearchSource],
@@ -183,17 +183,17 @@ class SearchIndex:
         now: float,
         most_bytes: int,
     ) -> int:
-        learnt = 0
+        indexed_bytes = 0
         for source in sources:
             key = (source.session, source.name, source.inode)
-            known = self._known.get(key) or IndexedFile(0, 0)
-            cursor = known.cursor if known.cursor <= source.size else 0
+            entry = self._entries.get(key) or IndexedFile(0, 0)
+            cursor = entry.cursor if entry.cursor <= source.size else 0
             is_settled = now - source.changed_at >= SETTLED_S
             if source.size - cursor < (1 if is_settled else STRETCH_BYTES):
                 continue
-            if cursor < known.cursor:  # the file was replaced
-                database.execute("DELETE FROM stretch WHERE source = ?", (known.row,))
-            row = known.row or _added(database, key)
+            if cursor < entry.cursor:  # the file was replaced
+                database.execute("DELETE FROM stretch WHERE source = ?", (entry.row,))
+            row = entry.row or _insert_file(database, key)
             for block in blocks(source, cursor, source.size, STRETCH_BYTES):
                 end = block.start + len(block.content)
                 if not is_settled and source.size - block.start < STRETCH_BYTES:
@@ -203,38 +203,38 @@ class SearchIndex:
                 )
                 text = text_of(source, block)
                 database.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (added.lastrowid, text))
-                learnt, cursor = learnt + len(block.content), end
-                if learnt >= most_bytes:
+                indexed_bytes, cursor = indexed_bytes + len(block.content), end
+                if indexed_bytes >= most_bytes:
                     break
             database.execute("UPDATE source SET cursor = ? WHERE id = ?", (cursor, row))
-            self._known[key] = IndexedFile(row, cursor)
-            if learnt >= most_bytes:
+            self._entries[key] = IndexedFile(row, cursor)
+            if indexed_bytes >= most_bytes:
                 break
-        return learnt
+        return indexed_bytes
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._database is None:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             database = connect(self.path, writing=True)
             try:
                 if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                    _make(database)
-                self._known = _known(database)
+                    _create_schema(database)
+                self._entries = _read_entries(database)
             except BaseException:
                 database.close()
                 raise
             self._database = database
         return self._database
 
-    def _throw_away(self) -> None:
+    def _delete(self) -> None:
         """Delete the index; all of its content is derived from the files."""
         self.close()
-        self._known = {}
+        self._entries = {}
         for path in (self.path, self.path.with_name(f"{self.path.name}-journal")):
             path.unlink(missing_ok=True)
 
 
-def _make(database: sqlite3.Connection) -> None:
+def _create_schema(database: sqlite3.Connection) -> None:
     """Create an empty index, replacing any existing tables."""
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -257,12 +257,12 @@ def _make(database: sqlite3.Connection) -> None:
             database.execute("ROLLBACK")
 
 
-def _known(database: sqlite3.Connection) -> dict[Key, IndexedFile]:
+def _read_entries(database: sqlite3.Connection) -> dict[Key, IndexedFile]:
     rows = database.execute("SELECT id, session, name, inode, cursor FROM source")
     return {(session, name, inode): IndexedFile(row, cursor) for row, session, name, inode, cursor in rows}
 
 
-def _added(database: sqlite3.Connection, key: Key) -> int:
+def _insert_file(database: sqlite3.Connection, key: Key) -> int:
     row = database.execute("INSERT INTO source (session, name, inode, cursor) VALUES (?, ?, ?, 0)", key).lastrowid
     assert row is not None
     return row

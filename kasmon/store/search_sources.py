@@ -63,9 +63,9 @@ class SearchQuery(NamedTuple):
     most: int | None = None
     """Return at most this many hits, the newest; None for all."""
 
-    def newest(self, there: Sequence[Each]) -> Sequence[Each]:
-        """Return the last `most` of *there* (oldest first), plus one more, if any, which shows that there are more."""
-        return there[-(self.most + 1) :] if self.most is not None else there
+    def newest(self, collected: Sequence[Each]) -> Sequence[Each]:
+        """Return the last `most` of *collected* (oldest first), plus one more, if any, to show that there are more."""
+        return collected[-(self.most + 1) :] if self.most is not None else collected
 
     def is_enough(self, count: int) -> bool:
         """Return whether *count* hits suffice: `most`, plus one that shows that there are more."""
@@ -77,15 +77,15 @@ def sources(places: Paths, session: SessionId) -> list[SearchSource]:
     paths: list[tuple[Kind, Path]] = [("log", places.log(session))]
     paths += (("record", part) for part in reversed(terminal_record.parts(places.record(session))))
     paths += (("blob", path) for path in _blobs(places.blobs(session)))
-    there: list[SearchSource] = []
+    collected: list[SearchSource] = []
     for kind, path in paths:
         try:
             facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - of thousands: a Path costs as much as the call
         except OSError:
             continue
         inode = facts.st_ino & INODE_MASK
-        there.append(SearchSource(session, kind, path, inode, facts.st_size, facts.st_mtime))
-    return there
+        collected.append(SearchSource(session, kind, path, inode, facts.st_size, facts.st_mtime))
+    return collected
 
 
 def blocks(source: SearchSource, start: int, end: int, size: int = BLOCK_BYTES) -> Iterator[SourceLines]:
@@ -141,17 +141,17 @@ def hits(source: SearchSource, block: SourceLines, query: SearchQuery, *, in_ter
     if source.kind == "blob":
         text = clean_block(block.content.decode("utf-8", "replace"))
         return _hits_in(text.split("\n"), _Spot(source.session, "output"), query)
-    there: list[list[SearchHit]] = []
+    collected: list[list[SearchHit]] = []
     for start, line in reversed([*_lines_with((pattern.needle, ESCAPED), content, block.content)]):
         event = decode(line)
-        said: list[SearchHit] = []
+        event_hits: list[SearchHit] = []
         for what, text in texts(event, in_terminal):
             spot = _Spot(source.session, what, block.start + start, event.at)
-            said += _hits_in(text.split("\n"), spot, query)
-        there.append(said)
-        if query.is_enough(sum(map(len, there))):
+            event_hits += _hits_in(text.split("\n"), spot, query)
+        collected.append(event_hits)
+        if query.is_enough(sum(map(len, collected))):
             break
-    return [hit for said in reversed(there) for hit in said]
+    return [hit for event_hits in reversed(collected) for hit in event_hits]
 
 
 def whose_blob(log: Path, digest: str) -> tuple[int, float]:
@@ -222,10 +222,10 @@ def _printed(content: bytes) -> Iterator[tuple[int, float, str]]:
     return terminal_record.numbered(each for each in decoded if each is not None)
 
 
-def _lines_with(wanted: Sequence[bytes], content: bytes, original: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of *original* where *content* contains any of *wanted*, in order, each with its byte offset."""
+def _lines_with(needles: Sequence[bytes], content: bytes, original: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of *original* where *content* contains any of *needles*, in order, each with its byte offset."""
     starts: set[int] = set()
-    for each in wanted:
+    for each in needles:
         at = content.find(each)
         while at >= 0:
             starts.add(content.rfind(b"\n", 0, at) + 1)

@@ -99,12 +99,12 @@ class TerminalRecord:
 
     def _forget_oldest(self) -> None:
         sizes = [(part, part.stat().st_size) for part in parts(self.folder)]
-        held = sum(size for _, size in sizes)
+        total_bytes = sum(size for _, size in sizes)
         for part, size in sizes[:-1]:
-            if held <= self._limit_bytes:
+            if total_bytes <= self._limit_bytes:
                 break
             part.unlink(missing_ok=True)
-            held -= size
+            total_bytes -= size
 
 
 def parts(folder: Path) -> list[Path]:

@@ -60,10 +60,10 @@ class TrustedFolders:
             local.root.encode()
         except UnicodeEncodeError as error:
             raise UsageError(f"the folder {local.root!r} is not UTF-8.") from error
-        made = TrustedContent(root=local.root, device=local.device, inode=local.inode, digest=local.digest, at=at)
+        added = TrustedContent(root=local.root, device=local.device, inode=local.inode, digest=local.digest, at=at)
         self._places.make()
         with locked(self._path):
-            self._write((*(known for known in self.read() if known.root != local.root), made))
+            self._write((*(known for known in self.read() if known.root != local.root), added))
 
     def remove(self, root: str) -> None:
         """Revoke trust of the config of the folder *root*.
@@ -75,10 +75,10 @@ class TrustedFolders:
         self._places.make()
         with locked(self._path):
             known = self.read()
-            kept = tuple(one for one in known if one.root != root)
-            if kept == known:
+            remaining = tuple(one for one in known if one.root != root)
+            if remaining == known:
                 raise NotFoundError(f"{root!r} is not trusted.", hint="See `kasmon trust --list`.")
-            self._write(kept)
+            self._write(remaining)
 
     def _write(self, trusted: tuple[TrustedContent, ...]) -> None:
         write_private(self._path, msgspec.json.encode(trusted))
