@@ -16,8 +16,8 @@ from kasmon.errors import ConfigError, KasmonError, NotFoundError, UsageError
 from kasmon.paths import Paths, private_folder
 
 
-def put(places: Paths, key: str, said: str, check: Callable[[Config], object] = lambda config: None) -> Config:
-    """Set *key* to the command-line text *said*; return the config with the change.
+def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = lambda config: None) -> Config:
+    """Set *key* to *text*, as written on a command line; return the config with the change.
 
     A string may be written without quotes, a list as TOML or as its only element. The file is replaced whole or not at
     all. It keeps its mode, its comments and the symlink that leads to it. *check* may reject the new config by raising
@@ -38,7 +38,7 @@ def put(places: Paths, key: str, said: str, check: Callable[[Config], object] = 
     file = places.config_file
     before = read(file)
     parse(before, str(file))
-    after = _edited(before, path, _value(said, kind))
+    after = _edit(before, path, _value(text, kind))
     try:
         config = parse(after, str(file))
         check(config)
@@ -59,19 +59,19 @@ def _is_table(kind: Any) -> bool:
     return get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 
 
-def _value(said: str, kind: Any) -> Any:
-    """Parse *said* for a setting of type *kind*; a value of the wrong type is left for the schema to reject."""
+def _value(text: str, kind: Any) -> Any:
+    """Parse *text* for a setting of type *kind*; a value of the wrong type is left for the schema to reject."""
     parts = get_args(kind) or (kind,)
-    if kind is str or (not said.lstrip().startswith("[") and any(isinstance(part, str) for part in parts)):
-        return said
+    if kind is str or (not text.lstrip().startswith("[") and any(isinstance(part, str) for part in parts)):
+        return text
     with suppress(ValueError, RecursionError):  # not TOML, or a number of 5,000 digits
-        return tomllib.loads(f"value = {said}")["value"]
-    return [said] if get_origin(kind) is tuple else said
+        return tomllib.loads(f"value = {text}")["value"]
+    return [text] if get_origin(kind) is tuple else text
 
 
-def _edited(text: str, path: tuple[str, ...], value: Any) -> str:
+def _edit(text: str, path: tuple[str, ...], value: Any) -> str:
     if not text.strip():
-        return _first(path, value)
+        return _new_file(path, value)
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -84,7 +84,7 @@ def _edited(text: str, path: tuple[str, ...], value: Any) -> str:
     return tomlkit.dumps(document)
 
 
-def _first(path: tuple[str, ...], value: Any) -> str:
+def _new_file(path: tuple[str, ...], value: Any) -> str:
     """Return the text of a new config file; it has no comments to preserve."""
     import tomli_w
 

@@ -53,19 +53,19 @@ def explain(places: Paths, key: str) -> ExplainedSetting:
 
 def settings(config: Config) -> dict[str, Any]:
     """Return every setting's key and value, in schema order; for a profile only what differs from the defaults."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(config).items():
         if isinstance(value, msgspec.Struct):
-            found |= {f"{name}.{inner}": item for inner, item in msgspec.structs.asdict(value).items()}
+            result |= {f"{name}.{inner}": item for inner, item in msgspec.structs.asdict(value).items()}
         elif isinstance(value, dict):
             for inner, item in value.items():
                 if isinstance(item, Profile):
-                    found |= {f"{name}.{inner}.{field}": set_to for field, set_to in _said(item, Profile()).items()}
+                    result |= {f"{name}.{inner}.{field}": set_to for field, set_to in _diff(item, Profile()).items()}
                 else:
-                    found[f"{name}.{inner}"] = item
+                    result[f"{name}.{inner}"] = item
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 def value_at(config: Config, path: tuple[str, ...]) -> Any:
@@ -82,7 +82,7 @@ def _default(path: tuple[str, ...]) -> Any:
     return value_at(Config(), path)
 
 
-def _said(profile: Profile, base: Profile) -> dict[str, Any]:
+def _diff(profile: Profile, base: Profile) -> dict[str, Any]:
     before = msgspec.structs.asdict(base)
     return {name: value for name, value in msgspec.structs.asdict(profile).items() if value != before[name]}
 

@@ -87,8 +87,8 @@ def overlaid(config: Config, local: FolderConfig) -> Config:
     Raises:
         ConfigError: if it is not valid TOML, or has settings that the schema does not know.
     """
-    said = parse(_text(local), local.file, config)
-    return msgspec.structs.replace(config, default_agent=said.default_agent, agents=said.agents)
+    parsed = parse(_text(local), local.file, config)
+    return msgspec.structs.replace(config, default_agent=parsed.default_agent, agents=parsed.agents)
 
 
 def tables(local: FolderConfig) -> dict[str, object]:

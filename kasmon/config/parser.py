@@ -131,31 +131,31 @@ class _Reader:
         if not isinstance(table, dict):
             raise self.error("it must be a table", path)
         fields = {field.name: field for field in msgspec.structs.fields(base)}
-        put: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         for name, value in table.items():
             here = (*path, name)
             if name not in fields:
                 raise self.error("unknown setting", here, sorted(fields))
             if here == ("agents",):
-                put[name] = self.profiles(getattr(base, name), value, here)
+                changes[name] = self.profiles(getattr(base, name), value, here)
             elif isinstance(known := getattr(base, name), msgspec.Struct):
-                put[name] = self.struct(known, value, here)
+                changes[name] = self.struct(known, value, here)
             elif isinstance(known, dict) and isinstance(value, dict):
-                put[name] = {**known, **self.table(value, fields[name].type, here)}
+                changes[name] = {**known, **self.table(value, fields[name].type, here)}
             else:
-                put[name] = self.value(value, fields[name].type, here)
-        return msgspec.structs.replace(base, **put)
+                changes[name] = self.value(value, fields[name].type, here)
+        return msgspec.structs.replace(base, **changes)
 
     def profiles(self, known: dict[str, Profile], table: object, path: tuple[str, ...]) -> dict[str, Profile]:
         """Return the *known* profiles, overridden by *table*, and the profiles that it adds."""
         if not isinstance(table, dict):
             raise self.error("it must be a table", path)
         profiles = dict(known)
-        for name, wanted in table.items():
+        for name, entry in table.items():
             here = (*path, name)
             if not PROFILE_NAME.fullmatch(name):
                 raise self.error("a profile name may have up to 40 letters, digits, _, . and -", here)
-            profiles[name] = profile = self.struct(known.get(name, Profile()), wanted, here)
+            profiles[name] = profile = self.struct(known.get(name, Profile()), entry, here)
             if not profile.program and name != "shell":
                 raise self.error("the profile has no program", here, ["program = ..."])
         return profiles
@@ -168,7 +168,7 @@ class _Reader:
         try:
             return msgspec.convert(value, kind)
         except (msgspec.ValidationError, OverflowError) as error:
-            raise self.error(f"{value!r} must be {_wanted(kind)}", path, allowed_values(kind)) from error
+            raise self.error(f"{value!r} must be {_describe_type(kind)}", path, allowed_values(kind)) from error
 
     def table(self, value: dict[str, object], kind: Any, path: tuple[str, ...]) -> dict[str, object]:
         return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
@@ -192,15 +192,15 @@ def _table_of(kind: Any) -> type[msgspec.Struct] | None:
     return inner[0] if inner and isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct) else None
 
 
-def _wanted(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     """Describe what a setting of type *kind* accepts."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         meta = arguments[1]
         low, high = meta.ge if meta.ge is not None else meta.gt, meta.le
-        return f"{_wanted(arguments[0])} {'from' if meta.ge is not None else 'above'} {low} up to {high}"
+        return f"{_describe_type(arguments[0])} {'from' if meta.ge is not None else 'above'} {low} up to {high}"
     if origin in (Union, UnionType):
-        return " or ".join(_wanted(part) for part in arguments if part is not NoneType)
+        return " or ".join(_describe_type(part) for part in arguments if part is not NoneType)
     if origin is Literal:
         return "one of the allowed values"
     if origin is dict:

@@ -107,17 +107,17 @@ def resolve(
         ConfigError: if its flags cannot be split, or it sets a model for a program without a known model flag.
     """
     variables = os.environ if environment is None else environment
-    wanted = _mode(mode)
+    requested_mode = _mode(mode)
     name, machine = agent_address.split(agent)
     if machine:
-        return _elsewhere(config, name or config.default_agent, machine, wanted, argv, sandbox)
+        return _resolve_remote(config, name or config.default_agent, machine, requested_mode, argv, sandbox)
     if argv:
-        return _of_command_line(config, agent, wanted, argv, variables, sandbox)
+        return _resolve_command_line(config, agent, requested_mode, argv, variables, sandbox)
     agent = agent or config.default_agent
     profile = _profile(config, agent)
     program = Path(profile.program).name
     flags = _split(profile.flags, f"agents.{agent}.flags")
-    backend, fallback = _backend(wanted or Mode(profile.execution_mode or Mode.TMUX), agent, profile)
+    backend, fallback = _backend(requested_mode or Mode(profile.execution_mode or Mode.TMUX), agent, profile)
     command: tuple[str, ...] = ()
     tier = profile.sandbox if sandbox is None else sandbox
     if backend != SCRIPTED:
@@ -181,7 +181,7 @@ def _mode(mode: Mode | str | None) -> Mode | None:
     raise UsageError(f"unknown mode {str(mode)!r}.", hint="Use tmux or sdk.")
 
 
-def _of_command_line(
+def _resolve_command_line(
     config: Config,
     agent: str,
     mode: Mode | None,
@@ -200,7 +200,7 @@ def _of_command_line(
         agent=name,
         mode=Mode.TMUX,
         backend="tmux",
-        argv=(argv[0] if tier == AWAY else _found(config, name, argv[0], variables), *argv[1:]),
+        argv=(argv[0] if tier == AWAY else _find_program(config, name, argv[0], variables), *argv[1:]),
         fallback="a program given after -- runs in tmux" if profile.execution_mode == "sdk" else None,
         model=profile.model,
         environment=profile.env,
@@ -216,23 +216,23 @@ def _is_interactive_shell(program: str, arguments: Sequence[str]) -> bool:
     return program in SHELLS and all(argument.startswith("-") for argument in arguments)
 
 
-def _elsewhere(
-    config: Config, agent: str, machine: str, wanted: Mode | None, argv: Sequence[str], sandbox: str | None
+def _resolve_remote(
+    config: Config, agent: str, machine: str, requested_mode: Mode | None, argv: Sequence[str], sandbox: str | None
 ) -> ResolvedProfile:
     """Resolve a session on another machine: in a terminal, whichever mode the profile sets."""
-    profile, address_ = _profile(config, agent), f"{agent}@{machine}"
+    profile, address = _profile(config, agent), f"{agent}@{machine}"
     if profile.sandbox if sandbox is None else sandbox:
         raise UnableError(
-            f"cannot start {address_!r} in a sandbox: sandboxes are available on this machine only.",
+            f"cannot start {address!r} in a sandbox: sandboxes are available on this machine only.",
             hint="Leave out --sandbox and the profile's `sandbox`.",
         )
-    if wanted is Mode.SDK:
+    if requested_mode is Mode.SDK:
         raise UnableError(
-            f"{address_!r} cannot run in mode 'sdk': on another machine, an agent runs in a terminal.",
+            f"{address!r} cannot run in mode 'sdk': on another machine, an agent runs in a terminal.",
             hint="Leave out --mode.",
         )
     if profile.program == SCRIPTED and not argv:
-        raise UnableError(f"cannot start {address_!r}: the scripted agent runs on this machine only.")
+        raise UnableError(f"cannot start {address!r}: the scripted agent runs on this machine only.")
     command = tuple(argv)
     if not command:
         program, flags = Path(profile.program).name, _split(profile.flags, f"agents.{agent}.flags")
@@ -243,7 +243,7 @@ def _elsewhere(
             )
         command = (*own, *flags)
     return ResolvedProfile(
-        agent=address_,
+        agent=address,
         mode=Mode.TMUX,
         backend="tmux",
         argv=command,
@@ -290,9 +290,9 @@ def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
     return cast("Tier", tier) if tier else None
 
 
-def _backend(wanted: Mode, agent: str, profile: Profile) -> tuple[str, str | None]:
-    """Return the backend of a session, and why it does not run in the *wanted* mode, if so."""
-    if wanted is Mode.TMUX:
+def _backend(requested_mode: Mode, agent: str, profile: Profile) -> tuple[str, str | None]:
+    """Return the backend of a session, and why it does not run in *requested_mode*, if so."""
+    if requested_mode is Mode.TMUX:
         return "tmux", None
     program = Path(profile.program).name
     protocol = profile.protocol or ("acp" if profile.acp else program)
@@ -325,20 +325,20 @@ def _command(config: Config, agent: str, profile: Profile, variables: Mapping[st
         return (sys.executable, "-P", "-m", "kasmon.scripted")
     if tier == AWAY:
         return (profile.program or "/bin/bash",)
-    return (_found(config, agent, profile.program or variables.get("SHELL") or "/bin/sh", variables),)
+    return (_find_program(config, agent, profile.program or variables.get("SHELL") or "/bin/sh", variables),)
 
 
-def _found(config: Config, agent: str, program: str, variables: Mapping[str, str]) -> str:
+def _find_program(config: Config, agent: str, program: str, variables: Mapping[str, str]) -> str:
     """Return the path of *program*; a relative path is returned as is, for the folder it is started in."""
     if "/" in program and not program.startswith(("/", "~")):
         return program
     path = shutil.which(expanded(program), path=variables.get("PATH", os.defpath))
     if path is None:
-        raise AgentNotFoundError(agent, program, _startable(config, variables))
+        raise AgentNotFoundError(agent, program, _list_startable(config, variables))
     return str(path)
 
 
-def _startable(config: Config, variables: Mapping[str, str]) -> list[str]:
+def _list_startable(config: Config, variables: Mapping[str, str]) -> list[str]:
     """Return the enabled profiles whose program is installed."""
     names: list[str] = []
     for name, profile in config.agents.items():

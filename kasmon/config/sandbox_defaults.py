@@ -94,14 +94,14 @@ FILES: Final[dict[str, tuple[SandboxGrant, ...]]] = {
 
 def hosts(agent: str) -> tuple[str, ...]:
     """Return the hosts that the sandbox of *agent* may reach."""
-    return tuple(given.what for given in HOSTS[agent])
+    return tuple(grant.what for grant in HOSTS[agent])
 
 
 def refused(agent: str) -> tuple[str, ...]:
     """Return the hosts that the sandbox of *agent* is refused without a permission request."""
-    return tuple(given.what for given in REFUSED[agent])
+    return tuple(grant.what for grant in REFUSED[agent])
 
 
 def files(agent: str) -> tuple[HandedFile, ...]:
     """Return the files that are copied into the sandbox home of *agent*."""
-    return tuple(HandedFile(source=f"~/{given.what}", target=given.what, renews=given.renews) for given in FILES[agent])
+    return tuple(HandedFile(source=f"~/{grant.what}", target=grant.what, renews=grant.renews) for grant in FILES[agent])
