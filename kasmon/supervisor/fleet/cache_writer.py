@@ -24,7 +24,7 @@ class FleetCacheWriter:
         """Why the last write failed; empty if it succeeded."""
         self._lock = HostLock(places.fleet_lock)
         self._index = FleetCache(places.index)
-        self._holds = False
+        self._has_lock = False
         self._every_s = every_s
         self._due_at = time.monotonic() + every_s
         self._changed: set[SessionId] = set()
@@ -33,39 +33,39 @@ class FleetCacheWriter:
     @property
     def holds(self) -> bool:
         """Whether this process holds `fleet.lock` through this writer."""
-        return self._holds
+        return self._has_lock
 
     def note(self, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> None:
         """Record the sessions that the next write must update."""
         self._changed.update(changed)
         self._gone.update(gone)
 
-    def keep(self, fold: FleetIndex) -> None:
+    def keep(self, fleet_index: FleetIndex) -> None:
         """Write the recorded changes if a write is due and this process holds the lock."""
         if time.monotonic() < self._due_at:
             return
         self._due_at = time.monotonic() + self._every_s
-        if not self._holds:
+        if not self._has_lock:
             with contextlib.suppress(OSError):  # a folder that takes no file: no cache either
-                self._holds = self._lock.take()
-            if not self._holds:
+                self._has_lock = self._lock.take()
+            if not self._has_lock:
                 return
-            self._changed.update(fold.sessions)
-        self._write(fold)
+            self._changed.update(fleet_index.sessions)
+        self._write(fleet_index)
 
-    def close(self, fold: FleetIndex) -> None:
+    def close(self, fleet_index: FleetIndex) -> None:
         """Write a last time and release the lock; idempotent."""
-        if self._holds:
-            self._write(fold)
+        if self._has_lock:
+            self._write(fleet_index)
         self._index.close()
         self._lock.let_go()
-        self._holds = False
+        self._has_lock = False
 
-    def _write(self, fold: FleetIndex) -> None:
+    def _write(self, fleet_index: FleetIndex) -> None:
         if not (self._changed or self._gone):
             return
         try:
-            if self._index.write(fold, self._changed, self._gone):
+            if self._index.write(fleet_index, self._changed, self._gone):
                 self._changed.clear()
                 self._gone.clear()
             self.problem = ""

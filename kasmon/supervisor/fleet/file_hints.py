@@ -22,7 +22,7 @@ GROUP_MS: Final = 25
 """How long changes are gathered at most."""
 GATHER_S: Final = 0.015
 """With inotify: how long changes are gathered after the first one."""
-TOLD_BY: Final = frozenset({"events.jsonl", "host.lock"})
+HINT_FILES: Final = frozenset({"events.jsonl", "host.lock"})
 """The files of a session whose changes are hints. A host that ends closes its lock, which is reported too."""
 
 
@@ -54,28 +54,28 @@ def hints(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Sessio
 
     Blocks in between; meant for a thread of its own. A change of the fleet's log yields an empty set.
     """
-    yield from _told(places, stop, every_s) if sys.platform == "linux" else _found(places, stop, every_s)
+    yield from _by_inotify(places, stop, every_s) if sys.platform == "linux" else _by_watchfiles(places, stop, every_s)
     while not stop.wait(every_s):
         yield set()
 
 
-def _told(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
+def _by_inotify(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
     """Hints from inotify; ends if it is unavailable."""
-    with contextlib.suppress(OSError), contextlib.closing(_Folders(places)) as folders:
-        news = select.poll()
+    with contextlib.suppress(OSError), contextlib.closing(_WatchedFolders(places)) as folders:
+        poller = select.poll()
         for each in (folders.fileno(), stop.fileno()):
-            news.register(each, select.POLLIN)
+            poller.register(each, select.POLLIN)
         due_at = time.monotonic() + every_s
         while not stop.is_set():
-            changed, matters = set[SessionId](), False
-            if news.poll(1000 * max(0.0, due_at - time.monotonic())) and not stop.wait(GATHER_S):
-                changed, matters = folders.changed()
-            if matters or time.monotonic() >= due_at:
+            changed, is_relevant = set[SessionId](), False
+            if poller.poll(1000 * max(0.0, due_at - time.monotonic())) and not stop.wait(GATHER_S):
+                changed, is_relevant = folders.changed()
+            if is_relevant or time.monotonic() >= due_at:
                 yield changed
                 due_at = time.monotonic() + every_s
 
 
-class _Folders:
+class _WatchedFolders:
     """Watches the folders of all sessions, including new ones, and the fleet's log.
 
     Raises:
@@ -104,18 +104,18 @@ class _Folders:
 
     def changed(self) -> tuple[set[SessionId], bool]:
         """Return the sessions changed since the last call, and whether these or the fleet's log changed at all."""
-        sessions, matters = set[SessionId](), False
-        for told in self._inotify.read():
-            if told.mask & IGNORED:
-                self._sessions.pop(told.watch, None)
-            elif told.watch == self._all:
-                self._watch(SessionId(told.name))
-                sessions.add(SessionId(told.name))
-            elif (session := self._sessions.get(told.watch)) is None:
-                matters = True
-            elif told.name in TOLD_BY:
+        sessions, is_relevant = set[SessionId](), False
+        for event in self._inotify.read():
+            if event.mask & IGNORED:
+                self._sessions.pop(event.watch, None)
+            elif event.watch == self._all:
+                self._watch(SessionId(event.name))
+                sessions.add(SessionId(event.name))
+            elif (session := self._sessions.get(event.watch)) is None:
+                is_relevant = True
+            elif event.name in HINT_FILES:
                 sessions.add(session)
-        return sessions, matters or bool(sessions)
+        return sessions, is_relevant or bool(sessions)
 
     def _watch(self, session: SessionId) -> None:
         with contextlib.suppress(OSError):  # deleted meanwhile, or too many watches: the timer gives the hints then
@@ -123,7 +123,7 @@ class _Folders:
             self._sessions[watch] = session
 
 
-def _found(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
+def _by_watchfiles(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
     """Hints from `watchfiles`, for other systems; ends if it fails."""
     from watchfiles import watch  # 40 ms of imports, not needed before the first frame
 
@@ -148,4 +148,4 @@ def _found(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Sessi
 def _session(root: str, path: str) -> SessionId | None:
     """Return the session whose log or host lock *path* is; None for every other file."""
     folder, _, name = path.removeprefix(f"{root}/").partition("/")
-    return SessionId(folder) if path.startswith(f"{root}/") and name in TOLD_BY else None
+    return SessionId(folder) if path.startswith(f"{root}/") and name in HINT_FILES else None

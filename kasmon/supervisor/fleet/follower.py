@@ -46,11 +46,11 @@ class Follower:
         """*gap_s*: the shortest time between two fleets, in seconds."""
         self._watched, self._gap_s = watched, gap_s
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._newest = Fleet()
-        self._told_at = -math.inf
-        self._telling: asyncio.TimerHandle | None = None
+        self._published_at = -math.inf
+        self._publish_timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
         self._stop = StopEvent()
         self._is_closed = False
@@ -58,8 +58,8 @@ class Follower:
 
     async def next(self) -> Fleet:
         """Wait for a fleet that was not returned yet, and return the newest one."""
-        await self._news.wait()
-        self._news.clear()
+        await self._changed.wait()
+        self._changed.clear()
         if self._error is not None:
             raise self._error
         return self._newest
@@ -67,8 +67,8 @@ class Follower:
     async def aclose(self) -> None:
         """End the thread; idempotent, done after at most one more refresh."""
         self._stop.set()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
         await self._ended.wait()
         if not self._is_closed:
             self._is_closed = True
@@ -82,41 +82,41 @@ class Follower:
         self._on_loop(self._ended.set)
 
     def _follow(self) -> None:
-        known, asked = self._watched.look(), self._watched.asked
-        self._on_loop(self._publish, known, True)
-        reconciled_at = rested_at = time.monotonic()
+        published, asked = self._watched.look(), self._watched.asked
+        self._on_loop(self._publish, published, True)
+        reconciled_at = pause_ends_at = time.monotonic()
         for hinted in hints(self._watched.places, self._stop, TICK_S):
-            if self._stop.wait(max(0.0, rested_at - time.monotonic())):
+            if self._stop.wait(max(0.0, pause_ends_at - time.monotonic())):
                 return
-            looked_at = time.monotonic()
-            if looked_at >= reconciled_at + RECONCILE_S:
-                fleet, reconciled_at = self._watched.look(), looked_at
+            refreshed_at = time.monotonic()
+            if refreshed_at >= reconciled_at + RECONCILE_S:
+                fleet, reconciled_at = self._watched.look(), refreshed_at
             else:
                 fleet = self._watched.glance(hinted)
             ended_at = time.monotonic()
-            rested_at = ended_at + min(max(RESTS * (ended_at - looked_at), SHORTEST_REST_S), LONGEST_REST_S)
-            if fleet.sessions is not known.sessions or fleet.read_only != known.read_only:
-                presses, asked = self._watched.asked != asked, self._watched.asked
-                known = fleet
-                self._on_loop(self._publish, known, presses)
+            pause_ends_at = ended_at + min(max(RESTS * (ended_at - refreshed_at), SHORTEST_REST_S), LONGEST_REST_S)
+            if fleet.sessions is not published.sessions or fleet.read_only != published.read_only:
+                is_urgent, asked = self._watched.asked != asked, self._watched.asked
+                published = fleet
+                self._on_loop(self._publish, published, is_urgent)
 
-    def _publish(self, fleet: Fleet, presses: bool) -> None:
-        """Publish *fleet*: at once if it *presses* or the last one is long enough ago."""
+    def _publish(self, fleet: Fleet, is_urgent: bool) -> None:
+        """Publish *fleet*: at once if *is_urgent*, or if the last one is long enough ago."""
         self._newest = fleet
-        if presses:
-            self._tell()
-        elif self._telling is None:
-            self._telling = self._loop.call_at(self._told_at + self._gap_s, self._tell)
+        if is_urgent:
+            self._publish_now()
+        elif self._publish_timer is None:
+            self._publish_timer = self._loop.call_at(self._published_at + self._gap_s, self._publish_now)
 
-    def _tell(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-        self._telling, self._told_at = None, self._loop.time()
-        self._news.set()
+    def _publish_now(self) -> None:
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
+        self._publish_timer, self._published_at = None, self._loop.time()
+        self._changed.set()
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
-        self._news.set()
+        self._changed.set()
 
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits any more

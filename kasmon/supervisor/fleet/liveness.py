@@ -67,20 +67,20 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
         return session
     host = HostSeen(pid=seen.host or None, alive=seen.host is not None)
     if session.state is SessionState.LOST:
-        return _lost(session, host, session.end_why or LINE_GONE, session.since)
+        return _mark_lost(session, host, session.end_why or LINE_GONE, session.since)
     if host.alive:
         if session.recheck_at is not None and session.recheck_at <= now:
             session = judged(session, now, since=session.recheck_at)
         return _unwritten(session, host, seen.no_room) if seen.no_room else msgspec.structs.replace(session, host=host)
     if session.generation == 0:
         if seen.folder_gone:
-            return _lost(session, host, FOLDER_GONE, session.created_at)
+            return _mark_lost(session, host, FOLDER_GONE, session.created_at)
         if -START_S < now - session.created_at < START_S:
             return msgspec.structs.replace(session, host=host)
-        return _lost(session, host, NEVER_STARTED, session.created_at)
+        return _mark_lost(session, host, NEVER_STARTED, session.created_at)
     since = max(session.since, seen.heard_at)
     if session.mode is Mode.INTERPRETER:
-        return _unhoused(session, seen, host, since)
+        return _derive_interpreter(session, seen, host, since)
     if session.mode is Mode.SDK and seen.agent_runs:
         return msgspec.structs.replace(
             session,
@@ -93,7 +93,7 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
             host=host,
         )
     if session.mode is not Mode.TMUX or (session.pid is not None and not seen.agent_runs):
-        return _lost(session, host, HOST_GONE, since)
+        return _mark_lost(session, host, HOST_GONE, since)
     return msgspec.structs.replace(
         session,
         state=SessionState.UNSURE,
@@ -105,13 +105,13 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
     )
 
 
-def _unhoused(session: Session, seen: Liveness, host: HostSeen, since: float) -> Session:
+def _derive_interpreter(session: Session, seen: Liveness, host: HostSeen, since: float) -> Session:
     """Return the displayed state of an interpreter session whose host is gone."""
     housing = session.housing
     if housing is not None and housing.is_asleep and not housing.held:
         return msgspec.structs.replace(session, host=host)
     if not seen.agent_runs:
-        return _lost(session, host, SANDBOX_GONE, since)
+        return _mark_lost(session, host, SANDBOX_GONE, since)
     return msgspec.structs.replace(
         session, state=SessionState.UNSURE, unsure_why=SANDBOX_ALIVE, source="host", since=since, host=host
     )
@@ -125,7 +125,7 @@ def _unwritten(session: Session, host: HostSeen, why: str) -> Session:
     return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="host", host=host)
 
 
-def _lost(session: Session, host: HostSeen, why: str, since: float) -> Session:
+def _mark_lost(session: Session, host: HostSeen, why: str, since: float) -> Session:
     """A lost session has no open requests: no process could take the answer."""
     return msgspec.structs.replace(
         session,

@@ -21,24 +21,24 @@ def own_id(variables: Mapping[str, str]) -> str:
     return next((variables[name] for name in OWN_ID if variables.get(name)), "")
 
 
-def find(fleet: Fleet, wanted: str) -> Session:
-    """Return the session of *fleet* that *wanted* identifies.
+def find(fleet: Fleet, requested: str) -> Session:
+    """Return the session of *fleet* that *requested* identifies.
 
     Raises:
         SessionNotFoundError: if there is none.
         AmbiguousSessionError: if several names or id prefixes match.
     """
     for session in fleet.sessions:
-        if session.id == wanted:
+        if session.id == requested:
             return session
-    named = [session for session in fleet.sessions if session.name == wanted]
-    prefixed = [session for session in fleet.sessions if session.id.startswith(wanted)]
-    candidates = named or (prefixed if len(wanted) >= PREFIX_LENGTH else [])
+    named = [session for session in fleet.sessions if session.name == requested]
+    prefixed = [session for session in fleet.sessions if session.id.startswith(requested)]
+    candidates = named or (prefixed if len(requested) >= PREFIX_LENGTH else [])
     if not candidates:
         from difflib import get_close_matches  # only imported after a typo
 
-        near = get_close_matches(wanted, [session.name for session in fleet.sessions], n=1)
-        raise SessionNotFoundError(wanted, *near)
+        near = get_close_matches(requested, [session.name for session in fleet.sessions], n=1)
+        raise SessionNotFoundError(requested, *near)
     if len(candidates) > 1:
-        raise AmbiguousSessionError(wanted, sorted(session.id for session in candidates))
+        raise AmbiguousSessionError(requested, sorted(session.id for session in candidates))
     return candidates[0]

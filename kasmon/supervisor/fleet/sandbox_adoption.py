@@ -27,12 +27,12 @@ def unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
     from kasmon.sandbox.shared.processes import holder
 
     found = [each for each in sessions if each.mode is Mode.INTERPRETER and _may_be_unfinished(each)]
-    ground = HostFolders(places) if found else None
+    host_folders = HostFolders(places) if found else None
     return [
         each
         for each in found
-        if ground is not None
-        and holder(ground.of(each.id) / "lock") is not None
+        if host_folders is not None
+        and holder(host_folders.of(each.id) / "lock") is not None
         and lock_holder(places.host_lock(each.id)) is None
     ]
 
@@ -71,22 +71,22 @@ class SandboxAdopter:
 
     def __init__(self, places: Paths) -> None:
         self._places = places
-        self._seen: set[tuple[SessionId, float]] = set()
-        self._looked_at: set[tuple[SessionId, float]] = set()
+        self._tried: set[tuple[SessionId, float]] = set()
+        self._checked: set[tuple[SessionId, float]] = set()
         """Sessions already checked for an unfinished sandbox."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def look(self, sessions: Iterable[Session]) -> None:
         """Start to adopt the orphans not tried yet. Needs a running loop."""
         for session in orphans(sessions):
-            if (key := (session.id, session.since)) not in self._seen:
-                self._seen.add(key)
-                self._tasks.add(task := asyncio.create_task(self._take_up(session)))
+            if (key := (session.id, session.since)) not in self._tried:
+                self._tried.add(key)
+                self._tasks.add(task := asyncio.create_task(self._adopt(session)))
                 task.add_done_callback(self._tasks.discard)
         silent = [each for each in sessions if each.host is not None and not each.host.alive]
         begun = {(each.id, each.since): each for each in silent if _may_be_unfinished(each)}
-        if new := begun.keys() - self._looked_at:
-            self._looked_at |= new
+        if new := begun.keys() - self._checked:
+            self._checked |= new
             self._tasks.add(task := asyncio.create_task(self._end_unfinished([begun[key] for key in new])))
             task.add_done_callback(self._tasks.discard)
 
@@ -97,7 +97,7 @@ class SandboxAdopter:
             except KasmonError as error:
                 log.warning("the unfinished sandbox of %s was not removed: %s", session.id, error)
 
-    async def _take_up(self, session: Session) -> None:
+    async def _adopt(self, session: Session) -> None:
         from kasmon.supervisor.sandboxes.operations import take_up  # rarely needed
 
         try:

@@ -47,13 +47,13 @@ async def wait_for(
         TimedOutError: if they were not reached within *timeout_s* seconds.
     """
     fleet = await asyncio.to_thread(look_once, places)
-    if there := _there(fleet, sessions, states, any):
-        return there
+    if matching := _find_matching(fleet, sessions, states, any):
+        return matching
     try:
         async with asyncio.timeout(timeout_s), fleets(places) as changes:
             async for fleet in changes:
-                if there := _there(fleet, sessions, states, any):
-                    return there
+                if matching := _find_matching(fleet, sessions, states, any):
+                    return matching
     except TimeoutError as error:
         names = ", ".join(repr(session.name) for session in map(fleet.get, sessions) if session is not None)
         raise TimedOutError(
@@ -68,24 +68,24 @@ def is_between(session: Session) -> bool:
     return session.state is SessionState.IDLE and session.awaits_turn
 
 
-def _there(
-    fleet: Fleet, wanted: Sequence[SessionId], states: Collection[SessionState], one_will_do: bool
+def _find_matching(
+    fleet: Fleet, requested: Sequence[SessionId], states: Collection[SessionState], any_suffices: bool
 ) -> tuple[Session, ...]:
-    sessions = [fleet.get(session) for session in wanted]
-    for session, name in zip(sessions, wanted, strict=True):
+    sessions = [fleet.get(session) for session in requested]
+    for session, name in zip(sessions, requested, strict=True):
         if session is None:
             raise SessionNotFoundError(name)
-    known = [session for session in sessions if session is not None]
-    there = tuple(session for session in known if session.state in states and not is_between(session))
-    if len(there) == len(known) or (one_will_do and there):
-        return there
-    gone = [session for session in known if session.state not in ALIVE and session.state not in states]
-    if len(gone) == len(known) or (gone and not one_will_do):
-        raise _too_late(gone[0], states)
+    existing = [session for session in sessions if session is not None]
+    matching = tuple(session for session in existing if session.state in states and not is_between(session))
+    if len(matching) == len(existing) or (any_suffices and matching):
+        return matching
+    stopped = [session for session in existing if session.state not in ALIVE and session.state not in states]
+    if len(stopped) == len(existing) or (stopped and not any_suffices):
+        raise _unreachable_error(stopped[0], states)
     return ()
 
 
-def _too_late(session: Session, states: Collection[SessionState]) -> RefusedError:
+def _unreachable_error(session: Session, states: Collection[SessionState]) -> RefusedError:
     if session.state is SessionState.ENDED:
         return SessionEndedError(session.name)
     return RefusedError(

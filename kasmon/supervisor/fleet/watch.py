@@ -46,14 +46,14 @@ class FleetWatch:
         self.places = places
         self._clock = clock
         self._busy = threading.Lock()
-        self._fold = FleetIndex(places)
-        self._sight = LivenessProbe(places)
-        self._keeper = FleetCacheWriter(places) if writes else None
+        self._fleet_index = FleetIndex(places)
+        self._probe = LivenessProbe(places)
+        self._cache_writer = FleetCacheWriter(places) if writes else None
         self._fleet = Fleet()
         self._shown: dict[SessionId, Session] = {}
-        self._because: dict[SessionId, tuple[Session, Liveness]] = {}
+        self._derived_from: dict[SessionId, tuple[Session, Liveness]] = {}
         """What each displayed session was derived from."""
-        self._unended: set[SessionId] = set()
+        self._active: set[SessionId] = set()
         self._waiting: list[SessionId] = []
         """Those of them still to be refreshed in this round."""
         self._ended: list[SessionId] = []
@@ -69,23 +69,23 @@ class FleetWatch:
         """
         with self._busy:
             if self._is_new:
-                remember(self.places.index, self._fold)
-                wanted: Iterable[SessionId] = ()
+                remember(self.places.index, self._fleet_index)
+                requested: Iterable[SessionId] = ()
             else:
                 if not self._ended:
-                    self._ended = [session for session in self._shown if session not in self._unended]
-                wanted = {*self._turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
+                    self._ended = [session for session in self._shown if session not in self._active]
+                requested = {*self._next_turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
                 del self._ended[-ENDED_AT_ONCE:]
-            self._look_at(wanted)
-            if self._keeper is not None:
-                self._keeper.keep(self._fold)
+            self._refresh(requested)
+            if self._cache_writer is not None:
+                self._cache_writer.keep(self._fleet_index)
             return self._fleet
 
     def glance(self, sessions: Iterable[SessionId]) -> Fleet:
         """Refresh *sessions* and read the fleet's own log only; return the fleet."""
         with self._busy:
             if not self._is_new:
-                self._look_at(sessions)
+                self._refresh(sessions)
             return self._fleet
 
     def events(self, session: SessionId, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
@@ -110,67 +110,67 @@ class FleetWatch:
     @property
     def is_writer(self) -> bool:
         """Whether this watch writes the fleet cache, because it holds `fleet.lock`."""
-        return self._keeper is not None and self._keeper.holds
+        return self._cache_writer is not None and self._cache_writer.holds
 
     def close(self) -> None:
         """Update the cache and release its lock; idempotent."""
         with self._busy:
-            if self._keeper is not None:
-                self._keeper.close(self._fold)
+            if self._cache_writer is not None:
+                self._cache_writer.close(self._fleet_index)
 
-    def _turn(self, now: float) -> list[SessionId]:
+    def _next_turn(self, now: float) -> list[SessionId]:
         """Return the unended sessions whose turn it is, and those whose state depends on time and is due by *now*."""
         if not self._waiting:
-            self._waiting = list(self._unended)
-        size = max(AT_ONCE, -(-len(self._unended) // TURNS))
+            self._waiting = list(self._active)
+        size = max(AT_ONCE, -(-len(self._active) // TURNS))
         turn = self._waiting[-size:]
         del self._waiting[-size:]
         return turn + [
-            id_ for id_ in self._unended if (at := self._fold.sessions[id_].session.recheck_at) and at <= now
+            id_ for id_ in self._active if (at := self._fleet_index.sessions[id_].session.recheck_at) and at <= now
         ]
 
-    def _look_at(self, wanted: Iterable[SessionId]) -> None:
-        """Refresh *wanted*, and the sessions changed in the fleet's log, in `_fleet`."""
+    def _refresh(self, requested: Iterable[SessionId]) -> None:
+        """Refresh *requested*, and the sessions changed in the fleet's log, in `_fleet`."""
         now, problem = self._clock(), ""
         try:
-            self._sight.check()
-            moved = self._fold.read_fleet()
+            self._probe.check()
+            moved = self._fleet_index.read_fleet()
         except OSError as error:
             self._publish(now, False, _why(error))
             return
-        sessions = self._fold.sessions.keys() if self._is_new else moved.changed.union(wanted)
+        sessions = self._fleet_index.sessions.keys() if self._is_new else moved.changed.union(requested)
         self._is_new = False
-        grown: list[SessionId] = []
+        extended: list[SessionId] = []
         differs = self._drop(moved)
         for session in list(sessions):
-            if session not in self._fold.sessions:
+            if session not in self._fleet_index.sessions:
                 continue
             try:
-                before = self._fold.sessions[session]
-                seen = self._sight.read(self._fold, session)
+                before = self._fleet_index.sessions[session]
+                liveness = self._probe.read(self._fleet_index, session)
             except OSError as error:
                 problem = _why(error)
-                self._unended.add(session)  # to be looked at again with the next reconcile
+                self._active.add(session)  # to be looked at again with the next reconcile
                 if session not in self._shown:
                     differs |= self._show(session, Liveness(unreadable=error.strerror or str(error)), now)
                 continue
-            if self._fold.sessions[session] is not before:
-                grown.append(session)
-            differs |= self._show(session, seen, now)
-        if self._keeper is not None:
-            self._keeper.note(moved.changed.union(grown), moved.gone)
+            if self._fleet_index.sessions[session] is not before:
+                extended.append(session)
+            differs |= self._show(session, liveness, now)
+        if self._cache_writer is not None:
+            self._cache_writer.note(moved.changed.union(extended), moved.gone)
         self._publish(now, differs, problem)
 
-    def _show(self, session: SessionId, seen: Liveness, now: float) -> bool:
-        """Derive the displayed state of *session* from *seen*; return whether it changed."""
-        folded = self._fold.sessions[session].session
-        folded_before, seen_before = self._because.get(session, (None, None))
+    def _show(self, session: SessionId, liveness: Liveness, now: float) -> bool:
+        """Derive the displayed state of *session* from *liveness*; return whether it changed."""
+        folded = self._fleet_index.sessions[session].session
+        folded_before, liveness_before = self._derived_from.get(session, (None, None))
         is_due = folded.recheck_at is not None and folded.recheck_at <= now
-        if folded is folded_before and seen == seen_before and folded.generation and not is_due:
+        if folded is folded_before and liveness == liveness_before and folded.generation and not is_due:
             return False
-        self._because[session] = (folded, seen)
-        (self._unended.discard if folded.state is SessionState.ENDED else self._unended.add)(session)
-        derived, shown = derive(folded, seen, now), self._shown.get(session)
+        self._derived_from[session] = (folded, liveness)
+        (self._active.discard if folded.state is SessionState.ENDED else self._active.add)(session)
+        derived, shown = derive(folded, liveness, now), self._shown.get(session)
         if derived == shown:
             return False
         if derived.asks != (shown.asks if shown is not None else ()):
@@ -180,15 +180,15 @@ class FleetWatch:
 
     def _drop(self, moved: FleetMoved) -> bool:
         for session in moved.gone:
-            self._unended.discard(session)
-            self._because.pop(session, None)
+            self._active.discard(session)
+            self._derived_from.pop(session, None)
             self._shown.pop(session, None)
         return bool(moved.gone)
 
     def _publish(self, now: float, differs: bool, problem: str) -> None:
         sessions = tuple(self._shown.values()) if differs else self._fleet.sessions
-        kept = self._keeper.problem if self._keeper is not None else ""
-        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._sight.no_room)
+        kept = self._cache_writer.problem if self._cache_writer is not None else ""
+        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._probe.no_room)
 
 
 def _why(error: OSError) -> str:

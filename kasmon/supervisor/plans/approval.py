@@ -66,14 +66,14 @@ def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) 
         RefusedError: if a name of the plan's branches conflicts with an existing branch.
         GitError: if git cannot create a worktree of the repository.
     """
-    wanted = {task.worktree or plan.worktree: task.id for task in plan.tasks if not task.inherits}
-    if wanted.keys() <= {"folder"}:
+    kinds = {task.worktree or plan.worktree: task.id for task in plan.tasks if not task.inherits}
+    if kinds.keys() <= {"folder"}:
         return []
     repo = repository(folder)
     if repo is None:
         for kind in ("own", "shared"):
-            if kind in wanted:
-                raise no_repository(wanted[kind], folder)
+            if kind in kinds:
+                raise no_repository(kinds[kind], folder)
         return []
     if not head(repo):
         raise no_commit(repo)
@@ -87,10 +87,10 @@ def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) 
     return list(remarks(repo))
 
 
-def refusal(plan: Plan, run: PlanRun, deed: Deed, task: str) -> str:
-    """Return why *deed* is not possible now; empty if it is."""
+def refusal(plan: Plan, run: PlanRun, decision: Deed, task: str) -> str:
+    """Return why *decision* is not possible now; empty if it is."""
     state = run.of(task).state if task else None
-    match deed:
+    match decision:
         case "pause" if run.state == "paused":
             return "it is already paused"
         case "accept" if state is not TaskState.CLAIMED:

@@ -36,9 +36,9 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
         UsageError: if its `base` names no commit.
         KasmonError: as `make` raises, or if git fails to merge.
     """
-    wanted = task.base or plan.base
-    if wanted and wanted != NEEDS:
-        return make(repo, path, branch, wanted)
+    base_name = task.base or plan.base
+    if base_name and base_name != NEEDS:
+        return make(repo, path, branch, base_name)
     base = _base_of(plan, task, run)
     if base and knows(repo, f"refs/heads/{branch}"):  # do not merge what was committed since into that work
         return msgspec.structs.replace(make(repo, path, branch), base=base)
@@ -47,7 +47,7 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
     tree = make(repo, path, branch, next(iter(commits.values()), "HEAD"))
     _check_finished(path, list(commits))
     for name, commit in commits.items():
-        if not _has(path, commit):
+        if not _contains(path, commit):
             _merge(path, list(commits), name)
     return msgspec.structs.replace(tree, base=head(path))
 
@@ -102,8 +102,8 @@ def _independent(repo: Path, commits: dict[str, str]) -> dict[str, str]:
     """Return those of *commits* that are in no other one's history, in their order."""
     if len(commits) < 2:
         return commits
-    apart = git(repo, "merge-base", "--independent", *dict.fromkeys(commits.values())).split()
-    by_commit = {commit: name for name, commit in reversed(commits.items()) if commit in apart}
+    independent = git(repo, "merge-base", "--independent", *dict.fromkeys(commits.values())).split()
+    by_commit = {commit: name for name, commit in reversed(commits.items()) if commit in independent}
     return {name: commit for name, commit in commits.items() if by_commit.get(commit) == name}
 
 
@@ -118,14 +118,14 @@ def _check_finished(path: Path, branches: Sequence[str]) -> None:
     )
 
 
-def _has(path: Path, commit: str) -> bool:
+def _contains(path: Path, commit: str) -> bool:
     return git(path, "merge-base", "HEAD", commit, fails=True).strip() == commit
 
 
 def _merge(path: Path, branches: Sequence[str], branch: str) -> None:
-    who = {key: value for key, value in WHO.items() if not git(path, "config", key, fails=True).strip()}
+    author = {key: value for key, value in WHO.items() if not git(path, "config", key, fails=True).strip()}
     try:
-        git(path, *MERGE, "-m", f"Merge branch '{branch}'", "--", f"refs/heads/{branch}", settings=who)
+        git(path, *MERGE, "-m", f"Merge branch '{branch}'", "--", f"refs/heads/{branch}", settings=author)
     except GitError:
         if files := _conflicts(path):
             raise MergeConflictError(branches, str(path), files) from None
@@ -134,5 +134,5 @@ def _merge(path: Path, branches: Sequence[str], branch: str) -> None:
 
 def _conflicts(path: Path) -> tuple[str, ...]:
     """Return the files with merge conflicts."""
-    told = git(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z").split("\0")
-    return tuple(sorted({name for name in told if name}))
+    output = git(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z").split("\0")
+    return tuple(sorted({name for name in output if name}))

@@ -89,7 +89,7 @@ class PlanBoards:
             at_work = {board.run.file for board in begun if board.run.state != "ended"}
             files = [board for board in self._files.look(config) if board.id not in at_work]
             found = sorted((*begun, *files), key=_place)
-            if not _same(found, self._boards):
+            if not _are_identical(found, self._boards):
                 self._boards = tuple(found)
             return self._boards
 
@@ -145,12 +145,13 @@ class _Files:
             self._looked_at = time.monotonic()
             known = {id(found): board for found, board in self._boards.items() if found.faults or not board.problem}
             self._boards = {
-                found: known.get(id(found)) or _unbegun(self._places, found, config) for found in self._folders.look()
+                found: known.get(id(found)) or _file_board(self._places, found, config)
+                for found in self._folders.look()
             }
         return list(self._boards.values())
 
 
-def _unbegun(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
+def _file_board(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
     """Return the board of a plan that never ran."""
     file, plan = Path(found.file), settled(found.plan, config)
     edit = whole(places, plan, file, tuple(placed(file.name, fault) for fault in found.faults), config)
@@ -164,11 +165,11 @@ class _Watched:
 
     def __init__(self, places: Paths, id_: str) -> None:
         self._places = places
-        self._book = book = PlanLog(places, id_)
+        self._plan_log = plan_log = PlanLog(places, id_)
         self._size = -1
         self._sessions: tuple[Session, ...] = ()
         self._config: Config | None = None
-        self._plan, self._agreed = Plan(name=book.plan), ""
+        self._plan, self._agreed = Plan(name=plan_log.plan), ""
         """The plan that runs, and the digest of its text."""
         self._settled: tuple[Plan, Config, Plan] | None = None
         """The last plan completed with defaults, the config used, and the result."""
@@ -182,72 +183,72 @@ class _Watched:
     def look(self, sessions: Iterable[Session], config: Config) -> PlanBoard | None:
         """Return its board; None until it has begun."""
         now = tuple(sessions)
-        is_new = self._board is None or config is not self._config or not _same(now, self._sessions)
+        is_new = self._board is None or config is not self._config or not _are_identical(now, self._sessions)
         self._sessions, self._config = now, config
         problem = ""
         try:
-            if self._board is None or self._book.run.state != "ended":
+            if self._board is None or self._plan_log.run.state != "ended":
                 is_new |= self._read()
-            if self._book.run.began_at == 0:
+            if self._plan_log.run.began_at == 0:
                 return None
-            is_new |= self._learn()
-            is_new |= self._look_around(config)
+            is_new |= self._read_approved()
+            is_new |= self._check_runner_and_file(config)
         except (OSError, KasmonError) as error:
             problem = error.message if isinstance(error, KasmonError) else str(error.strerror or error)
         if self._board is None or is_new or problem != self._board.problem:
-            self._board = self._made(problem)
+            self._board = self._build_board(problem)
         return self._board
 
     def _read(self) -> bool:
-        if (size := self._book.size()) == self._size:
+        if (size := self._plan_log.size()) == self._size:
             return False
         self._size = size
-        return self._book.more()
+        return self._plan_log.more()
 
-    def _learn(self) -> bool:
+    def _read_approved(self) -> bool:
         """Read the approved text if its digest changed; return whether it did."""
-        digest = self._book.run.digest
+        digest = self._plan_log.run.digest
         if digest == self._agreed:
             return False
-        self._plan = read(self._book.agreed.read_text("utf-8"), Path(self._book.run.file).name)
+        self._plan = read(self._plan_log.agreed.read_text("utf-8"), Path(self._plan_log.run.file).name)
         self._agreed = digest
         return True
 
-    def _look_around(self, config: Config) -> bool:
+    def _check_runner_and_file(self, config: Config) -> bool:
         """Check the runner's lock and the plan's file, once a second; return whether one changed."""
         before = self._is_run, self._edit
-        if self._book.run.state == "ended":
+        if self._plan_log.run.state == "ended":
             self._is_run, self._edit = False, None
         elif time.monotonic() - self._looked_at >= SELDOM_S:
             self._looked_at = time.monotonic()
-            self._is_run = start.is_run(self._book)
-            self._look_at_file(config)
+            self._is_run = start.is_run(self._plan_log)
+            self._compare_file(config)
         return before != (self._is_run, self._edit)
 
-    def _look_at_file(self, config: Config) -> None:
-        file = Path(self._book.run.file)
+    def _compare_file(self, config: Config) -> None:
+        file = Path(self._plan_log.run.file)
         stamp: object = None
         with contextlib.suppress(OSError):
             facts = file.stat()
             stamp = (facts.st_mtime_ns, facts.st_size)
-        if stamp == self._file_stamp and self._book.run is self._edit_of:
+        if stamp == self._file_stamp and self._plan_log.run is self._edit_of:
             return
-        self._file_stamp, self._edit_of, self._edit = stamp, self._book.run, None
+        self._file_stamp, self._edit_of, self._edit = stamp, self._plan_log.run, None
         if stamp is not None:
             with contextlib.suppress(KasmonError, OSError):
-                text, run = start.text_of(file), self._book.run
+                text, run = start.text_of(file), self._plan_log.run
                 self._edit = edited(self._places, text, file, self._plan, run, config)
 
-    def _made(self, problem: str) -> PlanBoard:
-        book, config = self._book, self._config or Config()
+    def _build_board(self, problem: str) -> PlanBoard:
+        plan_log, config = self._plan_log, self._config or Config()
         if self._settled is None or self._settled[0] is not self._plan or self._settled[1] is not config:
             self._settled = (self._plan, config, settled(self._plan, config))
         plan, sessions = self._settled[2], {str(session.id): session for session in self._sessions}
         return PlanBoard(
-            id=book.plan,
+            id=plan_log.plan,
             plan=plan,
-            run=book.run,
-            ahead=ahead(plan, book.run, sessions, plan.limit, time.time()),
+            run=plan_log.run,
+            ahead=ahead(plan, plan_log.run, sessions, plan.limit, time.time()),
             sessions=sessions,
             is_run=self._is_run,
             edit=self._edit,
@@ -255,7 +256,7 @@ class _Watched:
         )
 
 
-def _same(one: Sequence[object], other: Sequence[object]) -> bool:
+def _are_identical(one: Sequence[object], other: Sequence[object]) -> bool:
     """Whether both contain identical objects."""
     return len(one) == len(other) and all(map(operator.is_, one, other))
 

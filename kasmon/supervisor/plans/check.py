@@ -44,16 +44,16 @@ async def run_check(
     """
     began = time.monotonic()
 
-    def found(ok: bool, exit_code: int | None, why: str, output: bytes) -> TaskChecked:
-        said = clean_block(output.decode("utf-8", "replace"))
+    def build_result(ok: bool, exit_code: int | None, why: str, output: bytes) -> TaskChecked:
+        text = clean_block(output.decode("utf-8", "replace"))
         took_s = time.monotonic() - began
         return TaskChecked(
-            at=time.time(), task=task, attempt=attempt, ok=ok, exit_code=exit_code, why=why, output=said, took_s=took_s
+            at=time.time(), task=task, attempt=attempt, ok=ok, exit_code=exit_code, why=why, output=text, took_s=took_s
         )
 
-    mark, kept = secrets.token_hex(8), bytearray()
-    theirs, ours = os.pipe()
-    os.set_blocking(theirs, False)
+    mark, tail = secrets.token_hex(8), bytearray()
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
     try:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
@@ -64,62 +64,62 @@ async def run_check(
             cwd=folder,
             env=dict(variables) | {RUN: mark},
             stdin=asyncio.subprocess.PIPE,
-            stdout=ours,
-            stderr=ours,
+            stdout=write_end,
+            stderr=write_end,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        os.close(theirs)
+        os.close(read_end)
         reason = error.strerror or error if isinstance(error, OSError) else error
-        return found(False, None, f"could not be started: {reason}", b"")
+        return build_result(False, None, f"could not be started: {reason}", b"")
     finally:
-        os.close(ours)
+        os.close(write_end)
     loop = asyncio.get_running_loop()
-    loop.add_reader(theirs, _drain, loop, theirs, kept)
+    loop.add_reader(read_end, _drain, loop, read_end, tail)
     try:
-        born = await asyncio.to_thread(started_at, process.pid)
-        noted = TaskChecking(
+        start_time = await asyncio.to_thread(started_at, process.pid)
+        checking = TaskChecking(
             at=time.time(),
             task=task,
             attempt=attempt,
             pid=process.pid,
-            pid_started=born,
+            pid_started=start_time,
             pid_boot=await asyncio.to_thread(boot),
             mark=mark,
         )
-        await begins(noted)
+        await begins(checking)
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.close()
         async with asyncio.timeout(limit_s):
             code = await process.wait()
     except TimeoutError:
-        return found(False, None, f"it took longer than {limit_s:g} s", bytes(kept))
+        return build_result(False, None, f"it took longer than {limit_s:g} s", bytes(tail))
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         await asyncio.to_thread(ProcessFamily(process.pid, mark).end)
-        _drain(loop, theirs, kept)
-        loop.remove_reader(theirs)
-        os.close(theirs)
+        _drain(loop, read_end, tail)
+        loop.remove_reader(read_end)
+        os.close(read_end)
     why = "" if code >= 0 else f"it was ended by {signal_name(-code)}"
-    return found(code == 0, code if code >= 0 else None, why, bytes(kept))
+    return build_result(code == 0, code if code >= 0 else None, why, bytes(tail))
 
 
-def end_left(left: TaskChecking) -> None:
-    """End the check that an earlier runner *left*, with all that it started, if it still runs; blocks."""
-    if not left.pid or (left.pid_boot and left.pid_boot != boot()):
+def end_orphaned_check(orphan: TaskChecking) -> None:
+    """End the check *orphan*, left by an earlier runner, with all that it started, if it still runs; blocks."""
+    if not orphan.pid or (orphan.pid_boot and orphan.pid_boot != boot()):
         return
-    if is_running(left.pid, left.pid_started):
+    if is_running(orphan.pid, orphan.pid_started):
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(left.pid, signal.SIGKILL)
-    if left.mark:
-        ProcessFamily(left.pid, left.mark).end()
+            os.killpg(orphan.pid, signal.SIGKILL)
+    if orphan.mark:
+        ProcessFamily(orphan.pid, orphan.mark).end()
 
 
-def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:
-    """Read what is in *pipe*; append it to *kept*, of which the last `KEPT_BYTES` stay.
+def _drain(loop: asyncio.AbstractEventLoop, pipe: int, tail: bytearray) -> None:
+    """Read what is in *pipe*; append it to *tail*, of which the last `KEPT_BYTES` stay.
 
     The pipe is non-blocking: a child left by the check that keeps the other end open blocks nothing.
     """
@@ -131,5 +131,5 @@ def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:
         if not block:
             loop.remove_reader(pipe)
             return
-        kept += block
-        del kept[:-KEPT_BYTES]
+        tail += block
+        del tail[:-KEPT_BYTES]

@@ -51,12 +51,12 @@ def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
     """
     found: list[InterruptedPlan] = []
     for id_ in plans(places):
-        book = PlanLog(places, id_)
-        book.more()
-        if not book.run.began_at or book.run.state == "ended":
+        plan_log = PlanLog(places, id_)
+        plan_log.more()
+        if not plan_log.run.began_at or plan_log.run.state == "ended":
             continue
-        tasks = {task.id: task for task in agreed(book).tasks}
-        for name, at in book.run.tasks.items():
+        tasks = {task.id: task for task in agreed(plan_log).tasks}
+        for name, at in plan_log.run.tasks.items():
             session = fleet.get(SessionId(at.session))
             if at.state not in ON or session is None or session.state is not SessionState.LOST:
                 continue
@@ -66,26 +66,26 @@ def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
                 found.append(InterruptedPlan(id_, "fail", name, at.attempt, session, NO_ID))
             else:
                 found.append(InterruptedPlan(id_, "resume", name, at.attempt, session, session.resume_id))
-        if not book.run.is_stopped and not start.is_run(book):
+        if not plan_log.run.is_stopped and not start.is_run(plan_log):
             found.append(InterruptedPlan(id_, "run", why="it has no runner"))
     return found
 
 
-async def recover(places: Paths, plight: InterruptedPlan) -> str:
-    """Do what *plight* says; describe the result.
+async def recover(places: Paths, loss: InterruptedPlan) -> str:
+    """Recover from *loss*; describe the result.
 
     Raises:
         KasmonError: if that fails; a task whose session cannot be restarted has failed then.
     """
-    book = PlanLog(places, plight.plan)
-    if plight.deed == "run":
-        start.run(places, book)
+    plan_log = PlanLog(places, loss.plan)
+    if loss.deed == "run":
+        start.run(places, plan_log)
         return "continues"
-    if plight.deed == "fail" or plight.session is None:
-        failed = TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=plight.why)
-        await asyncio.to_thread(book.add, failed)
-        return f"has failed: {plight.why}"
-    before = plight.session
+    if loss.deed == "fail" or loss.session is None:
+        failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=loss.why)
+        await asyncio.to_thread(plan_log.add, failed)
+        return f"has failed: {loss.why}"
+    before = loss.session
     try:
         await operations.restart(places, before)
         now = (await asyncio.to_thread(look_once, places)).get(before.id)
@@ -93,8 +93,8 @@ async def recover(places: Paths, plight: InterruptedPlan) -> str:
             await operations.send(places, now, GO_ON, "now", "wave")
     except KasmonError as error:
         why = f"its session did not come back: {error.message.rstrip('.')}"
-        failed = TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=why)
-        await asyncio.to_thread(book.add, failed)
+        failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=why)
+        await asyncio.to_thread(plan_log.add, failed)
         raise
     proof = f" ({now.proof})" if now is not None and now.proof else ""
     return f"is resumed as {before.resume_id or before.id}{proof}"

@@ -61,7 +61,7 @@ class RemoteTasks:
         task: Task,
         attempt: int,
         session: str,
-        own: Mapping[str, str],
+        variables: Mapping[str, str],
         begins: Callable[[TaskChecking], Awaitable[None]],
         limit_s: float = CHECK_LIMIT_S,
     ) -> TaskChecked:
@@ -70,15 +70,15 @@ class RemoteTasks:
         Args:
             machine: where its agent worked.
             task, attempt, session: whose check it is.
-            own: its environment variables.
+            variables: its environment variables.
             begins: as for `run_check`.
             limit_s: how long it may take, in seconds, including time without a connection.
         """
         began, unreachable = time.monotonic(), ""
         has_begun, pause_s = False, FIRST_PAUSE_S
 
-        def found(exit_code: int | None, why: str, output: str = "") -> TaskChecked:
-            said = clean_block(output).encode()[-KEPT_BYTES:].decode("utf-8", "ignore")
+        def build_result(exit_code: int | None, why: str, output: str = "") -> TaskChecked:
+            cleaned = clean_block(output).encode()[-KEPT_BYTES:].decode("utf-8", "ignore")
             took_s = time.monotonic() - began
             return TaskChecked(
                 at=time.time(),
@@ -87,7 +87,7 @@ class RemoteTasks:
                 ok=exit_code == 0,
                 exit_code=exit_code,
                 why=why,
-                output=said,
+                output=cleaned,
                 took_s=took_s,
             )
 
@@ -98,22 +98,22 @@ class RemoteTasks:
                 unreachable = ""
                 if answer.state == "ended":
                     by_signal = f"it was ended by signal {answer.signal}" if answer.signal else ""
-                    return found(answer.exit_code, by_signal, shown)
+                    return build_result(answer.exit_code, by_signal, shown)
                 if answer.state == "gone" and has_begun:
-                    return found(None, f"it no longer exists on {machine.host!r}")
+                    return build_result(None, f"it no longer exists on {machine.host!r}")
                 if answer.state == "gone":
                     await asyncio.to_thread(
-                        remote_task.begin_check, machine, session, task.check, HOME, own, ssh_environment()
+                        remote_task.begin_check, machine, session, task.check, HOME, variables, ssh_environment()
                     )
                 has_begun = True
             except RemoteUnreachableError as error:
                 unreachable = error.message
             except RemoteLaunchError as error:
-                return found(None, error.message.rstrip("."))
+                return build_result(None, error.message.rstrip("."))
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         await self.end_check(machine.host, session)
-        return found(None, unreachable.rstrip(".") or f"it took longer than {limit_s:g} s")
+        return build_result(None, unreachable.rstrip(".") or f"it took longer than {limit_s:g} s")
 
     async def end_check(self, host: str, session: str) -> None:
         """End the check of *session* on the machine *host*, if it can be reached."""

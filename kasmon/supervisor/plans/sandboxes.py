@@ -36,13 +36,13 @@ def confined_by(config: Config, plan: Plan, task: Task) -> ResolvedProfile | Non
     Raises:
         KasmonError: if it requires a sandbox that its kind of session cannot have.
     """
-    agent, said, wanted = agent_of(plan, task), task.mode or plan.mode, task.sandbox or None
+    agent, mode_name, requested = agent_of(plan, task), task.mode or plan.mode, task.sandbox or None
     try:
-        resolve(config, agent, said, sandbox="")
+        resolve(config, agent, mode_name, sandbox="")
     except KasmonError:
         return None  # its start reports why
-    mode = Mode(said) if said else usual_mode(config, agent, wanted)
-    resolved = resolve(config, agent, mode, sandbox=wanted)
+    mode = Mode(mode_name) if mode_name else usual_mode(config, agent, requested)
+    resolved = resolve(config, agent, mode, sandbox=requested)
     return resolved if resolved.sandbox else None
 
 
@@ -81,7 +81,7 @@ def sandboxes(config: Config, plan: Plan) -> dict[Tier, list[str]]:
     return found
 
 
-def goes_in(places: Paths, launch: Launch) -> None:
+def record_folder(places: Paths, launch: Launch) -> None:
     """Record the state of the folder of *launch*, if its sandbox is to work on a copy. Blocks.
 
     Raises:
@@ -90,29 +90,31 @@ def goes_in(places: Paths, launch: Launch) -> None:
     """
     if launch.sandbox is None:
         return
-    from kasmon.sandbox.agent import launch as inmate
+    from kasmon.sandbox.agent import launch as agent_launch
     from kasmon.sandbox.shared import copy_back
 
-    if inmate.works_on_copy(places, launch.session, Path(launch.workdir)):
+    if agent_launch.works_on_copy(places, launch.session, Path(launch.workdir)):
         copy_back.noted(Path(launch.workdir), places.fetched(launch.session))
 
 
-def comes_back(places: Paths, session: SessionId, folder: Path) -> str:
+def fetch_changes(places: Paths, session: SessionId, folder: Path) -> str:
     """Copy the changes of *session* from its sandbox, if any, to *folder*; describe what was not copied. Blocks."""
     if not places.sandbox(session).exists():
         return ""
-    from kasmon.sandbox.agent import launch as inmate
+    from kasmon.sandbox.agent import launch as agent_launch
     from kasmon.sandbox.shared import copy_back
 
-    told: list[str] = []
+    problems: list[str] = []
     try:
         known = look_once(places).get(session)
         if known is not None and known.exists and known.state not in ASLEEP:  # one suspended to disk was synced before
-            inmate.level(places, session)
-        told += copy_back.fetched(inmate.copy_of(places, session), folder, places.fetched(session))
+            agent_launch.level(places, session)
+        problems += copy_back.fetched(agent_launch.copy_of(places, session), folder, places.fetched(session))
     except (KasmonError, OSError) as error:
-        told.append(f"Its changes are in {str(inmate.copy_of(places, session))!r} and were not fetched: {error}")
-    return " ".join(told)
+        problems.append(
+            f"Its changes are in {str(agent_launch.copy_of(places, session))!r} and were not fetched: {error}"
+        )
+    return " ".join(problems)
 
 
 def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) -> None:

@@ -31,18 +31,18 @@ def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, hea
     try:
         places.make()
         private_folder(places.plans)
-        id_ = _claimed(places, _id_of(plan.name))
-        book = PlanLog(places, id_)
-        private_folder(book.folder / "agreed")
+        id_ = _claim_id(places, _id_of(plan.name))
+        plan_log = PlanLog(places, id_)
+        private_folder(plan_log.folder / "agreed")
         own = file.name if is_plan(file.name) else f"{file.stem}.md"
-        write_private(book.folder / "agreed" / own, text.encode(), durable=True)
-        write_private(book.notes, b"")
+        write_private(plan_log.folder / "agreed" / own, text.encode(), durable=True)
+        write_private(plan_log.notes, b"")
     except OSError as error:
         raise UnavailableError(
             f"cannot write into {str(places.plans)!r}: {error.strerror or error}.",
             hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
-    book.add(
+    plan_log.add(
         PlanBegan(
             at=time.time(),
             plan=id_,
@@ -54,8 +54,8 @@ def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, hea
             repository=shared,
         )
     )
-    book.more()
-    return book
+    plan_log.more()
+    return plan_log
 
 
 def next_id(places: Paths, plan: Plan) -> str:
@@ -63,53 +63,53 @@ def next_id(places: Paths, plan: Plan) -> str:
     return next(id_ for id_ in _ids(_id_of(plan.name)) if not places.plan(id_).exists())
 
 
-def run(places: Paths, book: PlanLog) -> None:
-    """Start a runner for *book*; do nothing if it has one, or has ended.
+def run(places: Paths, plan_log: PlanLog) -> None:
+    """Start a runner for *plan_log*; do nothing if it has one, or has ended.
 
     Raises:
         UnavailableError: if no process can be started.
     """
-    book.more()
-    if book.run.state == "ended" or is_run(book):
+    plan_log.more()
+    if plan_log.run.state == "ended" or is_run(plan_log):
         return
     try:
-        spawn_runner(places, book.plan)
+        spawn_runner(places, plan_log.plan)
     except OSError as error:
-        raise UnavailableError(f"cannot run plan {book.plan!r}: {error.strerror or error}.") from error
+        raise UnavailableError(f"cannot run plan {plan_log.plan!r}: {error.strerror or error}.") from error
 
 
-def is_run(book: PlanLog) -> bool:
+def is_run(plan_log: PlanLog) -> bool:
     """Whether a runner process runs it now."""
-    return lock_holder(book.lock) is not None
+    return lock_holder(plan_log.lock) is not None
 
 
-def apply_edit(book: PlanLog, text: str) -> None:
+def apply_edit(plan_log: PlanLog, text: str) -> None:
     """Replace the plan by *text*, which has no faults and was shown to the user."""
-    write_private(book.agreed, text.encode(), durable=True)
-    book.add(PlanChanged(at=time.time(), digest=digest(text)))
+    write_private(plan_log.agreed, text.encode(), durable=True)
+    plan_log.add(PlanChanged(at=time.time(), digest=digest(text)))
 
 
-def found(places: Paths, wanted: str) -> PlanLog:
-    """Return the plan with the id *wanted*, or the newest run of the file *wanted*.
+def found(places: Paths, requested: str) -> PlanLog:
+    """Return the plan with the id *requested*, or the newest run of the file *requested*.
 
     Raises:
         PlanNotFoundError: if there is none.
     """
-    known = plans(places)
-    if wanted in known:
-        book = PlanLog(places, wanted)
-        book.more()
-        return book
-    path = str(Path(wanted).absolute())
-    books = []
-    for id_ in known:
-        book = PlanLog(places, id_)
-        book.more()
-        if book.run.file == path:
-            books.append(book)
-    if not books:
-        raise PlanNotFoundError(wanted)
-    return max(books, key=lambda book: book.run.began_at)
+    ids = plans(places)
+    if requested in ids:
+        plan_log = PlanLog(places, requested)
+        plan_log.more()
+        return plan_log
+    path = str(Path(requested).absolute())
+    plan_logs = []
+    for id_ in ids:
+        plan_log = PlanLog(places, id_)
+        plan_log.more()
+        if plan_log.run.file == path:
+            plan_logs.append(plan_log)
+    if not plan_logs:
+        raise PlanNotFoundError(requested)
+    return max(plan_logs, key=lambda plan_log: plan_log.run.began_at)
 
 
 def digest(text: str) -> str:
@@ -162,7 +162,7 @@ def _id_of(name: str) -> str:
         return "plan"
 
 
-def _claimed(places: Paths, name: str) -> str:
+def _claim_id(places: Paths, name: str) -> str:
     """Return a free id for a plan called *name*, claimed by creating its folder."""
     for id_ in _ids(name):
         with contextlib.suppress(FileExistsError):

@@ -49,7 +49,7 @@ class TaskFolders:
         self._trees = places.plan(plan_id) / "trees"
         self._id = plan_id
         self._folder = folder
-        self._making = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def of(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
         """Return the folder where *task* works from now on; create its worktree if needed.
@@ -59,8 +59,8 @@ class TaskFolders:
             RefusedError: if what should be its worktree is not, or is not on its branch.
             KasmonError: if git cannot create it.
         """
-        async with self._making:
-            return await asyncio.to_thread(self._made, plan, task, run)
+        async with self._lock:
+            return await asyncio.to_thread(self._create, plan, task, run)
 
     def check(self, plan: Plan, task: Task, run: PlanRun) -> None:
         """Raise unless *task*, which has begun, can continue in its folder: in its worktree, on any branch. Blocks.
@@ -69,41 +69,41 @@ class TaskFolders:
             RefusedError: if its worktree is gone, or is not of the plan's repository; or if it was begun elsewhere.
             KasmonError: if git fails.
         """
-        place = self._place(plan, task, run)
-        folder, begun_in = str(self._folder if place is None else place.folder), run.of(task.id).workdir
+        own = self._find_worktree(plan, task, run)
+        folder, begun_in = str(self._folder if own is None else own.folder), run.of(task.id).workdir
         if begun_in != folder:
             raise RefusedError(
                 f"task {task.id!r} was started in {begun_in!r}, but its folder is now {folder!r}.",
                 hint="Retry it to start it there.",
             )
-        if place is not None:
-            check_worktree(place.repo, place.tree)
-            _check_inside(place)
+        if own is not None:
+            check_worktree(own.repo, own.tree)
+            _check_inside(own)
 
-    def _made(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
-        place = self._place(plan, task, run)
-        if place is None:
+    def _create(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
+        own = self._find_worktree(plan, task, run)
+        if own is None:
             repo = None if run.repository == "" else repository(self._folder)
             return TaskWorktree(path=str(self._folder), base="" if repo is None else head(repo))
         private_folder(self._trees)
-        if place.is_own:
-            tree = begin_worktree(place.repo, place.tree, place.branch, plan, root_of(plan, task), run)
+        if own.is_own:
+            tree = begin_worktree(own.repo, own.tree, own.branch, plan, root_of(plan, task), run)
         else:
             base = plan.base if plan.base != NEEDS else ""
-            tree = make(place.repo, place.tree, place.branch, base or "HEAD")
-        _check_inside(place)
-        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return TaskWorktree(path=str(place.folder), branch=tree.branch, base=tree.base)
+            tree = make(own.repo, own.tree, own.branch, base or "HEAD")
+        _check_inside(own)
+        own.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return TaskWorktree(path=str(own.folder), branch=tree.branch, base=tree.base)
 
-    def _place(self, plan: Plan, task: Task, run: PlanRun) -> _OwnWorktree | None:
+    def _find_worktree(self, plan: Plan, task: Task, run: PlanRun) -> _OwnWorktree | None:
         """Return the worktree of *task*; None if it works in the plan's folder."""
-        _check_here(plan, task, run)
+        _check_not_remote(plan, task, run)
         root = root_of(plan, task)
-        wanted = root.worktree or plan.worktree
-        if not wanted and run.repository == "":
-            wanted = "folder"  # there was no repository when the plan was approved
-        repo = None if wanted == "folder" else repository(self._folder)
-        if repo is None and wanted != "folder" and (wanted or run.repository):
+        kind = root.worktree or plan.worktree
+        if not kind and run.repository == "":
+            kind = "folder"  # there was no repository when the plan was approved
+        repo = None if kind == "folder" else repository(self._folder)
+        if repo is None and kind != "folder" and (kind or run.repository):
             raise no_repository(task.id, self._folder)
         if repo is None and task.worktree in ("own", "shared"):
             raise RefusedError(
@@ -117,11 +117,11 @@ class TaskFolders:
                 f"the plan's folder {str(self._folder)!r} is no longer in the repository {run.repository!r}.",
                 hint="Run the plan's file again.",
             )
-        name = f"{self._id}.{own_name(root)}" if wanted == "own" else "shared"
+        name = f"{self._id}.{own_name(root)}" if kind == "own" else "shared"
         branch = branch_of(self._id, plan, task)
         tree = self._trees / name
         folder = tree / self._folder.resolve().relative_to(repo.resolve())
-        return _OwnWorktree(repo, tree, branch, folder, wanted == "own")
+        return _OwnWorktree(repo, tree, branch, folder, kind == "own")
 
 
 def check_session(places: Paths, session: Session) -> None:
@@ -136,25 +136,25 @@ def check_session(places: Paths, session: Session) -> None:
     """
     if not session.plan:
         return
-    book = PlanLog(places, session.plan)
-    book.more()
-    run = book.run
+    plan_log = PlanLog(places, session.plan)
+    plan_log.more()
+    run = plan_log.run
     if not run.began_at:
         return
-    plan = agreed(book)
+    plan = agreed(plan_log)
     for task in plan.tasks:
         at = run.of(task.id)
         if session.id in (at.session, *at.earlier):
             if not host_of(plan, task, at.agent):
-                TaskFolders(places, book.plan, Path(run.folder)).check(plan, task, run)
+                TaskFolders(places, plan_log.plan, Path(run.folder)).check(plan, task, run)
             return
     raise RefusedError(
-        f"session {session.name!r} belongs to plan {book.plan!r}, but to none of its tasks now.",
-        hint=f"`kasmon plan show {book.plan}` lists the sessions of its tasks.",
+        f"session {session.name!r} belongs to plan {plan_log.plan!r}, but to none of its tasks now.",
+        hint=f"`kasmon plan show {plan_log.plan}` lists the sessions of its tasks.",
     )
 
 
-def _check_here(plan: Plan, task: Task, run: PlanRun) -> None:
+def _check_not_remote(plan: Plan, task: Task, run: PlanRun) -> None:
     """Raise if *task* inherits from one that the user moved to another machine."""
     before = task
     while before.inherits:
@@ -166,21 +166,21 @@ def _check_here(plan: Plan, task: Task, run: PlanRun) -> None:
         return
 
 
-def _check_inside(place: _OwnWorktree) -> None:
+def _check_inside(own: _OwnWorktree) -> None:
     """Raise if a link or another repository in the worktree leads the task's folder out of it.
 
     Raises:
         RefusedError: if it does.
         GitError: if git fails.
     """
-    folder = place.folder
+    folder = own.folder
     while not folder.exists() and not folder.is_symlink():
         folder = folder.parent
     top = Path(where(folder)[0]) if folder.is_dir() else folder
-    if top != place.tree.resolve():
+    if top != own.tree.resolve():
         raise RefusedError(
-            f"the folder {str(place.folder)!r}, where the task should work, resolves to {str(top)!r}, not "
-            f"to its worktree {str(place.tree)!r}."
+            f"the folder {str(own.folder)!r}, where the task should work, resolves to {str(top)!r}, not "
+            f"to its worktree {str(own.tree)!r}."
         )
 
 

@@ -22,30 +22,31 @@ class PlanView(NamedTuple):
     ahead: NextSteps
 
 
-def see(book: PlanLog, fleet: Fleet, config: Config) -> PlanView:
-    """Return the view of the plan of *book*, from its log and *fleet*.
+def see(plan_log: PlanLog, fleet: Fleet, config: Config) -> PlanView:
+    """Return the view of the plan of *plan_log*, from its log and *fleet*.
 
     Raises:
         PlanNotFoundError, PlanFaultyError: if its approved text is gone, or can no longer be read.
     """
-    book.more()
-    plan = settled(agreed(book), config)
-    sessions = {str(session.id): session for session in fleet.sessions if session.plan == book.plan}
-    return PlanView(plan, book.run, ahead(plan, book.run, sessions, plan.limit, time.time()))
+    plan_log.more()
+    plan = settled(agreed(plan_log), config)
+    sessions = {str(session.id): session for session in fleet.sessions if session.plan == plan_log.plan}
+    return PlanView(plan, plan_log.run, ahead(plan, plan_log.run, sessions, plan.limit, time.time()))
 
 
-def agreed(book: PlanLog) -> Plan:
+def agreed(plan_log: PlanLog) -> Plan:
     """Return the plan that the user approved.
 
     Raises:
         PlanNotFoundError, PlanFaultyError: if its text is gone, or can no longer be read.
     """
-    path = book.agreed
+    path = plan_log.agreed
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PlanNotFoundError(book.plan) from error
-    return read(text, Path(book.run.file).name or path.name)  # without a name of its own, it is named after its file
+        raise PlanNotFoundError(plan_log.plan) from error
+    # Without a name of its own, it is named after its file.
+    return read(text, Path(plan_log.run.file).name or path.name)
 
 
 def settled(plan: Plan, config: Config) -> Plan:

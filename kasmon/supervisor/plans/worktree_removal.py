@@ -34,20 +34,20 @@ class CleanResult(NamedTuple):
     """Why each of the others was kept, and what to do about it."""
 
 
-def find_ignored(book: PlanLog, patterns: Sequence[str]) -> dict[Path, IgnoredFiles]:
-    """Return worktree -> its git-ignored files, for the plan of *book*; omit one that git cannot read. Blocks.
+def find_ignored(plan_log: PlanLog, patterns: Sequence[str]) -> dict[Path, IgnoredFiles]:
+    """Return worktree -> its git-ignored files, for the plan of *plan_log*; omit one that git cannot read. Blocks.
 
     Args:
-        book: the plan.
+        plan_log: the plan.
         patterns: in the syntax of `.gitignore`: which of these files may be deleted with their worktree.
     """
     found = {}
-    for path in _worktrees(book):
+    for path in _worktrees(plan_log):
         try:
             if path.is_symlink() or not (path / ".git").is_file():
                 continue
             names = ignored(path)
-            own = frozenset(name for name in names if _is_kept(book, path, name))
+            own = frozenset(name for name in names if _is_kept(plan_log, path, name))
             may_go = frozenset(ignored(path, patterns)) if patterns else frozenset()
         except (KasmonError, OSError):  # its removal is refused with the reason
             continue
@@ -55,22 +55,24 @@ def find_ignored(book: PlanLog, patterns: Sequence[str]) -> dict[Path, IgnoredFi
     return found
 
 
-def clean(book: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> CleanResult:
-    """Remove the worktrees of the plan of *book* in which nothing could be lost; keep the others. Blocks.
+def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> CleanResult:
+    """Remove the worktrees of the plan of *plan_log* in which nothing could be lost; keep the others. Blocks.
 
     Args:
-        book: the plan.
+        plan_log: the plan.
         fleet: the sessions as they are now; any session or process in a worktree keeps it.
         found: the ignored files that were shown to the user, from `find_ignored`; any other ignored file keeps it.
 
     Raises:
         RefusedError: if the plan has not ended.
     """
-    if book.run.state != "ended":
-        raise RefusedError(f"plan {book.plan!r} has not ended.", hint=f"`kasmon plan abort {book.plan}` aborts it.")
-    repo = repository(Path(book.run.folder))
+    if plan_log.run.state != "ended":
+        raise RefusedError(
+            f"plan {plan_log.plan!r} has not ended.", hint=f"`kasmon plan abort {plan_log.plan}` aborts it."
+        )
+    repo = repository(Path(plan_log.run.folder))
     removed, kept = [], []
-    for path in _worktrees(book):
+    for path in _worktrees(plan_log):
         try:
             if repo is None:
                 raise RefusedError(f"the repository of {str(path)!r} is gone.")
@@ -84,17 +86,17 @@ def clean(book: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> Cl
     return CleanResult(tuple(removed), tuple(kept))
 
 
-def _worktrees(book: PlanLog) -> list[Path]:
-    return sorted((book.folder / "trees").glob("*"))
+def _worktrees(plan_log: PlanLog) -> list[Path]:
+    return sorted((plan_log.folder / "trees").glob("*"))
 
 
-def _is_kept(book: PlanLog, path: Path, name: str) -> bool:
+def _is_kept(plan_log: PlanLog, path: Path, name: str) -> bool:
     """Whether kasmon created the file *name* in the worktree at *path*, or stores its content with the plan."""
     file = PurePosixPath(name)
     if file.parts[-2:] == (OWN_FOLDER, ".gitignore"):
         expected = NOTHING_OF_OURS
     elif file.parts[-3:-2] == (OWN_FOLDER,) and file.name == "result.md":
-        result = book.folder / "results" / f"{file.parent.name}.md"
+        result = plan_log.folder / "results" / f"{file.parent.name}.md"
         expected = result.read_bytes() if result.is_file() else b""
     else:
         return False

@@ -64,10 +64,10 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
             yield from _prompt(said, at)
         elif entry.get("type") == "user":
             for part in rows(message, "content"):
-                yield from _given(part, at)
+                yield from _parse_user_part(part, at)
         elif entry.get("type") == "assistant":
             for part in rows(message, "content"):
-                yield from _said(part, at)
+                yield from _parse_assistant_part(part, at)
 
 
 def _prompt(said: str, at: float) -> Iterator[TerminalEntry]:
@@ -77,7 +77,7 @@ def _prompt(said: str, at: float) -> Iterator[TerminalEntry]:
         yield TurnStarted(at=at, prompt=said)
 
 
-def _given(part: Table, at: float) -> Iterator[TerminalEntry]:
+def _parse_user_part(part: Table, at: float) -> Iterator[TerminalEntry]:
     if part.get("type") == "tool_result":
         is_ok = part.get("is_error") is not True
         yield ToolFinished(at=at, call=text(part, "tool_use_id"), ok=is_ok, output=tool_text.output(part))
@@ -85,14 +85,14 @@ def _given(part: Table, at: float) -> Iterator[TerminalEntry]:
         yield from _prompt(text(part, "text"), at)
 
 
-def _said(part: Table, at: float) -> Iterator[TerminalEntry]:
+def _parse_assistant_part(part: Table, at: float) -> Iterator[TerminalEntry]:
     match part.get("type"):
         case "text" if text(part, "text").strip():
             yield MessageWritten(at=at, text=text(part, "text"))
         case "thinking" if text(part, "thinking").strip():
             yield ThoughtWritten(at=at, text=text(part, "thinking"))
         case "tool_use":
-            asked, name = table(part, "input"), text(part, "name")
+            args, name = table(part, "input"), text(part, "name")
             yield ToolStarted(
-                at=at, call=text(part, "id"), tool=name, title=tool_text.title(asked), input=tool_text.as_json(asked)
+                at=at, call=text(part, "id"), tool=name, title=tool_text.title(args), input=tool_text.as_json(args)
             )

@@ -24,12 +24,12 @@ def conversations(folder: Path) -> Iterator[StoredConversation]:
         return
     with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(file)) as database:
         for id_, directory, at in database.execute(SESSIONS).fetchall():
-            prompts, said = _said(database, id_)
+            prompts, said = _read_messages(database, id_)
             if isinstance(id_, str) and isinstance(directory, str) and prompts:
                 yield kept(id_, directory, prompts, said, float(at or 0) / 1000)
 
 
-def _said(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:
+def _read_messages(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:
     """Return the user's prompts, and the agent's last message."""
     prompts, said = [], ""
     for message, part in database.execute(SAID, (session,)):

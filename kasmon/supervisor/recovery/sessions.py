@@ -42,7 +42,7 @@ def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
     by_turn: list[str] = []
     by_receipt: dict[ReceiptId, str] = {}
     typed: list[str] = []
-    said: list[str] = []
+    messages: list[str] = []
     is_whole = True
     for event in events:
         match event:
@@ -56,7 +56,7 @@ def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
                 if receipt.state in ARRIVED and receipt.id in by_receipt:
                     typed.append(by_receipt.pop(receipt.id))
             case MessageWritten(within="", text=text) if text.strip():
-                said.append(text)
+                messages.append(text)
             case _:
                 pass
     if not by_turn:  # a terminal: users type into it too, which no event records
@@ -67,7 +67,7 @@ def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
         since=session.created_at,
         prompts=tuple(text for text in by_turn or typed if text.strip()),
         is_whole=is_whole,
-        said=tuple(said[-2:]),
+        said=tuple(messages[-2:]),
     )
 
 

@@ -41,8 +41,8 @@ def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
     """
     confined = resolved.confined
     where = f"agents.{resolved.agent}.confined"
-    for described in confined.credentials:
-        if why := credentials.fault(described):
+    for credential in confined.credentials:
+        if why := credentials.fault(credential):
             raise UsageError(f"the sandbox cannot be created: {why}.", hint=f"See {where} in the config.")
     allowlist(confined.network)
     allowlist(confined.refuse)

@@ -46,8 +46,8 @@ def must_be_there(places: Paths, tier: LoggedTier) -> None:
         NoSandboxError: if its requirements are missing.
         UnableError: if there is no such tier.
     """
-    if (lack := tiers.load(tier, places).missing()) is not None:
-        raise NoSandboxError(tier, *lack)
+    if (missing := tiers.load(tier, places).missing()) is not None:
+        raise NoSandboxError(tier, *missing)
 
 
 def must_carry(
@@ -67,5 +67,5 @@ def must_carry(
     lodges = None if tier == "jail" else lodging(places, policy)
     must_be_there(places, tier)
     if lodges is not None and resolved.argv:
-        words, theirs = adapted(resolved.argv, dict(variables))
-        lodges.fitted(policy, tuple(words), workdir, theirs)
+        words, guest_variables = adapted(resolved.argv, dict(variables))
+        lodges.fitted(policy, tuple(words), workdir, guest_variables)

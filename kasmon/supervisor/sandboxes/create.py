@@ -71,21 +71,21 @@ def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> San
     return msgspec.structs.replace(policy, **given)
 
 
-def prepared(places: Paths, config: Config, wanted: NewSandbox, at: float) -> Launch:
+def prepared(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -> Launch:
     """Create the session and announce it to the fleet; return its launch.
 
     Raises:
         NoSandboxError: if no sandbox of its tier can be created here.
         KasmonError: as `operations.create`.
     """
-    name = proper(wanted.name)
+    name = proper(new_sandbox.name)
     given: dict[str, object] = {
-        "tier": wanted.tier,
-        "size": wanted.size,
-        "workspace": _folder(wanted.folder) if wanted.folder else None,
-        "project": _folder(wanted.project) if wanted.project else None,
-        "project_writable": wanted.project_writable,
-        "hosts": None if wanted.hosts is None else tuple(wanted.hosts),
+        "tier": new_sandbox.tier,
+        "size": new_sandbox.size,
+        "workspace": _folder(new_sandbox.folder) if new_sandbox.folder else None,
+        "project": _folder(new_sandbox.project) if new_sandbox.project else None,
+        "project_writable": new_sandbox.project_writable,
+        "hosts": None if new_sandbox.hosts is None else tuple(new_sandbox.hosts),
     }
     given = {key: value for key, value in given.items() if value is not None}
     policy = policy_of(config.sandbox, SessionId(""), **given)

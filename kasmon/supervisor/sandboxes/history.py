@@ -75,8 +75,8 @@ def past(places: Paths, session: Session) -> SandboxHistory:
 def _refused(policy: SandboxPolicy | None) -> tuple[RefusedHost, ...]:
     if policy is None:
         return ()
-    told = getattr(tiers.tier_of(policy), "denials", None)  # of a tier whose network kasmon itself filters
-    found: tuple[Denial, ...] = told(policy) if told is not None else ()
+    read_denials = getattr(tiers.tier_of(policy), "denials", None)  # of a tier whose network kasmon itself filters
+    found: tuple[Denial, ...] = read_denials(policy) if read_denials is not None else ()
     return tuple(
         RefusedHost(at=each.at, host=each.host, port=each.port, why=each.why, fix=each.fix, entry=each.entry)
         for each in found

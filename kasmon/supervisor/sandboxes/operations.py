@@ -75,7 +75,7 @@ class ForkedSession(msgspec.Struct, frozen=True, kw_only=True):
     """What the source lost by the fork; empty if nothing."""
 
 
-async def create(places: Paths, config: Config, wanted: NewSandbox) -> SessionId:
+async def create(places: Paths, config: Config, new_sandbox: NewSandbox) -> SessionId:
     """Create the requested sandbox, start it, and return its session's id.
 
     Raises:
@@ -84,12 +84,12 @@ async def create(places: Paths, config: Config, wanted: NewSandbox) -> SessionId
         UnableError: if there is no such tier.
         KasmonError: if it could not be created; its session has ended then.
     """
-    launch = await asyncio.to_thread(prepared, places, config, wanted, time.time())
+    launch = await asyncio.to_thread(prepared, places, config, new_sandbox, time.time())
     await begin(places, launch)
     return launch.session
 
 
-async def get_or_create(places: Paths, config: Config, wanted: NewSandbox) -> tuple[SessionId, str]:
+async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) -> tuple[SessionId, str]:
     """Return the session with the requested name, resumed and probed; and what was lost by that, empty if nothing.
 
     If it does not exist, it is created; if it has ended, it is restarted with the same files.
@@ -99,9 +99,9 @@ async def get_or_create(places: Paths, config: Config, wanted: NewSandbox) -> tu
         UnableError: if a session of another kind has the name.
     """
     fleet = await asyncio.to_thread(look_once, places)
-    known = next((session for session in fleet.sessions if session.name == wanted.name), None)
+    known = next((session for session in fleet.sessions if session.name == new_sandbox.name), None)
     if known is None:
-        return await create(places, config, wanted), ""
+        return await create(places, config, new_sandbox), ""
     must_be_sandbox(known)
     if known.state is SessionState.ENDED:
         await operations.restart(places, known)
@@ -110,18 +110,18 @@ async def get_or_create(places: Paths, config: Config, wanted: NewSandbox) -> tu
 
 
 @contextlib.asynccontextmanager
-async def ephemeral(places: Paths, config: Config, wanted: NewSandbox) -> AsyncIterator[Session]:
-    """Create a session like *wanted* for the duration of the context; a random suffix is added to its name.
+async def ephemeral(places: Paths, config: Config, new_sandbox: NewSandbox) -> AsyncIterator[Session]:
+    """Create a session like *new_sandbox* for the duration of the context; a random suffix is added to its name.
 
     Raises:
         KasmonError: as `create` and `remove` raise.
     """
-    name = f"{wanted.name}-{secrets.token_hex(4)}"
-    session = await create(places, config, msgspec.structs.replace(wanted, name=name))
+    name = f"{new_sandbox.name}-{secrets.token_hex(4)}"
+    session = await create(places, config, msgspec.structs.replace(new_sandbox, name=name))
     try:
-        yield await asyncio.to_thread(_seen, places, session)
+        yield await asyncio.to_thread(_find_session, places, session)
     finally:
-        await remove(places, await asyncio.to_thread(_seen, places, session))
+        await remove(places, await asyncio.to_thread(_find_session, places, session))
 
 
 async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
@@ -137,7 +137,7 @@ async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
     log = EventLog(places.log(session.id))
     since = Cursor(await asyncio.to_thread(log.size))
     await keep(places, session, Pause(to_disk=to_disk))
-    now = await asyncio.to_thread(_seen, places, session.id)
+    now = await asyncio.to_thread(_find_session, places, session.id)
     if why := await asyncio.to_thread(_not_paused, places, now, log, since, to_disk):
         raise SandboxError(
             f"the sandbox of {session.name!r} was not paused", why, f"`kasmon sandbox show {session.id}` shows more."
@@ -207,10 +207,10 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
     launch = await asyncio.to_thread(made_known, places, name, policy, origin.at, origin)
     furnished = msgspec.structs.replace(policy, session=launch.session)
     memory = str(places.inherited(launch.session))
-    wish = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
+    command = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
     try:
         await asyncio.to_thread(lambda: tiers.furnish(tiers.load(policy.tier), furnished))
-        lost = await keep(places, session, wish)
+        lost = await keep(places, session, command)
     except BaseException:
         await asyncio.to_thread(taken_back, places, launch.session)
         raise
@@ -238,8 +238,8 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
         )
 
     def opened() -> PortForward:
-        way = tier.ports(policy, runtime)
-        return PortForward(lambda: way.connect(port), here)
+        ports = tier.ports(policy, runtime)
+        return PortForward(lambda: ports.connect(port), here)
 
     return await asyncio.to_thread(opened)
 
@@ -281,7 +281,7 @@ async def remove(places: Paths, session: Session) -> str:
     return await operations.forget(places, session)
 
 
-def _seen(places: Paths, session: SessionId) -> Session:
+def _find_session(places: Paths, session: SessionId) -> Session:
     now = look_once(places).get(session)
     if now is None:
         raise SessionNotFoundError(session)

@@ -43,15 +43,15 @@ class SnapshotReader:
         if session.housing is None or tier not in REMEMBERING:
             return StoredSnapshots(origin=origin)
         try:
-            judged = self._judged(session.id, session.housing.tier, whole)
+            verdict = self._judge(session.id, session.housing.tier, whole)
         except (KasmonError, OSError) as error:
             return StoredSnapshots(missing=_why(error), origin=origin)
-        if judged is None:
+        if verdict is None:
             sleeps = session.housing.is_asleep and not session.housing.held
             return StoredSnapshots(missing="it no longer exists" if sleeps and tier != "e2b" else "", origin=origin)
-        return StoredSnapshots(snapshots=(judged,), origin=origin)
+        return StoredSnapshots(snapshots=(verdict,), origin=origin)
 
-    def _judged(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
+    def _judge(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
         sandbox: SandboxTier = self._load(tier)
         policy: SandboxPolicy = policy_of_session(self._places, session)
         return sandbox.judged(policy, whole=whole) if isinstance(sandbox, LocalSnapshotTier) else None

@@ -59,22 +59,22 @@ async def run(
         RefusedError: if it is paused, and use does not resume it.
         HostUnreachableError, TimedOutError: if the result is unknown; calling again with the same *run* returns it.
     """
-    wish = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or new_run())
+    command = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or new_run())
     limit_s = AROUND_S + (max(size.time_s for size in SIZES.values()) if timeout_s is None else timeout_s)
 
-    def pushed(frame: FromHost) -> None:
-        if isinstance(frame, RunOutputChunk) and frame.run == wish.id:
+    def handle_push(frame: FromHost) -> None:
+        if isinstance(frame, RunOutputChunk) and frame.run == command.id:
             printed(frame)
 
-    for left in reversed(range(HOSTS)):
-        async with _linked(places, session) as host:
-            host.on_push = pushed
+    for hosts_left in reversed(range(HOSTS)):
+        async with _link_host(places, session) as host:
+            host.on_push = handle_push
             try:
-                done = await _asked(host, session, wish, limit_s)
+                done = await _ask_host(host, session, command, limit_s)
             except HostUnreachableError:
-                if not left:
+                if not hosts_left:
                     raise
-                wish = msgspec.structs.replace(wish, again=True)
+                command = msgspec.structs.replace(command, again=True)
                 continue
         if done.ran is not None:
             return done.ran
@@ -86,7 +86,7 @@ def new_run() -> str:
     return os.urandom(8).hex()
 
 
-async def keep(places: Paths, session: Session, wish: SandboxWish) -> str:
+async def keep(places: Paths, session: Session, command: SandboxWish) -> str:
     """Pause or resume the session's sandbox, or save or restore a checkpoint, once its turn is over.
 
     Returns the checkpoint's id; else a description of what was lost, empty if nothing.
@@ -94,9 +94,9 @@ async def keep(places: Paths, session: Session, wish: SandboxWish) -> str:
     Raises:
         KasmonError: as `run` raises, or if the command failed.
     """
-    is_agents = bool(session.sandbox) and isinstance(wish, Pause | Resume)
-    async with _linked(places, session, is_agents=is_agents) as host:
-        return (await _asked(host, session, wish, MOVING_S)).told
+    is_agents = bool(session.sandbox) and isinstance(command, Pause | Resume)
+    async with _link_host(places, session, is_agents=is_agents) as host:
+        return (await _ask_host(host, session, command, MOVING_S)).told
 
 
 async def take_up(places: Paths, session: Session) -> None:
@@ -105,7 +105,7 @@ async def take_up(places: Paths, session: Session) -> None:
     Raises:
         KasmonError: as `run` raises.
     """
-    async with _linked(places, session):
+    async with _link_host(places, session):
         pass
 
 
@@ -119,12 +119,12 @@ async def interrupt(places: Paths, session: Session, interpreter: Interpreter | 
         SandboxError: if *run* continues nevertheless.
         KasmonError: as `run` raises.
     """
-    async with _linked(places, session) as host:
+    async with _link_host(places, session) as host:
         await host.ask(ExecuteCommand(n=0, session=session.id, wish=Interrupt(interpreter=interpreter, run=run)))
 
 
 @contextlib.asynccontextmanager
-async def _linked(places: Paths, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
+async def _link_host(places: Paths, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
     if not is_agents:
         must_be_sandbox(session)
     if session.state is SessionState.ENDED:
@@ -137,8 +137,8 @@ async def _linked(places: Paths, session: Session, *, is_agents: bool = False) -
         await host.aclose()
 
 
-async def _asked(host: HostLink, session: Session, wish: SandboxWish, limit_s: float) -> CommandDone:
-    done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=wish), limit_s)
+async def _ask_host(host: HostLink, session: Session, command: SandboxWish, limit_s: float) -> CommandDone:
+    done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
     if not isinstance(done, CommandDone):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done

@@ -34,7 +34,7 @@ class SearchIndexWriter:
         self._index = SearchIndex(places.search_index)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeps the search index", daemon=True)
-        self._trouble = ""
+        self._last_problem = ""
 
     def start(self) -> None:
         """Start the thread. Call once."""
@@ -50,21 +50,21 @@ class SearchIndexWriter:
         rest_s = LEAST_REST_S
         while not self._ended.wait(rest_s):
             began = time.monotonic()
-            learnt = 0
+            indexed_bytes = 0
             try:
-                learnt = learn(self._index, self._places, self._fleet(), PIECE_BYTES) if self._may() else 0
-                self._trouble = ""
+                indexed_bytes = learn(self._index, self._places, self._fleet(), PIECE_BYTES) if self._may() else 0
+                self._last_problem = ""
             except (UnavailableError, OSError) as error:
-                self._complain(str(error))
+                self._log_once(str(error))
             took = time.monotonic() - began
             longer_s = min(2 * rest_s, LONGEST_REST_S)
-            rest_s = RESTS * took if learnt else max(LEAST_REST_S, longer_s, IDLE_RESTS * took)
+            rest_s = RESTS * took if indexed_bytes else max(LEAST_REST_S, longer_s, IDLE_RESTS * took)
         self._index.close()
 
-    def _complain(self, why: str) -> None:
+    def _log_once(self, why: str) -> None:
         """Log once why nothing is written; searches read the files then."""
-        if why != self._trouble:
-            self._trouble = why
+        if why != self._last_problem:
+            self._last_problem = why
             log.warning("%s", why)
 
 
@@ -80,10 +80,10 @@ def learn(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_b
     def text(source: SearchSource, block: SourceLines) -> str:
         return text_of(source, block, source.session in terminals)
 
-    there = [source for session in sessions for source in sources(places, session.id)]
-    learnt = index.learn(there, text, time.time(), most_bytes)
-    index.keep(there)
-    return learnt
+    current = [source for session in sessions for source in sources(places, session.id)]
+    indexed_bytes = index.learn(current, text, time.time(), most_bytes)
+    index.keep(current)
+    return indexed_bytes
 
 
 def bring_up(places: Paths) -> None:

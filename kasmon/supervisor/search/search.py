@@ -70,14 +70,14 @@ def search(
         most: return at most this many hits of each session, the newest.
         stopped: called now and then; the search ends when it returns True.
     """
-    looked = _Looked(
+    parameters = _SearchParameters(
         places, SearchQuery(pattern, context, most), SearchLookup(places.search_index, pattern.grams), stopped
     )
     for session in sessions:
         if stopped():
             return
         try:
-            found = _in_session(looked, session)
+            found = _in_session(parameters, session)
         except OSError as error:
             yield SessionHits(
                 session, (), problem=f"{str(error.filename or places.folder(session.id))!r}: {error.strerror}"
@@ -85,7 +85,7 @@ def search(
             continue
         if found:
             yield SessionHits(
-                session, tuple(found[-most:] if most is not None else found), looked.query.is_enough(len(found))
+                session, tuple(found[-most:] if most is not None else found), parameters.query.is_enough(len(found))
             )
 
 
@@ -113,7 +113,7 @@ def _used_at(places: Paths, session: Session) -> float:
     return 0.0
 
 
-class _Looked(NamedTuple):
+class _SearchParameters(NamedTuple):
     """The parameters of one search."""
 
     places: Paths
@@ -122,35 +122,35 @@ class _Looked(NamedTuple):
     stopped: Callable[[], bool]
 
 
-def _in_session(looked: _Looked, session: Session) -> list[SearchHit]:
+def _in_session(parameters: _SearchParameters, session: Session) -> list[SearchHit]:
     """Return the hits in *session*, oldest first; of each of its files about as many of the newest as suffice."""
-    places, query = looked.places, looked.query
+    places, query = parameters.places, parameters.query
     log = places.log(session.id)
     with contextlib.suppress(FileNotFoundError):
         check_regular(log, log.stat())  # a FIFO has no bytes to search, so reading it would not fail
-    there = hits_on_screen(places, session.id, query)
+    collected = hits_on_screen(places, session.id, query)
     in_parts = 0
     for source in sources(places, session.id):
         if source.kind == "record" and query.is_enough(in_parts):
             continue
-        found = _in_source(looked, source, in_terminal=session.mode is Mode.TMUX)
+        found = _in_source(parameters, source, in_terminal=session.mode is Mode.TMUX)
         in_parts += len(found) if source.kind == "record" else 0
-        there += _placed(places, source, found) if source.kind == "blob" else found
-    if not there:
+        collected += _add_positions(places, source, found) if source.kind == "blob" else found
+    if not collected:
         return []
-    there.sort(key=lambda hit: (hit.at, hit.place))
-    return _shown(query.newest(there), query.pattern, Redactor(secrets_of(places, session.id)))
+    collected.sort(key=lambda hit: (hit.at, hit.place))
+    return _redact(query.newest(collected), query.pattern, Redactor(secrets_of(places, session.id)))
 
 
-def _in_source(looked: _Looked, source: SearchSource, *, in_terminal: bool) -> list[SearchHit]:
+def _in_source(parameters: _SearchParameters, source: SearchSource, *, in_terminal: bool) -> list[SearchHit]:
     """Search *source* from its end to its beginning, until there are enough hits."""
-    query = looked.query
-    there: list[SearchHit] = []
-    for block in _from_the_end(source, looked.lookup.ranges(source), query.most is not None):
-        there += hits(source, block, query, in_terminal=in_terminal)
-        if looked.stopped() or query.is_enough(len(there)):
+    query = parameters.query
+    collected: list[SearchHit] = []
+    for block in _from_the_end(source, parameters.lookup.ranges(source), query.most is not None):
+        collected += hits(source, block, query, in_terminal=in_terminal)
+        if parameters.stopped() or query.is_enough(len(collected)):
             break
-    return there
+    return collected
 
 
 def _from_the_end(source: SearchSource, ranges: Sequence[tuple[int, int]], is_stepwise: bool) -> Iterator[SourceLines]:
@@ -180,7 +180,7 @@ def _line_start(source: SearchSource, at: int) -> int:
     return 0
 
 
-def _placed(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> list[SearchHit]:
+def _add_positions(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> list[SearchHit]:
     """Return hits in a blob with the time and place of the event that it belongs to."""
     if not found:
         return []
@@ -188,12 +188,12 @@ def _placed(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> 
     return [msgspec.structs.replace(hit, place=place, at=at) for hit in found] if at else []
 
 
-def _shown(there: Iterable[SearchHit], pattern: SearchPattern, hiding: Redactor) -> list[SearchHit]:
+def _redact(collected: Iterable[SearchHit], pattern: SearchPattern, redactor: Redactor) -> list[SearchHit]:
     """Return the hits that still match after the session's secrets are redacted."""
     shown: list[SearchHit] = []
-    for hit in there:
-        line = hiding.line(hit.line)
-        before, after = (tuple(map(hiding.line, lines)) for lines in (hit.before, hit.after))
+    for hit in collected:
+        line = redactor.line(hit.line)
+        before, after = (tuple(map(redactor.line, lines)) for lines in (hit.before, hit.after))
         if line == hit.line and before == hit.before and after == hit.after:
             shown.append(hit)
         elif (span := pattern.find(line)) is not None:

@@ -29,7 +29,7 @@ async def foreign_panes(places: Paths, socket: str = "") -> tuple[AdoptablePane,
         NotFoundError, TmuxError: if no tmux answers there.
         RefusedError: if it is kasmon's own.
     """
-    return (await _seen(places, socket)).panes
+    return (await _list_panes(places, socket)).panes
 
 
 async def adopt(places: Paths, target: str, name: str = "", socket: str = "") -> Launch:
@@ -41,8 +41,8 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
         NameTakenError: if another session has the name.
         KasmonError: as `begin` raises.
     """
-    seen = await _seen(places, socket)
-    pane = meant(target, seen.panes)
+    listing = await _list_panes(places, socket)
+    pane = meant(target, listing.panes)
     if pane.adopted:
         raise RefusedError(f"{pane.target!r} is already adopted as {pane.adopted!r}.")
     if pane.is_dead:
@@ -60,24 +60,24 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
             socket=str(_socket(places, socket)),
             pane=pane.pane,
             target=pane.target,
-            server_pid=seen.server_pid,
-            server_started=seen.server_started,
+            server_pid=listing.server_pid,
+            server_started=listing.server_started,
         ),
         created_at=time.time(),
     )
-    launch = await asyncio.to_thread(_known, places, launch)
+    launch = await asyncio.to_thread(_announce, places, launch)
     await begin(places, launch)
     return launch
 
 
-async def _seen(places: Paths, socket: str) -> ForeignPanes:
+async def _list_panes(places: Paths, socket: str) -> ForeignPanes:
     await asyncio.to_thread(places.make)
     frame = ListForeignPanes(n=0, socket=str(_socket(places, socket)))
     async with contextlib.aclosing(await link(places, SessionId(""), Mode.TMUX)) as host:
-        seen = await host.ask(frame)
-    if not isinstance(seen, ForeignPanes):
+        listing = await host.ask(frame)
+    if not isinstance(listing, ForeignPanes):
         raise HostUnreachableError("tmux", "it did not list its panes")
-    return seen
+    return listing
 
 
 def _socket(places: Paths, socket: str) -> Path:
@@ -86,7 +86,7 @@ def _socket(places: Paths, socket: str) -> Path:
     return default_socket(os.environ, os.getuid(), places.tmux_socket)
 
 
-def _known(places: Paths, launch: Launch) -> Launch:
+def _announce(places: Paths, launch: Launch) -> Launch:
     """Return *launch* with its id, after creating its folder and announcing it to the fleet."""
     with claimed(places) as session:
         launch = msgspec.structs.replace(launch, session=session)

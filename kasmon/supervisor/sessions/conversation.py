@@ -52,7 +52,7 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
         if program not in READERS or not lock.take():
             return 0
         try:
-            after = _left_at(event for event, _ in EventLog(places.log(session)).read())
+            after = _import_start(event for event, _ in EventLog(places.log(session)).read())
             entries = () if after is None else READERS[program](folder, conversation, after)
             return _write(SessionLog(places, session), entries, program)
         finally:
@@ -62,16 +62,16 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
         return 0
 
 
-def _write(book: SessionLog, entries: Iterable[TerminalEntry], program: str) -> int:
+def _write(session_log: SessionLog, entries: Iterable[TerminalEntry], program: str) -> int:
     count = 0
     for entry in entries:
-        if not book.append(EntryImported(at=time.time(), entry=entry, program=program)):
+        if not session_log.append(EntryImported(at=time.time(), entry=entry, program=program)):
             break
         count += 1
     return count
 
 
-def _left_at(events: Iterable[Event]) -> float | None:
+def _import_start(events: Iterable[Event]) -> float | None:
     """Return the time after which the agent's messages are not in the log: when it was moved to a terminal, or that
     of the last imported entry; None if it does not run in a terminal."""
     since: float | None = None
@@ -140,27 +140,27 @@ def conversation_of(program: str, pid: int, home: Path | None = None) -> Termina
         below = agent.children(recursive=True)
         family = [agent, *(process for process in below if os.getsid(process.pid) == its_session)]
         if program == "claude":
-            found = [_registered(*_registry(process, home)) for process in family]
+            found = [_read_registry(*_registry_location(process, home)) for process in family]
         elif program == "codex":
-            found = [_rolled_out(process.pid) for process in family]
+            found = [_read_rollout(process.pid) for process in family]
         else:
             return None
         return next((conversation for conversation in found if conversation is not None), None)
     return None
 
 
-def _registry(process: psutil.Process, home: Path | None) -> tuple[int, Path]:
+def _registry_location(process: psutil.Process, home: Path | None) -> tuple[int, Path]:
     """Return the pid of *process* in its own namespace, and the config folder with its registry entry."""
     if home is not None:
         from kasmon.sandbox.shared.processes import name_inside  # only imported if there is a sandbox
 
         return int(name_inside(process.pid) or 0), home / ".claude"
     environment = process.environ()
-    own = environment.get("CLAUDE_CONFIG_DIR")
-    return process.pid, Path(own) if own else Path(environment.get("HOME", "/")) / ".claude"
+    config_dir = environment.get("CLAUDE_CONFIG_DIR")
+    return process.pid, Path(config_dir) if config_dir else Path(environment.get("HOME", "/")) / ".claude"
 
 
-def _registered(pid: int, folder: Path) -> TerminalConversation | None:
+def _read_registry(pid: int, folder: Path) -> TerminalConversation | None:
     """Read the claude registry entry of process *pid*, which writes it and removes it when it ends cleanly."""
     try:
         entry: dict[str, Any] = msgspec.json.decode((folder / "sessions" / f"{pid}.json").read_bytes(), type=dict)
@@ -172,6 +172,6 @@ def _registered(pid: int, folder: Path) -> TerminalConversation | None:
     return TerminalConversation(conversation, None if status is None else status in BUSY)
 
 
-def _rolled_out(pid: int) -> TerminalConversation | None:
+def _read_rollout(pid: int) -> TerminalConversation | None:
     found = rollout([pid])
     return TerminalConversation(found, None) if found else None

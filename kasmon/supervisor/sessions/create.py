@@ -101,7 +101,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(
-    places: Paths, config: Config, wanted: NewSession, at: float, variables: Mapping[str, str] = os.environ
+    places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str] = os.environ
 ) -> Launch:
     """Create the requested session, announce it to the fleet, and return its launch.
 
@@ -117,10 +117,10 @@ def prepare(
         UntrustedFolderError: if a structured agent would run code from the folder that the user has not trusted.
         UnavailableError: if the state folder is not writable.
     """
-    name = proper(wanted.name)
-    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox, environment=variables)
-    own = own_variables(resolved.environment, (*wanted.environment, *wanted.public_environment), variables)
-    secret, public = named(wanted.environment), named(wanted.public_environment)
+    name = proper(new.name)
+    resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
+    own = own_variables(resolved.environment, (*new.environment, *new.public_environment), variables)
+    secret, public = named(new.environment), named(new.public_environment)
     if both := secret & public:
         raise UsageError(f"{min(both)!r} is given by both --env and --env-public.", hint="Give it once.")
     launch = Launch(
@@ -130,24 +130,24 @@ def prepare(
         mode=resolved.mode,
         backend=resolved.backend,
         argv=resolved.argv,
-        workdir=there(resolved.machine, wanted.workdir) if resolved.machine else str(_folder(wanted.workdir)),
-        prompt=wanted.prompt,
+        workdir=there(resolved.machine, new.workdir) if resolved.machine else str(_folder(new.workdir)),
+        prompt=new.prompt,
         model=resolved.model,
-        parent=_parent(places, wanted.parent, resolved),
-        task=wanted.task,
-        wave=wanted.wave,
-        peers=wanted.peers,
-        plan=wanted.plan,
+        parent=_parent(places, new.parent, resolved),
+        task=new.task,
+        wave=new.wave,
+        peers=new.peers,
+        plan=new.plan,
         fallback=resolved.fallback,
         bypassing=resolved.bypassing,
         is_command=resolved.is_command,
         public_variables=tuple(sorted(public)),
-        brought="" if resolved.machine else brought(places, config, wanted.workdir, resolved.agent),
+        brought="" if resolved.machine else brought(places, config, new.workdir, resolved.agent),
         machine=resolved.machine,
         sandbox=resolved.sandbox,
-        window=wanted.window,
-        seed=wanted.seed,
-        speed=wanted.speed,
+        window=new.window,
+        seed=new.seed,
+        speed=new.speed,
         created_at=at,
     )
     _check_writable(launch)
@@ -155,13 +155,13 @@ def prepare(
     if launch.mode is Mode.SDK:
         passed = inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
         project_trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
-    policy = _policy(places, resolved, launch, agrees=wanted.agrees)
+    policy = _policy(places, resolved, launch, agrees=new.agrees)
     if policy is not None:
         by_name = {name for name, value in (passed | own).items() if secret_values({name: value})}
         policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secret | (by_name - public))))
     with claimed(places) as session:
         launch = msgspec.structs.replace(launch, session=session)
-        _furnish(places, launch, own, variables, policy)
+        _write_files(places, launch, own, variables, policy)
     return launch
 
 
@@ -182,7 +182,7 @@ def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees:
     return policy
 
 
-def _furnish(
+def _write_files(
     places: Paths, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str], policy: SandboxPolicy | None
 ) -> None:
     """Write the files into the session's folder and announce it to the fleet."""
@@ -194,9 +194,9 @@ def _furnish(
     write_private(places.launch(launch.session), msgspec.json.encode(launch))
     passed = inherited(own_prefixes(launch.argv), variables)
     hidden = [value for name, value in own.items() if name not in launch.public_variables]
-    told = Redactor((*hidden, *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
+    logged = Redactor((*hidden, *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
     machine = launch.machine or socket.gethostname()
-    announce(places, SessionCreated(at=launch.created_at, launch=told, machine=machine))
+    announce(places, SessionCreated(at=launch.created_at, launch=logged, machine=machine))
 
 
 def _folder(workdir: str) -> Path:
@@ -210,13 +210,13 @@ def _folder(workdir: str) -> Path:
     return folder
 
 
-def _parent(places: Paths, wanted: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:
+def _parent(places: Paths, requested: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:
     """Return the session whose terminal gets another window; None if none is requested."""
-    if wanted is None:
+    if requested is None:
         return None
-    parent = look_once(places).get(wanted)
+    parent = look_once(places).get(requested)
     if parent is None:
-        raise SessionNotFoundError(wanted)
+        raise SessionNotFoundError(requested)
     if parent.mode is not Mode.TMUX:
         raise UnableError(f"cannot open a window of {parent.name!r}: a structured session has no terminal.")
     if resolved.mode is not Mode.TMUX:

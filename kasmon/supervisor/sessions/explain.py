@@ -55,7 +55,7 @@ def transitions(session: Session, facts: Iterable[Event], until: float) -> list[
     """Return the changes that *facts*, oldest first, cause in *session*, and those caused by time up to *until*."""
     found: list[Transition] = []
 
-    def go_on(after: Session, at: float, by: str) -> Session:
+    def record(after: Session, at: float, by: str) -> Session:
         nonlocal session
         if (after.state, after.asking) != (session.state, session.asking):
             why = after.unsure_why or (after.end_why if after.state is SessionState.ENDED else "")
@@ -69,13 +69,13 @@ def transitions(session: Session, facts: Iterable[Event], until: float) -> list[
         while session.mode is Mode.TMUX and session.recheck_at is not None and session.recheck_at <= now:
             due_at = session.recheck_at
             aged = judged(session, due_at)
-            go_on(aged, due_at, BY_TIME)
+            record(aged, due_at, BY_TIME)
             if aged.recheck_at is not None and aged.recheck_at <= due_at:
                 return
 
     for fact in facts:
         age(fact.at)
-        go_on(apply(session, fact), fact.at, _name(fact))
+        record(apply(session, fact), fact.at, _name(fact))
     age(until)
     return found
 
@@ -135,7 +135,7 @@ async def explain(places: Paths, session: Session, catalogue: RuleCatalog | None
     if session.host is None or not session.host.alive:
         return msgspec.structs.replace(found, unseen=NO_HOST)
     try:
-        pane, rows = await _looked(places, session)
+        pane, rows = await _capture(places, session)
     except KasmonError as error:
         return msgspec.structs.replace(found, unseen=error.message)
     return await asyncio.to_thread(_read, places, session, found, pane, rows, catalogue)
@@ -155,8 +155,8 @@ def _absent(places: Paths, session: Session) -> tuple[tuple[str, str], ...]:
         launch = launch_of(places, session.id)
     except LaunchError:
         return ()
-    heard = {signal.source for signal in session.signals}
-    return tuple(absent(program_of(launch.argv, launch.agent), launch.argv, heard).items())
+    reporting = {signal.source for signal in session.signals}
+    return tuple(absent(program_of(launch.argv, launch.agent), launch.argv, reporting).items())
 
 
 def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, ...]:
@@ -167,7 +167,7 @@ def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, .
         return ()
 
 
-async def _looked(places: Paths, session: Session) -> tuple[PaneSeen, TerminalRows]:
+async def _capture(places: Paths, session: Session) -> tuple[PaneSeen, TerminalRows]:
     """Return the current content of the session's pane.
 
     Raises:

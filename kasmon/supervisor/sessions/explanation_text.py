@@ -27,21 +27,21 @@ def lines(found: ExplainedState) -> list[str]:
     verdict, reading = found.verdict, found.reading
     asking = f" ({verdict.asking})" if verdict.asking else ""
     why = f": {clean_line(verdict.why)}" if verdict.why else ""
-    told_lines = [f"{verdict.state}{asking} (source: {verdict.source}){why}"]
+    output = [f"{verdict.state}{asking} (source: {verdict.source}){why}"]
     if reading is not None:
-        told_lines += _reading_lines(reading, found.note)
+        output += _reading_lines(reading, found.note)
     elif found.note:
-        told_lines.append(f"  rules     {found.note}")
+        output.append(f"  rules     {found.note}")
     if found.unseen:
-        told_lines.append(f"  unseen    {clean_line(found.unseen)}")
+        output.append(f"  unseen    {clean_line(found.unseen)}")
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
-    told_lines += [
-        f"  {signal.source:<9} {_word(signal)}{_since(signal)}"
+    output += [
+        f"  {signal.source:<9} {_describe_signal(signal)}{_since(signal)}"
         + (f"; {lost[signal.source]}" if signal.source in lost else "")
         for signal in found.signals
     ]
-    told_lines += [f"  {source:<9} silent: {clean_line(why)}" for source, why in found.absent]
-    return told_lines + [f"  {_changed(change)}" for change in found.transitions]
+    output += [f"  {source:<9} silent: {clean_line(why)}" for source, why in found.absent]
+    return output + [f"  {_changed(change)}" for change in found.transitions]
 
 
 def as_object(found: ExplainedState) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def save(
     import tomli_w
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if taken := next((name for name in (SCREEN, TITLE, EXPECTED, EVIDENCE) if (folder / name).exists()), None):
-        raise RefusedError(f"{str(folder / taken)!r} already exists.", hint="Name another folder.")
+    if existing := next((name for name in (SCREEN, TITLE, EXPECTED, EVIDENCE) if (folder / name).exists()), None):
+        raise RefusedError(f"{str(folder / existing)!r} already exists.", hint="Name another folder.")
     reading = found.reading or ScreenReading()
     facts = {
         "columns": shot.columns,
@@ -124,7 +124,7 @@ def _screen_object(reading: ScreenReading, version_note: str) -> dict[str, Any]:
     return {**seen, "file": Path(reading.file).name, "note": version_note or None}
 
 
-def _word(signal: Signal) -> str:
+def _describe_signal(signal: Signal) -> str:
     asking = f" ({signal.asking})" if signal.asking else ""
     rule = f", {signal.rule}" if signal.rule else ""
     return clean_line(f"says {signal.value}{asking}{rule}")

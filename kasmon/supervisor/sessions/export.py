@@ -29,19 +29,19 @@ NOT_RECORDED: Final = "… (some output was missed here)"
 
 def as_markdown(places: Paths, session: Session) -> str:
     """Return the transcript of *session*, then its recorded terminal output, without truncation."""
-    hiding = Redactor(secrets_of(places, session.id))
-    whole = (_whole(places, session, event) for event in _events(places, session))
+    redactor = Redactor(secrets_of(places, session.id))
+    whole = (_with_full_texts(places, session, event) for event in _events(places, session))
     parts = [export.head(session), *export.told(whole, session.mode is Mode.TMUX)]
     parts.append(export.printed(_printed(places, session)))
-    return hiding.line("".join(parts))
+    return redactor.line("".join(parts))
 
 
 def as_objects(places: Paths, session: Session) -> dict[str, Any]:
     """Return `events`: each event as logged; `terminal`: each recorded line with its number and time."""
-    hiding = Redactor(secrets_of(places, session.id))
-    events = [_hidden(event, hiding) for event in _events(places, session)]
+    redactor = Redactor(secrets_of(places, session.id))
+    events = [_redact(event, redactor) for event in _events(places, session)]
     lines = terminal_record.numbered(terminal_record.everything(places.record(session.id)))
-    terminal = [{"n": number, "at": at, "line": hiding.line(line)} for number, at, line in lines]
+    terminal = [{"n": number, "at": at, "line": redactor.line(line)} for number, at, line in lines]
     return {"events": events, "terminal": terminal}
 
 
@@ -93,21 +93,21 @@ def _events(places: Paths, session: Session) -> Iterator[Event]:
         return
 
 
-def _whole(places: Paths, session: Session, event: Event) -> Event:
+def _with_full_texts(places: Paths, session: Session, event: Event) -> Event:
     """Return *event* with the full texts of its blobs."""
-    put = msgspec.structs.replace
+    replace = msgspec.structs.replace
     blobs = places.blobs(session.id)
     if isinstance(event, EntryImported):
-        return put(event, entry=_whole(places, session, event.entry))
+        return replace(event, entry=_with_full_texts(places, session, event.entry))
     if isinstance(event, MessageWritten) and event.blob:
-        return put(event, text=_blob(blobs, event.blob, event.text), blob="")
+        return replace(event, text=_blob(blobs, event.blob, event.text), blob="")
     if isinstance(event, ToolFinished) and event.blob:
         whole = _blob(blobs, event.blob, event.output)
-        return put(event, output=whole, diff=event.diff if whole.endswith(NOT_THERE) else "", blob="")
+        return replace(event, output=whole, diff=event.diff if whole.endswith(NOT_THERE) else "", blob="")
     for name in ("text", "input", "prompt"):
         text = getattr(event, name, None)
         if isinstance(text, str) and (cut := CUT.search(text)) is not None:
-            return put(event, **{name: _blob(blobs, cut[1], text[: cut.start()])})
+            return replace(event, **{name: _blob(blobs, cut[1], text[: cut.start()])})
     return event
 
 
@@ -126,10 +126,10 @@ def _printed(places: Paths, session: Session) -> Iterator[str]:
         yield from each.lines
 
 
-def _hidden(event: Event, hiding: Redactor) -> Any:
+def _redact(event: Event, redactor: Redactor) -> Any:
     """Return *event* as a JSON value, redacted."""
     line = encode(event)
     try:
-        return msgspec.json.decode(hiding.line(line.decode("utf-8", "replace")))
+        return msgspec.json.decode(redactor.line(line.decode("utf-8", "replace")))
     except (msgspec.DecodeError, RecursionError):
         return {"kind": "unknown", "at": event.at}

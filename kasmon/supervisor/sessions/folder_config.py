@@ -73,7 +73,7 @@ def brought(places: Paths, config: Config, folder: str, agent: str) -> str:
         or not TrustedFolders(places).counts(local)
     ):
         return ""
-    return _known_by(config.agents[agent])
+    return _profile_digest(config.agents[agent])
 
 
 def check_brought(places: Paths, launch: Launch) -> None:
@@ -87,7 +87,7 @@ def check_brought(places: Paths, launch: Launch) -> None:
     own = in_force(places)
     here = in_folder(places, own, launch.workdir)
     profiles = (config.agents.get(launch.agent) for config in (own, here.config))
-    if not any(profile is not None and _known_by(profile) == launch.brought for profile in profiles):
+    if not any(profile is not None and _profile_digest(profile) == launch.brought for profile in profiles):
         raise RefusedError(
             f"cannot restart session {launch.name!r}: the config of its folder, which defined the agent "
             f"{launch.agent!r}, is now ignored.",
@@ -95,11 +95,11 @@ def check_brought(places: Paths, launch: Launch) -> None:
         )
 
 
-def _known_by(profile: Profile) -> str:
+def _profile_digest(profile: Profile) -> str:
     """Return the SHA-256 of the settings of *profile*; fields added by later versions do not change it."""
     plain, unsaid = msgspec.to_builtins(profile), msgspec.to_builtins(Profile())
-    said = {field: value for field, value in plain.items() if value != unsaid[field]}
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+    settings = {field: value for field, value in plain.items() if value != unsaid[field]}
+    return hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()
 
 
 def _notice(places: Paths, local: FolderConfig) -> str:
@@ -111,6 +111,6 @@ def _notice(places: Paths, local: FolderConfig) -> str:
             f"{local.file!r} is ignored: its folder was reached through a symbolic link. Its real path is "
             f"{local.root!r}."
         )
-    was = any(known.root == local.root for known in TrustedFolders(places).read())
-    why = "it, or its folder, is not the one that you trusted" if was else "you have not trusted it"
+    was_trusted = any(known.root == local.root for known in TrustedFolders(places).read())
+    why = "it, or its folder, is not the one that you trusted" if was_trusted else "you have not trusted it"
     return f"{local.file!r} is ignored: {why}. Review it with `kasmon trust {local.root}`."

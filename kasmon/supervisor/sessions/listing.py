@@ -32,7 +32,7 @@ async def rename(places: Paths, session: Session, name: str) -> str:
     await asyncio.to_thread(announce, places, fact)
     if session.mode is Mode.TMUX:
         with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the new name when it starts
-            await _tell_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
+            await _ask_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
     return clean
 
 
@@ -62,7 +62,7 @@ async def forget(places: Paths, session: Session) -> str:
         )
     if session.mode is Mode.TMUX:
         with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
-            await _tell_running_host(places, ReleasePane(n=0, session=session.id))
+            await _ask_running_host(places, ReleasePane(n=0, session=session.id))
     kept = ""
     if session.sandbox and session.mode is not Mode.INTERPRETER:
         from kasmon.sandbox.agent import launch  # only imported if there was a sandbox
@@ -73,7 +73,7 @@ async def forget(places: Paths, session: Session) -> str:
         from kasmon.supervisor.sandboxes.create import cleared  # likewise
 
         kept = await asyncio.to_thread(cleared, places, session.id)
-    await asyncio.to_thread(_strike_off, places, session.id)
+    await asyncio.to_thread(_remove_from_list, places, session.id)
     return kept
 
 
@@ -82,13 +82,13 @@ def copy_stays(path: str) -> str:
     return f"Its work is in a copy of its folder, which is kept: {path}. `rm -r {shlex.quote(path)}` deletes it."
 
 
-async def _tell_running_host(places: Paths, frame: Numbered) -> None:
+async def _ask_running_host(places: Paths, frame: Numbered) -> None:
     """Send *frame* to the shared tmux host, if it runs; it is not started for this."""
     async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
         await host.ask(frame)
 
 
-def _strike_off(places: Paths, session: SessionId) -> None:
+def _remove_from_list(places: Paths, session: SessionId) -> None:
     note(places, SessionForgotten(at=time.time(), session=session))
     places.environment(session).unlink(missing_ok=True)
     forget_prompt(places, session)

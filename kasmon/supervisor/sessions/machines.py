@@ -47,13 +47,13 @@ def _named(config: Path, depth: int) -> Iterator[str]:
     except OSError:
         return
     for line in lines:
-        if (said := LINE.match(line)) is None:
+        if (line_match := LINE.match(line)) is None:
             continue
         try:
-            words = shlex.split(said[2], comments=True)
+            words = shlex.split(line_match[2], comments=True)
         except ValueError:
             continue
-        if said[1].lower() == "host":
+        if line_match[1].lower() == "host":
             yield from words
         else:
             for word in words:

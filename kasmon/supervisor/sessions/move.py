@@ -86,7 +86,7 @@ async def move(
             f"session {session.name!r} has {session.queue} queued prompts.",
             hint="Let them run or remove them from the queue.",
         )
-    if _is_given(session, time.time()):
+    if _is_prompt_pending(session, time.time()):
         raise RefusedError(f"a prompt is being sent to session {session.name!r}.", hint="Try again in a moment.")
     await asyncio.to_thread(check_session, places, session)
     before = await asyncio.to_thread(launch_of, places, session.id)
@@ -109,25 +109,25 @@ async def move(
     config_of_folder = await asyncio.to_thread(brought, places, config, before.workdir, before.agent)
     before = msgspec.structs.replace(before, brought=config_of_folder)
     permissions = await asyncio.to_thread(_permissions, places, before, home, conversation)
-    after, problem = _moved(session, before, resolved, conversation, permissions)
+    after, problem = _build_launch(session, before, resolved, conversation, permissions)
     if problem and not changes_permissions:
         raise PermissionModeError(session.name, problem)
-    was = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
-    back, _ = _moved(session, before, was, conversation, permissions)
+    previous_profile = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
+    previous_launch, _ = _build_launch(session, before, previous_profile, conversation, permissions)
     if session.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
             await stop(places, session)
-    await _let_the_last_one_leave(places, session)
+    await _wait_for_host_exit(places, session)
     if to is not Mode.TMUX and (folder := folder_of(places, before, home)) is not None:
         await asyncio.to_thread(import_turns, places, session.id, program_of(before.argv), folder, conversation)
     try:
-        await _go_on(places, after)
+        await _resume(places, after)
     except KasmonError as error:
         told = f"session {session.name!r} did not start in mode {to.value!r}"
         try:
             await _end(places, after)
-            await _let_the_last_one_leave(places, session)
-            await _go_on(places, msgspec.structs.replace(back, generation=after.generation + 1))
+            await _wait_for_host_exit(places, session)
+            await _resume(places, msgspec.structs.replace(previous_launch, generation=after.generation + 1))
         except KasmonError as other:
             raise LaunchError(
                 f"{told}: {error.message} It also did not restart in its previous mode: {other.message}",
@@ -137,7 +137,7 @@ async def move(
     return after
 
 
-async def _go_on(places: Paths, launch: Launch) -> None:
+async def _resume(places: Paths, launch: Launch) -> None:
     """Start the agent of *launch*, and verify that it continues its conversation.
 
     Raises:
@@ -150,7 +150,7 @@ async def _go_on(places: Paths, launch: Launch) -> None:
         await _settle(launch, facts, home_of(places, launch))
 
 
-async def _let_the_last_one_leave(places: Paths, session: Session) -> None:
+async def _wait_for_host_exit(places: Paths, session: Session) -> None:
     """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
     deadline = time.monotonic() + LEAVE_S
     while await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
@@ -174,9 +174,9 @@ async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
                 pid = event.pid
             elif isinstance(event, SessionEnded):
                 how = event.signal or f"exit code {event.exit_code}"
-                said = event.why.removeprefix(AT_ONCE).lstrip(": ").rstrip(".")
+                reason = event.why.removeprefix(AT_ONCE).lstrip(": ").rstrip(".")
                 raise LaunchError(
-                    f"{program!r} exited immediately with {how}" + (f": {said}." if said else "."),
+                    f"{program!r} exited immediately with {how}" + (f": {reason}." if reason else "."),
                     hint="Its last screen shows the reason.",
                 )
         told = await asyncio.to_thread(conversation_of, program, pid, home) if pid else None
@@ -199,9 +199,9 @@ def home_of(places: Paths, launch: Launch) -> Path | None:
     """Return the local folder that is the home of the agent of *launch* in its sandbox; None without a sandbox."""
     if launch.sandbox is None:
         return None
-    from kasmon.sandbox.agent import launch as inmate  # only imported if there is a sandbox
+    from kasmon.sandbox.agent import launch as agent_launch  # only imported if there is a sandbox
 
-    return inmate.home_of(places, launch.session)
+    return agent_launch.home_of(places, launch.session)
 
 
 def _conversation(session: Session, program: str, home: Path | None) -> str:
@@ -236,7 +236,7 @@ def _is_in_turn(session: Session) -> bool:
     return session.state in IN_A_TURN
 
 
-def _is_given(session: Session, now: float) -> bool:
+def _is_prompt_pending(session: Session, now: float) -> bool:
     """Whether a prompt has just been sent that may begin a turn at any moment."""
     given = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
     latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
@@ -249,7 +249,7 @@ def _permissions(places: Paths, launch: Launch, home: Path | None, conversation:
     return of_codex(folder, conversation) if folder else CodexPermissions()
 
 
-def _moved(
+def _build_launch(
     session: Session, before: Launch, resolved: ResolvedProfile, conversation: str, told: CodexPermissions
 ) -> tuple[Launch, str]:
     """Return the launch in the other mode, and why the agent would ask less there; empty if it would not.

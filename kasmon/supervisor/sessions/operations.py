@@ -88,13 +88,13 @@ ENDING_S: Final = 20.0
 """How long a stop may take in addition to its grace until the log has the end of the agent, in seconds."""
 
 
-async def create(places: Paths, config: Config, wanted: NewSession) -> SessionId:
+async def create(places: Paths, config: Config, new_session: NewSession) -> SessionId:
     """Start the requested session and return its id; its agent runs then.
 
     Raises:
         KasmonError: as `prepare` and `begin` raise. If the agent could not be started, its session has ended.
     """
-    launch = await asyncio.to_thread(prepare, places, config, wanted, time.time())
+    launch = await asyncio.to_thread(prepare, places, config, new_session, time.time())
     try:
         await begin(places, launch)
     except ProtocolVersionError as error:
@@ -133,7 +133,7 @@ async def send(
     return await _receipt(places, resumed_session, prompt)
 
 
-async def requeue(places: Paths, session: Session, wish: Requeue) -> Receipt:
+async def requeue(places: Paths, session: Session, command: Requeue) -> Receipt:
     """Change, move or cancel a queued prompt, and return its receipt.
 
     Raises:
@@ -142,17 +142,17 @@ async def requeue(places: Paths, session: Session, wish: Requeue) -> Receipt:
         UsageError: if it would be empty.
         SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    return await _receipt(places, session, wish)
+    return await _receipt(places, session, command)
 
 
-async def configure(places: Paths, session: Session, wish: Configure) -> None:
+async def configure(places: Paths, session: Session, command: Configure) -> None:
     """Change settings of the running agent.
 
     Raises:
         UnableError: if this kind of agent cannot change that while it runs.
         SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    await _do(places, session, wish)
+    await _execute(places, session, command)
 
 
 async def declare(places: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
@@ -177,7 +177,7 @@ async def interrupt(places: Paths, session: Session) -> str:
     """
     facts = await asyncio.to_thread(NewEvents, places, session.id)
     now = (await asyncio.to_thread(look_once, places)).get(session.id) or session
-    await _do(places, session, Interrupt())
+    await _execute(places, session, Interrupt())
     if now.state is SessionState.UNSURE:
         return "interrupt sent; it is unknown whether the turn ended"
     if now.state not in IN_TURN:
@@ -204,7 +204,7 @@ async def continue_stopped(places: Paths, session: Session) -> None:
         RefusedError: if it is not stopped, or kasmon may not continue it.
         SessionEndedError, HostUnreachableError: if it does not run.
     """
-    await _do(places, session, Continue())
+    await _execute(places, session, Continue())
 
 
 async def answer(places: Paths, session: Session, answer: Answer) -> None:
@@ -215,7 +215,7 @@ async def answer(places: Paths, session: Session, answer: Answer) -> None:
         UnableError: if it does not accept this kind of answer.
         SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    await _do(places, session, answer)
+    await _execute(places, session, answer)
 
 
 async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
@@ -232,7 +232,7 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
         return
     facts = await asyncio.to_thread(NewEvents, places, session.id)
     try:
-        await _do(places, session, Stop(grace_s=grace_s))
+        await _execute(places, session, Stop(grace_s=grace_s))
     except ProtocolVersionError as other:
         if session.mode is Mode.TMUX or other.host_version is None:
             raise
@@ -282,7 +282,7 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
         name=session.name,
         generation=session.generation + 1,
         resume=session.resume_id or launch.resume,
-        argv=_resumed(launch, session.resume_id),
+        argv=_resume_argv(launch, session.resume_id),
     )
     await asyncio.to_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
@@ -301,7 +301,7 @@ async def _end_orphan(session: Session) -> None:
         )
 
 
-def _resumed(launch: Launch, conversation: str | None) -> tuple[str, ...]:
+def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:
     """Return the command line by which a terminal's agent resumes *conversation*, if known; else the launch's own."""
     if launch.mode is not Mode.TMUX or not conversation or not launch.argv:
         return launch.argv
@@ -333,16 +333,16 @@ async def attach_argv(places: Paths, session: Session) -> list[str]:
     return list((await pane(places, session, attaching=True)).attach)
 
 
-async def _receipt(places: Paths, session: Session, wish: Prompt | Requeue) -> Receipt:
-    """Have the session's host execute *wish*, and return the receipt of the prompt."""
-    receipt = (await _do(places, session, wish)).receipt
+async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -> Receipt:
+    """Have the session's host execute *command*, and return the receipt of the prompt."""
+    receipt = (await _execute(places, session, command)).receipt
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not report the receipt of the prompt")
     return receipt
 
 
-async def _do(places: Paths, session: Session, wish: Wish | Requeue) -> CommandDone:
-    """Have the session's host execute *wish*."""
+async def _execute(places: Paths, session: Session, command: Wish | Requeue) -> CommandDone:
+    """Have the session's host execute *command*."""
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
     if session.state is SessionState.LOST:
@@ -354,7 +354,7 @@ async def _do(places: Paths, session: Session, wish: Wish | Requeue) -> CommandD
         raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
         limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
-        done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=wish), limit_s)
+        done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
     if not isinstance(done, CommandDone):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done

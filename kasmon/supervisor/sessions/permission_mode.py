@@ -54,7 +54,7 @@ class CarriedMode(NamedTuple):
     """Why it would not ask as much as before; empty if it would."""
 
 
-def carry(program: str, argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions | None = None) -> CarriedMode:
+def carry(program: str, argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions | None = None) -> CarriedMode:
     """Return *argv*, without a conversation, for *program* to continue in *to* with the permission mode *mode*. Pure.
 
     Args:
@@ -62,16 +62,16 @@ def carry(program: str, argv: Sequence[str], mode: str, to: Mode, told: CodexPer
         argv: the program and the flags of its profile.
         mode: the mode last reported by its agent, as its protocol names it; empty if never reported.
         to: the mode of the session to continue in.
-        told: codex: the permissions in its rollout.
+        codex: the permissions in its rollout, for codex.
     """
     if program not in FLAGS:
         why = f"kasmon does not know how to start {program!r} in permission mode {mode!r}" if mode else ""
         return CarriedMode(tuple(argv), problem=why)
     if program == "codex":
-        return _codex(argv, mode, to, told or CodexPermissions())
+        return _codex(argv, mode, to, codex or CodexPermissions())
     if not mode:
         return CarriedMode(tuple(argv), problem=f"{program} did not report its permission mode")
-    plain, is_terminal = _without(argv, FLAGS[program]), to is Mode.TMUX
+    plain, is_terminal = _remove_flags(argv, FLAGS[program]), to is Mode.TMUX
     if program == "claude":
         return CarriedMode((*plain, "--permission-mode", mode))
     if program == "gemini":
@@ -80,7 +80,7 @@ def carry(program: str, argv: Sequence[str], mode: str, to: Mode, told: CodexPer
         )
     if "--auto" in argv:
         why = "opencode's --auto, which allows what its config asks for, works in terminals only"
-        return CarriedMode(_without(argv, FLAGS[program]) if to is Mode.SDK else tuple(argv), _acp(mode, to), why)
+        return CarriedMode(_remove_flags(argv, FLAGS[program]) if to is Mode.SDK else tuple(argv), _acp(mode, to), why)
     return CarriedMode((*plain, "--agent", mode) if is_terminal else plain, _acp(mode, to))
 
 
@@ -101,11 +101,11 @@ def of_codex(folder: Path, conversation: str) -> CodexPermissions:
     return CodexPermissions()
 
 
-def _codex(argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions) -> CarriedMode:
-    policy = told.policy if mode in ("", PLAN) else mode
-    is_planning = (mode or told.mode) == PLAN
-    sandbox = told.sandbox or _sandbox_of(argv)
-    plain, own_mode = _without(argv, FLAGS["codex"]), PLAN if is_planning and to is Mode.SDK else ""
+def _codex(argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions) -> CarriedMode:
+    policy = codex.policy if mode in ("", PLAN) else mode
+    is_planning = (mode or codex.mode) == PLAN
+    sandbox = codex.sandbox or _sandbox_of(argv)
+    plain, own_mode = _remove_flags(argv, FLAGS["codex"]), PLAN if is_planning and to is Mode.SDK else ""
     carried = (*plain, "-a", policy, *(("-s", sandbox) if sandbox else ()))
     problem = ""
     if not policy:
@@ -115,7 +115,7 @@ def _codex(argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions) -> 
         problem = "codex uses the approval policy 'untrusted', which it does not accept in a terminal"
     elif policy not in (*POLICIES, "untrusted"):
         carried, problem = tuple(argv), f"codex accepts the approval policy {clean_line(policy)!r} only from its config"
-    elif told.policy and not told.sandbox:
+    elif codex.policy and not codex.sandbox:
         problem = "codex has not reported the sandbox of its commands since its last turn"
     elif REVIEWED in argv and (policy, sandbox) == ("on-request", "workspace-write"):
         carried = tuple(argv)
@@ -138,7 +138,7 @@ def _acp(mode: str, to: Mode) -> str:
     return mode if to is Mode.SDK else ""
 
 
-def _without(argv: Sequence[str], flags: dict[str, int]) -> tuple[str, ...]:
+def _remove_flags(argv: Sequence[str], flags: dict[str, int]) -> tuple[str, ...]:
     """Return *argv* without *flags*, each with its number of words; a value may also be joined with `=`."""
     left: list[str] = []
     at = 0

@@ -64,7 +64,7 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
     except (TimedOutError, ProtocolVersionError):
         raise
     except KasmonError as error:
-        await asyncio.to_thread(_leave_ended, places, launch, error.message)
+        await asyncio.to_thread(_log_failed_start, places, launch, error.message)
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
@@ -94,10 +94,10 @@ async def _start(places: Paths, launch: Launch, facts: NewEvents, again: bool) -
             await host.aclose()
     except (SessionEndedError, HostUnreachableError) as error:  # it may have ended already: the log shows that
         unreachable = error
-    await _hear(places, launch, facts, unreachable)
+    await _wait_until_running(places, launch, facts, unreachable)
 
 
-async def _hear(places: Paths, launch: Launch, facts: NewEvents, unreachable: KasmonError | None) -> None:
+async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, unreachable: KasmonError | None) -> None:
     """Wait until *facts* show that the agent runs, or never will."""
     is_tmux = launch.mode is Mode.TMUX
     lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
@@ -113,10 +113,10 @@ async def _hear(places: Paths, launch: Launch, facts: NewEvents, unreachable: Ka
                 why = (event.why or "it exited immediately").rstrip(".")
                 raise LaunchError(f"session {launch.name!r} could not be started: {why}.")
         if not is_hosted:
-            said = await asyncio.to_thread(
+            last_message = await asyncio.to_thread(
                 last_words, places.tmux_host_log if is_tmux else places.host_log(launch.session)
             )
-            raise unreachable or HostUnreachableError(launch.name, said or "it ended without a message")
+            raise unreachable or HostUnreachableError(launch.name, last_message or "it ended without a message")
         if time.monotonic() > deadline:
             raise TimedOutError(
                 f"session {launch.name!r} did not start within {limit_s:g} s.",
@@ -138,7 +138,7 @@ def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
     return {name: os.environ[name] for name in wanted if name in os.environ}
 
 
-def _leave_ended(places: Paths, launch: Launch, why: str) -> None:
+def _log_failed_start(places: Paths, launch: Launch, why: str) -> None:
     """Log that the session could not be started, if no host runs that could log it."""
     end = SessionEnded(at=time.time(), why=why, never_began=True)
     leave_ended(places, launch.session, end, unless_lost=bool(launch.machine))
@@ -154,10 +154,10 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
         if not lock.take():
             return
         try:
-            book = SessionLog(places, session)
-            before = book.session.state
+            session_log = SessionLog(places, session)
+            before = session_log.session.state
             if before is not SessionState.ENDED and not (unless_lost and before is SessionState.LOST):
-                book.append(end)
+                session_log.append(end)
         finally:
             lock.let_go()
 

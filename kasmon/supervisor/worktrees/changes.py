@@ -31,10 +31,10 @@ def state(path: Path) -> str:
     Raises:
         GitError: if git fails.
     """
-    told = git(path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
-    digest = hashlib.sha256(f"{head(path)}\0{told}".encode("utf-8", "surrogateescape"))
+    status = git(path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+    digest = hashlib.sha256(f"{head(path)}\0{status}".encode("utf-8", "surrogateescape"))
     top = Path(where(path)[0])
-    for line in told.split("\0"):
+    for line in status.split("\0"):
         with contextlib.suppress(OSError):
             facts = (top / line[3:]).lstat()
             digest.update(f"{facts.st_mtime_ns} {facts.st_size}\0".encode())

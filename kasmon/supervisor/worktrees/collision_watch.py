@@ -35,12 +35,12 @@ async def sweeps(live: Callable[[], tuple[Session, ...]], *, alone: bool = False
     """
     radar = CollisionDetector(alone=alone)
     while True:
-        grounds = _SessionFolders(live)
-        sessions = {session.id: session for session in grounds.sessions}
+        folders = _SessionFolders(live)
+        sessions = {session.id: session for session in folders.sessions}
         yield await asyncio.to_thread(radar.sweep, sessions.values())
         tops = sorted(radar.tops(session.workdir for session in sessions.values()))
         try:
-            async for stale in _stale(tops, grounds.differ):
+            async for stale in _stale(tops, folders.differ):
                 yield await asyncio.to_thread(radar.sweep, sessions.values(), stale)
         except (OSError, RuntimeError) as error:
             log.info("worktrees are not watched but polled: %s", error)
@@ -56,7 +56,7 @@ async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[
     looked_at = -math.inf  # the first sweep finds what changed before the watch began
     async for changes in watchfiles.awatch(
         *tops,
-        watch_filter=_counts,
+        watch_filter=_is_relevant,
         step=SETTLE_MS,
         rust_timeout=LOOK_MS,
         yield_on_timeout=True,
@@ -71,7 +71,7 @@ async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[
             yield stale
 
 
-def _counts(_: watchfiles.Change, path: str) -> bool:
+def _is_relevant(_: watchfiles.Change, path: str) -> bool:
     """Whether a change at *path* may concern a tracked file or the worktree's HEAD."""
     parts = PurePath(path).parts
     return ".kasmon" not in parts and (".git" not in parts or parts[-1] in ("HEAD", "index"))

@@ -45,7 +45,7 @@ class CollisionDetector:
         """*alone*: also cover worktrees that have no other one to collide with."""
         self._alone = alone
         self._places: dict[str, WorktreeLocation | None] = {}
-        self._seen: dict[str, WorktreeChanges] = {}
+        self._changes: dict[str, WorktreeChanges] = {}
         self._busy = threading.Lock()
 
     def sweep(self, sessions: Iterable[Session], stale: Iterable[str] | None = None) -> CollisionSweep:
@@ -58,18 +58,18 @@ class CollisionDetector:
         with self._busy:
             places = {session.id: self._place(session.workdir) for session in sessions}
             tops = self._counting(places.values())
-            wanted = [top for top in tops if stale is None or top in stale or top not in self._seen]
+            wanted = [top for top in tops if stale is None or top in stale or top not in self._changes]
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-                self._seen |= zip(wanted, pool.map(_look, wanted), strict=True)
+                self._changes |= zip(wanted, pool.map(_read_changes, wanted), strict=True)
             found: dict[str, tuple[FileCollision, ...]] = {}
             for repository in set(tops.values()):
-                found |= hits({top: self._seen[top] for top, of in tops.items() if of == repository})
+                found |= hits({top: self._changes[top] for top, of in tops.items() if of == repository})
         by_top: dict[str, list[SessionId]] = {}
         for session, place in places.items():
             if place is not None and place.top in tops:
                 by_top.setdefault(place.top, []).append(session)
         return CollisionSweep(
-            files={s: tuple(sorted(self._seen[top].files)) for top, all_of in by_top.items() for s in all_of},
+            files={s: tuple(sorted(self._changes[top].files)) for top, all_of in by_top.items() for s in all_of},
             hits={
                 session: tuple((other, hit) for hit in of_it for other in by_top[hit.other])
                 for top, of_it in found.items()
@@ -91,19 +91,19 @@ class CollisionDetector:
     def _place(self, folder: str) -> WorktreeLocation | None:
         """Return the worktree that *folder* is in, None if in none; cached by folder."""
         if folder not in self._places:
-            self._places[folder] = _placed(folder)
+            self._places[folder] = _locate(folder)
         return self._places[folder]
 
 
-def _placed(folder: str) -> WorktreeLocation | None:
+def _locate(folder: str) -> WorktreeLocation | None:
     try:
-        said = where(Path(folder))
+        location = where(Path(folder))
     except (KasmonError, OSError):
         return None
-    return WorktreeLocation(*said)
+    return WorktreeLocation(*location)
 
 
-def _look(top: str) -> WorktreeChanges:
+def _read_changes(top: str) -> WorktreeChanges:
     """Return what the worktree at *top* changed since it diverged; nothing if git fails."""
     try:
         return touched_since_fork(Path(top))

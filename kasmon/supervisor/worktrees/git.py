@@ -58,10 +58,10 @@ def where(folder: Path) -> tuple[str, str]:
     Raises:
         GitError: if it is in none.
     """
-    asked = ("--show-toplevel", "--git-common-dir")
-    said = git(folder, "rev-parse", *asked).split("\n")[:-1]
-    if len(said) != len(asked):  # a folder's name has a line break, so query one by one
-        said = [git(folder, "rev-parse", each).removesuffix("\n") for each in asked]
+    queries = ("--show-toplevel", "--git-common-dir")
+    said = git(folder, "rev-parse", *queries).split("\n")[:-1]
+    if len(said) != len(queries):  # a folder's name has a line break, so query one by one
+        said = [git(folder, "rev-parse", each).removesuffix("\n") for each in queries]
     top, shared = said
     return top, str((folder / shared).resolve())
 
@@ -87,21 +87,21 @@ def git(folder: Path, *arguments: str, fails: bool = False, settings: Mapping[st
     variables |= OURS
     verb, *words = arguments
     if verb in FILTERS:
-        variables |= _unfiltered(folder, variables)
+        variables |= _disable_filters(folder, variables)
     if verb in ENTERS:
         words.insert(0, "--ignore-submodules=dirty")
     own = [word for key, value in (settings or {}).items() for word in ("-c", f"{key}={value}")]
-    return _said(folder, (verb, *words), variables, fails, own)
+    return _run_git(folder, (verb, *words), variables, fails, own)
 
 
-def _unfiltered(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+def _disable_filters(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables that replace each filter and merge driver named by the repository itself by the user's own
     config, or else by none; a merge without its driver has a conflict."""
     wanted = r"^filter\.|^merge\..*\.driver$"
-    told = _said(folder, ("config", "--null", "--show-scope", "--get-regexp", wanted), variables, fails=True)
+    output = _run_git(folder, ("config", "--null", "--show-scope", "--get-regexp", wanted), variables, fails=True)
     values: dict[str, str] = {}
     own: set[str] = set()
-    pieces = told.split("\0")
+    pieces = output.split("\0")
     for scope, entry in zip(pieces[::2], pieces[1::2], strict=False):
         key, _, value = entry.partition("\n")
         if scope in OUTSIDE:
@@ -116,7 +116,7 @@ def _unfiltered(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
     return said
 
 
-def _said(
+def _run_git(
     folder: Path, arguments: tuple[str, ...], variables: Mapping[str, str], fails: bool, settings: Sequence[str] = ()
 ) -> str:
     try:

@@ -37,9 +37,9 @@ def unsaved(path: Path, known: Collection[str] = ()) -> str:
     What cannot be checked counts as unsaved, and so do ignored files, except those *known*, by their names within it.
     """
     try:
-        if left := [name for name in ignored(path) if name not in known]:
-            return f"git ignores {list_files(left)}"
-        return next((why for look in LOOKS if (why := look(path))), "")
+        if remaining := [name for name in ignored(path) if name not in known]:
+            return f"git ignores {list_files(remaining)}"
+        return next((why for check in CHECKS if (why := check(path))), "")
     except GitError as error:
         return f"its contents cannot be checked: {error.why}"
     except OSError as error:
@@ -89,7 +89,7 @@ def _dirty(path: Path) -> str:
     return not_committed(len(dirty)) if dirty else ""
 
 
-def _looked_away(path: Path) -> str:
+def _ignored_changes(path: Path) -> str:
     """Files whose changes git is set to ignore; a file that is only left out of a sparse checkout does not count."""
     lines = [line for line in git(path, "ls-files", "-v", "-z").split("\0") if line]
     hidden = [line for line in lines if line[0].islower() or (line[0] == "S" and os.path.lexists(path / line[2:]))]
@@ -124,8 +124,8 @@ def _others(path: Path) -> str:
 
 def _unfinished(path: Path) -> str:
     own = own_folder(path)
-    begun = next((what for name, what in UNFINISHED.items() if (own / name).exists()), "")
-    return f"{begun} in it is unfinished" if begun else ""
+    operation = next((what for name, what in UNFINISHED.items() if (own / name).exists()), "")
+    return f"{operation} in it is unfinished" if operation else ""
 
 
 def _commits(path: Path) -> str:
@@ -135,7 +135,7 @@ def _commits(path: Path) -> str:
     return f"{alone} of its commits {'is' if alone == 1 else 'are'} nowhere else" if alone else ""
 
 
-def _left_behind(path: Path) -> str:
+def _lost_commits(path: Path) -> str:
     """Commits that were once its HEAD and are on no branch: its reflog goes with it. Amended ones do not count."""
     known: list[str] = git(path, "for-each-ref", "--format=%(objectname)", "refs/worktree", "refs/rewritten").split()
     is_replaced = False
@@ -157,7 +157,7 @@ def _stash(path: Path) -> str:
     return "it has a stash" if any(stash.removeprefix("WIP ").startswith(here) for stash in stashes) else ""
 
 
-LOOKS: Final = (_dirty, _looked_away, _submodules, _others, _unfinished, _commits, _left_behind, _stash)
+CHECKS: Final = (_dirty, _ignored_changes, _submodules, _others, _unfinished, _commits, _lost_commits, _stash)
 
 
 def _are(commits: int) -> str:

@@ -37,8 +37,8 @@ def make(repo: Path, path: Path, branch: str, base: str = "HEAD") -> TaskWorktre
         return TaskWorktree(path=str(path), branch=branch, base=_began_at(path, branch))
     if knows(repo, f"refs/heads/{branch}"):
         if _is_registered(repo, path):
-            raise _gone(repo, path, branch)
-        raise _taken(repo, branch, branch)
+            raise _worktree_gone_error(repo, path, branch)
+        raise _branch_conflict_error(repo, branch, branch)
     if not knows(repo, "HEAD"):
         raise no_commit(repo)
     base = commit_of(repo, base)
@@ -100,10 +100,10 @@ def check_branches(repo: Path, branches: Sequence[str]) -> None:
     for branch in branches:
         for other in known:
             if f"{branch}/".startswith(f"{other}/") or other.startswith(f"{branch}/"):
-                raise _taken(repo, branch, other)
+                raise _branch_conflict_error(repo, branch, other)
 
 
-def _taken(repo: Path, branch: str, other: str) -> RefusedError:
+def _branch_conflict_error(repo: Path, branch: str, other: str) -> RefusedError:
     """Return the error that *branch* cannot be created next to *other*, which *repo* has."""
     but = "" if other == branch else f", and git cannot create {branch!r} next to it"
     rename = shlex.join(("git", "branch", "-m", other))
@@ -146,14 +146,14 @@ def remove(repo: Path, path: Path, known: Collection[str] = ()) -> None:
 
 def remarks(repo: Path) -> tuple[str, ...]:
     """Return what the user should know before worktrees of *repo* are created: what they will not contain."""
-    told = []
+    notes = []
     if dirty := changed(repo, "HEAD") if knows(repo, "HEAD") else ():
-        told.append(f"{not_committed(len(dirty), f'of {str(repo)!r}')} and will be missing from the worktrees")
+        notes.append(f"{not_committed(len(dirty), f'of {str(repo)!r}')} and will be missing from the worktrees")
     if not git(repo, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip():
-        told.append("HEAD is detached: worktrees start at its commit")
+        notes.append("HEAD is detached: worktrees start at its commit")
     if (repo / ".gitmodules").exists():
-        told.append("submodules are not checked out in worktrees (`git submodule update --init` does it)")
-    return tuple(told)
+        notes.append("submodules are not checked out in worktrees (`git submodule update --init` does it)")
+    return tuple(notes)
 
 
 def no_commit(repo: Path) -> GitError:
@@ -175,14 +175,14 @@ def proper_branch(words: Sequence[str]) -> str:
     Raises:
         UsageError: if no valid character is left.
     """
-    kept = "-".join("".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word) for word in words)
-    name = "-".join(part for part in kept.split("-") if part)
+    safe = "-".join("".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word) for word in words)
+    name = "-".join(part for part in safe.split("-") if part)
     if not name:
         raise UsageError(f"{' '.join(words)!r} is not a valid branch name.")
     return name
 
 
-def _gone(repo: Path, path: Path, branch: str) -> RefusedError:
+def _worktree_gone_error(repo: Path, path: Path, branch: str) -> RefusedError:
     """Return the error that the worktree at *path*, which git still lists, is unusable, with a repair command."""
     if path.exists():
         repair = shlex.join(("git", "-C", str(repo), "worktree", "repair"))
@@ -203,5 +203,5 @@ def _is_registered(repo: Path, path: Path) -> bool:
 
 def _began_at(path: Path, branch: str) -> str:
     """Return the commit at which *branch* was created, by its reflog; without reflog, its current commit."""
-    said = git(path, "reflog", "show", "--format=%H", branch, fails=True).split()
-    return said[-1] if said else git(path, "rev-parse", "HEAD").strip()
+    commits = git(path, "reflog", "show", "--format=%H", branch, fails=True).split()
+    return commits[-1] if commits else git(path, "rev-parse", "HEAD").strip()
