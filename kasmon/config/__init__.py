@@ -1,4 +1,4 @@
-"""The config: its schema and defaults, its file, and what a profile in it means for a session."""
+"""The config: its schema and defaults, its file, and how its profiles resolve for a session."""
 
 from kasmon.config.parser import in_force, load, parse
 from kasmon.config.profile import ProfileOffer, ResolvedProfile, offers, resolve

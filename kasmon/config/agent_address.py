@@ -1,4 +1,4 @@
-"""`AGENT@HOST`: a profile, and the machine on which its program runs, in the words that ssh takes."""
+"""Agent addresses `AGENT@HOST`: a profile, and the machine that runs its program, as an ssh destination."""
 
 import re
 from typing import Final
@@ -6,15 +6,15 @@ from typing import Final
 from kasmon.errors import UsageError
 
 HOST: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,63}@)?[A-Za-z0-9_:][A-Za-z0-9._:-]{0,254}")
-"""A name, an address or an alias of the user's own ssh config, with or without `USER@`. Nothing here can be an option
-of ssh, a word for a shell, or a file."""
+"""A name, an address or an alias from the user's ssh config, optionally with `USER@`. A match cannot be an ssh
+option, shell syntax or a file."""
 
 
 def split(agent: str) -> tuple[str, str]:
-    """The profile's name and the machine that *agent* names; no machine is this one.
+    """Return the profile name and the machine that *agent* names; an empty machine is this one.
 
     Raises:
-        UsageError: if what stands behind the @ cannot be a machine.
+        UsageError: if the part behind the @ is not a valid machine.
     """
     name, at, host = agent.partition("@")
     if at and not HOST.fullmatch(host):
@@ -26,15 +26,15 @@ def split(agent: str) -> tuple[str, str]:
 
 
 def machine_of(agent: str) -> str:
-    """The machine that *agent* names, unchecked; empty for this one."""
+    """Return the machine that *agent* names, unchecked; empty for this one."""
     return agent.partition("@")[2]
 
 
 def there(machine: str, folder: str) -> str:
-    """*folder* of *machine*, the home folder if it is empty, so that nobody takes it for one of this machine."""
+    """Return `MACHINE:FOLDER`, with `~` for an empty *folder*, so that it is not mistaken for a local path."""
     return f"{machine}:{folder or '~'}"
 
 
 def folder_of(machine: str, workdir: str) -> str:
-    """The folder in *workdir*, which `there` made, as that machine knows it."""
+    """Return the folder in *workdir* (made by `there`) as a path on that machine."""
     return workdir.removeprefix(f"{machine}:")

@@ -1,4 +1,4 @@
-"""Changing one setting in the person's own file: comments and links stay, and what could not be read is not written."""
+"""Change one setting in the user's config file, keeping comments and symlinks; an invalid file is left unchanged."""
 
 import os
 import tempfile
@@ -16,18 +16,18 @@ from kasmon.errors import ConfigError, KasmonError, NotFoundError, UsageError
 from kasmon.paths import Paths, private_folder
 
 
-def put(places: Paths, key: str, said: str, check: Callable[[Config], object] = lambda config: None) -> Config:
-    """Set *key* to what *said* says on a command line; return the config that is in force then.
+def put(places: Paths, key: str, text: str, check: Callable[[Config], object] = lambda config: None) -> Config:
+    """Set *key* to *text*, as written on a command line; return the config with the change.
 
-    A text may be written without quotes, a list as TOML or as its only element. The file is replaced whole or not at
-    all, and keeps its mode, its comments and its place behind a link. *check* may refuse the new config, too: by
-    raising a ConfigError.
+    A string may be written without quotes, a list as TOML or as its only element. The file is replaced whole or not at
+    all. It keeps its mode, its comments and the symlink that leads to it. *check* may reject the new config by raising
+    a ConfigError.
 
     Raises:
         NotFoundError: if there is no such setting.
-        UsageError: if *key* is a table, or does not take this value.
-        ConfigError: if the file cannot be used as it is; it stays untouched.
-        KasmonError: if the system does not let it be written; it stays untouched.
+        UsageError: if *key* is a table, or does not accept this value.
+        ConfigError: if the present file is invalid; it is left unchanged.
+        KasmonError: if the file cannot be written; it is left unchanged.
     """
     path = tuple(key.split("."))
     kind = field_type(path)
@@ -38,7 +38,7 @@ def put(places: Paths, key: str, said: str, check: Callable[[Config], object] = 
     file = places.config_file
     before = read(file)
     parse(before, str(file))
-    after = _edited(before, path, _value(said, kind))
+    after = _edit(before, path, _value(text, kind))
     try:
         config = parse(after, str(file))
         check(config)
@@ -59,19 +59,19 @@ def _is_table(kind: Any) -> bool:
     return get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 
 
-def _value(said: str, kind: Any) -> Any:
-    """The value that *said* means for a setting of type *kind*; what it cannot mean is left to the schema to refuse."""
+def _value(text: str, kind: Any) -> Any:
+    """Parse *text* for a setting of type *kind*; a value of the wrong type is left for the schema to reject."""
     parts = get_args(kind) or (kind,)
-    if kind is str or (not said.lstrip().startswith("[") and any(isinstance(part, str) for part in parts)):
-        return said
-    with suppress(ValueError, RecursionError):  # what is no TOML, or a number of 5,000 digits
-        return tomllib.loads(f"value = {said}")["value"]
-    return [said] if get_origin(kind) is tuple else said
+    if kind is str or (not text.lstrip().startswith("[") and any(isinstance(part, str) for part in parts)):
+        return text
+    with suppress(ValueError, RecursionError):  # not TOML, or a number of 5,000 digits
+        return tomllib.loads(f"value = {text}")["value"]
+    return [text] if get_origin(kind) is tuple else text
 
 
-def _edited(text: str, path: tuple[str, ...], value: Any) -> str:
+def _edit(text: str, path: tuple[str, ...], value: Any) -> str:
     if not text.strip():
-        return _first(path, value)
+        return _new_file(path, value)
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -84,8 +84,8 @@ def _edited(text: str, path: tuple[str, ...], value: Any) -> str:
     return tomlkit.dumps(document)
 
 
-def _first(path: tuple[str, ...], value: Any) -> str:
-    """The first config: kasmon's own writing, so there are no comments to keep."""
+def _new_file(path: tuple[str, ...], value: Any) -> str:
+    """Return the text of a new config file; it has no comments to preserve."""
     import tomli_w
 
     nested = value
@@ -95,7 +95,7 @@ def _first(path: tuple[str, ...], value: Any) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Put *text* in the place of what *file* is or links to, whole or not at all."""
+    """Replace the file that *file* is or links to by *text*, atomically."""
     target = file.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

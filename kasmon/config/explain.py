@@ -1,4 +1,4 @@
-"""What a setting means, what it is and where that comes from; its sentence stands under its field in the schema."""
+"""Explain a setting: its meaning (the docstring below its field in the schema), its value and the value's origin."""
 
 import ast
 from itertools import pairwise
@@ -15,7 +15,7 @@ from kasmon.paths import Paths
 
 
 class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, or one table of them."""
+    """One setting, or one table of settings."""
 
     key: str
     sentence: str
@@ -24,11 +24,11 @@ class ExplainedSetting(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """Where the value comes from: `file:line`, or `default`."""
     allowed: tuple[str, ...] = ()
-    """The values it takes, where they can be listed."""
+    """The allowed values, if they can be listed."""
 
 
 def explain(places: Paths, key: str) -> ExplainedSetting:
-    """The setting called *key* (`ui.theme`, `agents.claude.flags`) as it is in force.
+    """Return the setting *key* (`ui.theme`, `agents.claude.flags`) with its current value.
 
     Raises:
         NotFoundError: if there is no such setting.
@@ -52,24 +52,24 @@ def explain(places: Paths, key: str) -> ExplainedSetting:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Every setting's key and value, in the order of the schema; of a profile only what it says."""
-    found: dict[str, Any] = {}
+    """Return every setting's key and value, in schema order; for a profile only what differs from the defaults."""
+    result: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(config).items():
         if isinstance(value, msgspec.Struct):
-            found |= {f"{name}.{inner}": item for inner, item in msgspec.structs.asdict(value).items()}
+            result |= {f"{name}.{inner}": item for inner, item in msgspec.structs.asdict(value).items()}
         elif isinstance(value, dict):
             for inner, item in value.items():
                 if isinstance(item, Profile):
-                    found |= {f"{name}.{inner}.{field}": set_to for field, set_to in _said(item, Profile()).items()}
+                    result |= {f"{name}.{inner}.{field}": set_to for field, set_to in _diff(item, Profile()).items()}
                 else:
-                    found[f"{name}.{inner}"] = item
+                    result[f"{name}.{inner}"] = item
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 def value_at(config: Config, path: tuple[str, ...]) -> Any:
-    """What *config* holds at *path*; None where it holds nothing there."""
+    """Return the value of *config* at *path*; None if there is none."""
     value: Any = config
     for name in path:
         value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
@@ -82,13 +82,13 @@ def _default(path: tuple[str, ...]) -> Any:
     return value_at(Config(), path)
 
 
-def _said(profile: Profile, base: Profile) -> dict[str, Any]:
+def _diff(profile: Profile, base: Profile) -> dict[str, Any]:
     before = msgspec.structs.asdict(base)
     return {name: value for name, value in msgspec.structs.asdict(profile).items() if value != before[name]}
 
 
 def _sentence(path: tuple[str, ...]) -> str:
-    """The sentence under the field that *path* leads to."""
+    """Return the sentence below the field at *path*."""
     owner: Any = field_type(path[:-1]) if len(path) > 1 else Config
     if not (isinstance(owner, type) and issubclass(owner, msgspec.Struct)):
         return _sentence(path[:-1])  # an entry of a table: a key, a variable, a profile

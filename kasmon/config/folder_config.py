@@ -1,6 +1,6 @@
-"""The config that a folder brings along: found at the root of its repository, read once, known by its content's hash.
+"""The config file of a project folder: found at the root of its repository, read once, identified by its hash.
 
-It is foreign: `look` takes it for data whatever it is, and only `overlaid` gives it a meaning.
+It is untrusted: `look` reads it as plain data, and only `overlaid` interprets it.
 """
 
 import errno
@@ -18,33 +18,33 @@ from kasmon.errors import ConfigError
 
 NAME: Final = ".kasmon.toml"
 LARGEST_BYTES: Final = 16_384
-"""A person has to read it; and there is TOML that takes time quadratic in its length."""
+"""The user has to review it; and some TOML takes time quadratic in its length to parse."""
 
 
 class FolderConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies at `NAME` in the root of a folder's repository, as it was when it was read."""
+    """The file `NAME` in the root of a folder's repository, as of the time it was read."""
 
     root: str
-    """The real path of that root; of a worktree or a submodule its own."""
+    """The real path of that root; a worktree or a submodule has its own root."""
     device: int
     inode: int
-    """Which folder that is, whatever it is called."""
+    """With `device`, identifies the root folder independently of its path."""
     content: bytes = b""
     digest: str = ""
-    """SHA-256 of *content*, in hexadecimal; empty where it could not be read."""
+    """SHA-256 of *content*, in hexadecimal; empty if the file could not be read."""
     fault: str = ""
-    """Why it could not be read; it never counts then."""
+    """Why the file could not be read; such a config is never trusted."""
     is_linked: bool = False
-    """The folder was reached by another path than its real one."""
+    """Whether the folder was reached by another path than its real one."""
 
     @property
     def file(self) -> str:
-        """The path of its file."""
+        """The path of the config file."""
         return str(Path(self.root, NAME))
 
 
 def look(folder: Path) -> FolderConfig | None:
-    """The config that *folder* brings along; None where it brings none. Runs nothing, follows no link, never waits."""
+    """Return the config file of *folder*; None if there is none. Runs nothing, follows no link, never blocks."""
     try:
         real = os.path.realpath(folder)
         root = root_of(Path(real))
@@ -71,9 +71,9 @@ def look(folder: Path) -> FolderConfig | None:
 
 
 def root_of(folder: Path) -> Path:
-    """The nearest folder from *folder* upwards that git would take for a repository's; else *folder* itself.
+    """Return the nearest folder, from *folder* upwards, that git would accept as a repository; else *folder* itself.
 
-    A `.git` is a file in worktrees and submodules; a folder of that name without a HEAD is none.
+    A `.git` is a file in worktrees and submodules; a `.git` folder without a HEAD does not count.
     """
     for upwards in (folder, *folder.parents):
         if (upwards / ".git").is_file() or os.path.lexists(upwards / ".git" / "HEAD"):
@@ -82,17 +82,17 @@ def root_of(folder: Path) -> Path:
 
 
 def overlaid(config: Config, local: FolderConfig) -> Config:
-    """*config* with what *local* says of how sessions begin: `default_agent` and `agents`. Nothing else of it counts.
+    """Return *config* with `default_agent` and `agents` from *local*; all its other settings are ignored.
 
     Raises:
-        ConfigError: if it is not valid TOML, or holds what the schema does not know.
+        ConfigError: if it is not valid TOML, or has settings that the schema does not know.
     """
-    said = parse(_text(local), local.file, config)
-    return msgspec.structs.replace(config, default_agent=said.default_agent, agents=said.agents)
+    parsed = parse(_text(local), local.file, config)
+    return msgspec.structs.replace(config, default_agent=parsed.default_agent, agents=parsed.agents)
 
 
 def tables(local: FolderConfig) -> dict[str, object]:
-    """What stands in it, without a meaning.
+    """Return the file's parsed TOML, without applying the schema.
 
     Raises:
         ConfigError: if it is not valid TOML.
@@ -113,7 +113,7 @@ def _text(local: FolderConfig) -> str:
 
 
 def _read(folder: int) -> tuple[bytes, str] | None:
-    """What lies in the open *folder*, or why it cannot be read; None where there is nothing."""
+    """Return the content of the file in the open *folder*, or why it cannot be read; None if there is no file."""
     try:
         handle = os.open(NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def _read(folder: int) -> tuple[bytes, str] | None:
 
 
 def _bytes(handle: int) -> bytes:
-    """What the file holds, as far as the first byte too many."""
+    """Read the file, up to one byte beyond the limit."""
     content = b""
     while len(content) <= LARGEST_BYTES and (more := os.read(handle, LARGEST_BYTES + 1 - len(content))):
         content += more

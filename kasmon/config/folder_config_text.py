@@ -1,4 +1,4 @@
-"""What a folder's own config would change, in words: for a person who decides whether it may."""
+"""Describe what a folder's own config would change, for the user who decides whether to trust it."""
 
 import json
 import re
@@ -15,15 +15,15 @@ from kasmon.errors import KasmonError
 
 COUNTED: Final = frozenset({"default_agent", "agents"})
 ENDPOINT: Final = re.compile(r"URL|URI|HOST|ENDPOINT|PROXY|ADDR|SERVER|BASE", re.IGNORECASE)
-"""In a variable's name: it may say whom the agent talks to, and with whose key."""
+"""A variable whose name matches may change which server the agent uses, and with whose key."""
 COMMAND: Final = frozenset({"program", "flags", "acp"})
 
 
 def would(config: Config, local: FolderConfig) -> tuple[str, ...]:
-    """What sessions in that folder would do otherwise than *config* says, a sentence each.
+    """Return how sessions in that folder would differ from *config*, a sentence each.
 
     Raises:
-        ConfigError: if it cannot be used.
+        ConfigError: if the folder's config is invalid.
     """
     after = overlaid(config, local)
     lines: list[str] = []
@@ -37,7 +37,7 @@ def would(config: Config, local: FolderConfig) -> tuple[str, ...]:
 
 
 def defines(local: FolderConfig, agent: str) -> bool:
-    """Whether a profile of this name stands in it, as far as anybody can tell."""
+    """Return whether the file defines a profile of this name; False if it cannot be parsed."""
     try:
         known = tables(local).get("agents")
     except KasmonError:
@@ -55,38 +55,38 @@ def _of_profile(name: str, known: Profile | None, after: Profile) -> Iterator[st
         yield f"{what} runs this command: {_command(after) or 'your login shell'}"
         if after.acp:
             yield f"{name!r} as a structured session gets extra arguments: {' '.join(after.acp)}"
-        if is_bypassing(_words(after)):
+        if is_bypassing(_split_words(after)):
             yield f"{name!r} skips permission requests: it never asks."
     for variable, value in after.env.items():
         if before.env.get(variable) != value:
-            whom = (
+            endpoint_note = (
                 (", which can change which server it talks to and who gets its keys")
                 if ENDPOINT.search(variable)
                 else ""
             )
-            yield f"{name!r} gets the variable {variable}={value}{whom}."
+            yield f"{name!r} gets the variable {variable}={value}{endpoint_note}."
     if "sandbox" in changed:
         yield (
-            f"{name!r} runs in the sandbox {after.sandbox!r}{_instead(before.sandbox)}."
+            f"{name!r} runs in the sandbox {after.sandbox!r}{_instead_note(before.sandbox)}."
             if after.sandbox
             else f"{name!r} runs in NO sandbox; your own config uses {before.sandbox!r}."
         )
     yield from _of_sandbox(name, before.confined, after.confined)
     for field in sorted(changed - COMMAND - {"env", "sandbox", "confined"}):
-        yield f"{name!r}: {field} = {_written(getattr(after, field))}"
+        yield f"{name!r}: {field} = {_as_json(getattr(after, field))}"
 
 
 def _of_sandbox(name: str, before: SandboxConfig, after: SandboxConfig) -> Iterator[str]:
     for field in after.__struct_fields__:
-        value, was = getattr(after, field), getattr(before, field)
-        if value != was:
-            yield f"The sandbox of {name!r}: {field} = {_written(value)}(your own config: {_written(was)})"
+        value, previous = getattr(after, field), getattr(before, field)
+        if value != previous:
+            yield f"The sandbox of {name!r}: {field} = {_as_json(value)}(your own config: {_as_json(previous)})"
     for known in after.credentials:
         if known.command and known not in before.credentials:
             yield f"For {known.name}, this command runs on this machine without a sandbox: {shlex.join(known.command)}"
 
 
-def _instead(before: str) -> str:
+def _instead_note(before: str) -> str:
     return f" (your own config: {before!r})" if before else ""
 
 
@@ -94,14 +94,14 @@ def _command(profile: Profile) -> str:
     return " ".join([shlex.quote(profile.program) if profile.program else "", *profile.flags]).strip()
 
 
-def _words(profile: Profile) -> list[str]:
+def _split_words(profile: Profile) -> list[str]:
     try:
         return [profile.program, *(word for flag in profile.flags for word in shlex.split(flag))]
     except ValueError:
         return [profile.program, *profile.flags]
 
 
-def _written(value: Any) -> str:
+def _as_json(value: Any) -> str:
     plain = msgspec.to_builtins(value)
     if isinstance(plain, list | tuple):
         plain = [_without_empty(item) if isinstance(item, Mapping) else item for item in plain]

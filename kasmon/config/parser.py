@@ -1,4 +1,4 @@
-"""The config file, read strictly: every complaint names file, line, key and what is allowed. Nothing is written."""
+"""Strict parser of the config file: every error names file, line, key and the allowed values. Writes nothing."""
 
 import re
 import tomllib
@@ -19,18 +19,18 @@ SHIPPED_CONFIG: Final = Config()
 
 
 def load(places: Paths) -> Config:
-    """The config of *places*; the defaults where there is no file.
+    """Load the config of *places*; the defaults if there is no file.
 
     Raises:
-        ConfigError: if the file cannot be read, is no TOML, or holds what the schema does not know.
+        ConfigError: if the file cannot be read, is not TOML, or has settings that the schema does not know.
     """
     return parse(read(places.config_file), str(places.config_file))
 
 
 def in_force(places: Paths, warn: Callable[[str], object] = lambda text: None) -> Config:
-    """The config of *places* for who has to work whatever is in it: the defaults where it cannot be used.
+    """Load the config of *places* for callers that must always run; the defaults if it is invalid.
 
-    *warn* is told so then.
+    *warn* is called with the reason then.
     """
     try:
         return load(places)
@@ -40,10 +40,10 @@ def in_force(places: Paths, warn: Callable[[str], object] = lambda text: None) -
 
 
 def read(path: Path) -> str:
-    """The text of the config file; empty where there is none.
+    """Return the text of the config file; empty if there is none.
 
     Raises:
-        ConfigError: if there is one and it cannot be read.
+        ConfigError: if it exists and cannot be read.
     """
     try:
         return path.read_text("utf-8")
@@ -57,7 +57,7 @@ def read(path: Path) -> str:
 
 
 def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Config:
-    """*base*, by default what is shipped, with what *text* says; *file* is only for complaints.
+    """Return *base* (by default the shipped config), overridden by *text*; *file* is used in errors only.
 
     Raises:
         ConfigError: as `load`.
@@ -74,7 +74,7 @@ def parse(text: str, file: str = "config", base: Config = SHIPPED_CONFIG) -> Con
 
 
 def no_toml(text: str, file: str, error: Exception) -> ConfigError:
-    """What is wrong with *text*, of which `tomllib` says *error*."""
+    """Convert *error*, which `tomllib` raised for *text*."""
     why, _, place = str(error).partition(" (at ")
     line = re.match(r"line (\d+)", place)
     at_end = text.count("\n") + 1 if place.startswith("end") else None
@@ -83,7 +83,7 @@ def no_toml(text: str, file: str, error: Exception) -> ConfigError:
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    """The line on which the key at *path* is set in a TOML *text*, or the nearest table that holds it."""
+    """Return the line of the TOML *text* that sets the key at *path*, else of the nearest table that contains it."""
     table: tuple[str, ...] = ()
     best: tuple[int, int | None] = (0, None)
     for number, line in enumerate(text.splitlines(), 1):
@@ -99,7 +99,7 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
 
 
 def field_type(path: Sequence[str]) -> Any:
-    """The type of the setting at *path*, or None where the schema knows no such setting."""
+    """Return the type of the setting at *path*, or None if the schema has no such setting."""
     kind: Any = Config
     for name in path:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -112,7 +112,7 @@ def field_type(path: Sequence[str]) -> Any:
 
 
 def allowed_values(kind: Any) -> tuple[str, ...]:
-    """The values that a setting of type *kind* takes, where they can be listed."""
+    """Return the values that a setting of type *kind* accepts, if they can be listed."""
     if kind is bool:
         return ("true", "false")
     if get_origin(kind) in (Union, UnionType):
@@ -121,41 +121,41 @@ def allowed_values(kind: Any) -> tuple[str, ...]:
 
 
 class _Reader:
-    """One pass over a parsed config; knows the text only to tell lines."""
+    """One pass over a parsed config; it uses the text only for line numbers."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
 
     def struct(self, base: Node, table: object, path: tuple[str, ...]) -> Node:
-        """*base* with what *table* says."""
+        """Return *base*, overridden by *table*."""
         if not isinstance(table, dict):
             raise self.error("it must be a table", path)
         fields = {field.name: field for field in msgspec.structs.fields(base)}
-        put: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         for name, value in table.items():
             here = (*path, name)
             if name not in fields:
                 raise self.error("unknown setting", here, sorted(fields))
             if here == ("agents",):
-                put[name] = self.profiles(getattr(base, name), value, here)
+                changes[name] = self.profiles(getattr(base, name), value, here)
             elif isinstance(known := getattr(base, name), msgspec.Struct):
-                put[name] = self.struct(known, value, here)
+                changes[name] = self.struct(known, value, here)
             elif isinstance(known, dict) and isinstance(value, dict):
-                put[name] = {**known, **self.table(value, fields[name].type, here)}
+                changes[name] = {**known, **self.table(value, fields[name].type, here)}
             else:
-                put[name] = self.value(value, fields[name].type, here)
-        return msgspec.structs.replace(base, **put)
+                changes[name] = self.value(value, fields[name].type, here)
+        return msgspec.structs.replace(base, **changes)
 
     def profiles(self, known: dict[str, Profile], table: object, path: tuple[str, ...]) -> dict[str, Profile]:
-        """The *known* profiles with what *table* says, and its own."""
+        """Return the *known* profiles, overridden by *table*, and the profiles that it adds."""
         if not isinstance(table, dict):
             raise self.error("it must be a table", path)
         profiles = dict(known)
-        for name, wanted in table.items():
+        for name, entry in table.items():
             here = (*path, name)
             if not PROFILE_NAME.fullmatch(name):
                 raise self.error("a profile name may have up to 40 letters, digits, _, . and -", here)
-            profiles[name] = profile = self.struct(known.get(name, Profile()), wanted, here)
+            profiles[name] = profile = self.struct(known.get(name, Profile()), entry, here)
             if not profile.program and name != "shell":
                 raise self.error("the profile has no program", here, ["program = ..."])
         return profiles
@@ -168,13 +168,13 @@ class _Reader:
         try:
             return msgspec.convert(value, kind)
         except (msgspec.ValidationError, OverflowError) as error:
-            raise self.error(f"{value!r} must be {_wanted(kind)}", path, allowed_values(kind)) from error
+            raise self.error(f"{value!r} must be {_describe_type(kind)}", path, allowed_values(kind)) from error
 
     def table(self, value: dict[str, object], kind: Any, path: tuple[str, ...]) -> dict[str, object]:
         return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
 
     def tables(self, values: list[object], kind: type[msgspec.Struct], path: tuple[str, ...]) -> None:
-        """Complain of what no table of *kind* has."""
+        """Raise for any setting in *values* that tables of *kind* do not have."""
         known = kind.__struct_fields__
         for value in values:
             for name in value if isinstance(value, dict) else ():
@@ -187,20 +187,20 @@ class _Reader:
 
 
 def _table_of(kind: Any) -> type[msgspec.Struct] | None:
-    """What a list of tables is a list of; None for any other type."""
+    """Return the element type of a list of tables; None for any other type."""
     inner = get_args(kind)[:1] if get_origin(kind) is tuple else ()
     return inner[0] if inner and isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct) else None
 
 
-def _wanted(kind: Any) -> str:
-    """What a setting of type *kind* has to be, in words."""
+def _describe_type(kind: Any) -> str:
+    """Describe what a setting of type *kind* accepts."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         meta = arguments[1]
         low, high = meta.ge if meta.ge is not None else meta.gt, meta.le
-        return f"{_wanted(arguments[0])} {'from' if meta.ge is not None else 'above'} {low} up to {high}"
+        return f"{_describe_type(arguments[0])} {'from' if meta.ge is not None else 'above'} {low} up to {high}"
     if origin in (Union, UnionType):
-        return " or ".join(_wanted(part) for part in arguments if part is not NoneType)
+        return " or ".join(_describe_type(part) for part in arguments if part is not NoneType)
     if origin is Literal:
         return "one of the allowed values"
     if origin is dict:
@@ -213,5 +213,5 @@ def _wanted(kind: Any) -> str:
 
 
 def _names(dotted: str) -> tuple[str, ...]:
-    """The parts of a dotted TOML key."""
+    """Return the parts of a dotted TOML key."""
     return tuple(a or b or c for a, b, c in re.findall(r""""([^"]*)"|'([^']*)'|([\w-]+)""", dotted))

@@ -1,4 +1,4 @@
-"""Which arguments tell an agent to skip permissions, so that its row can say that it asks nobody."""
+"""The arguments that make an agent skip permission requests, so that kasmon can mark its session."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +14,13 @@ BYPASSING: Final = (
     ("--ask-for-approval", "never"),
     ("-a", "never"),
 )
-"""Arguments that tell some agent to skip permissions; a pair may also be written with `=`."""
+"""Arguments that make some agent skip permissions; a pair may also be written with `=`."""
 PROGRAM_BYPASSING: Final = {"gemini": (("-y",),)}
-"""Likewise, but too short to mean that everywhere."""
+"""Likewise, but only for this program: the argument is too short to mean that everywhere."""
 
 
 def is_bypassing(argv: Sequence[str]) -> bool:
-    """Whether *argv*, a program and its arguments, tells an agent to skip permissions."""
+    """Whether *argv*, a program and its arguments, makes an agent skip permissions."""
     program, arguments = Path(argv[0]).name if argv else "", tuple(argv[1:])
     for flag in (*BYPASSING, *PROGRAM_BYPASSING.get(program, ())):
         if "=".join(flag) in arguments or any(arguments[at : at + len(flag)] == flag for at in range(len(arguments))):

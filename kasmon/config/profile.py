@@ -1,4 +1,4 @@
-"""What a profile means for one session: its mode, its backend, its command line, and why that is not what was asked."""
+"""Resolve a profile for one session: its mode, backend, command line, and why the requested mode is not used."""
 
 import os
 import shutil
@@ -27,19 +27,19 @@ from kasmon.model.sandbox.policy import Tier
 from kasmon.paths import expanded
 
 SCRIPTED: Final = "scripted"
-"""As a program: the agent that kasmon brings along."""
+"""As a program: kasmon's own scripted agent."""
 AWAY: Final = "e2b"
-"""The sandbox that has nothing of this machine's programs: they are looked for there."""
+"""The remote sandbox tier: programs are looked up there, not on this machine."""
 NATIVE: Final = frozenset({"claude", "codex"})
-"""Programs with a protocol of their own, each with a backend of that name."""
+"""Programs with a protocol of their own, each with a backend of the same name."""
 MODEL_FLAG: Final = dict.fromkeys(("claude", "codex", "opencode", "gemini"), "--model")
 ALONE: Final = {"codex": ("-c", "features.daemon_auto_start=false")}
-"""What keeps a program in its terminal from starting a daemon that outlives it and serves every session with the first
-one's variables (codex 0.169)."""
+"""Arguments that keep a program in its terminal from starting a daemon. The daemon would outlive it and serve every
+session with the first session's variables (codex 0.169)."""
 
 
 class ResolvedProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """How one session is going to run."""
+    """How one session will run."""
 
     agent: str
     mode: Mode
@@ -48,35 +48,35 @@ class ResolvedProfile(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     """The program and its arguments; empty for the structured scripted agent."""
     fallback: str | None = None
-    """Why the mode that was asked for is not the mode it runs in."""
+    """Why it does not run in the requested mode."""
     model: str = ""
     environment: dict[str, str] = {}
     """The profile's own variables."""
     bypassing: bool = False
-    """The agent is told to skip permissions."""
+    """The agent is started with permissions skipped."""
     is_command: bool = False
-    """A program that is no agent and no interactive shell: it works until it exits."""
+    """A program that is neither an agent nor an interactive shell: it works until it exits."""
     sandbox: Tier | None = None
-    """What confines it; None is nothing."""
+    """The tier of its sandbox; None for no sandbox."""
     confined: SandboxConfig = SandboxConfig()
-    """How its sandbox is made, where it has one."""
+    """The settings of its sandbox, if it has one."""
     machine: str = ""
-    """The other machine that it runs on; empty for this one. There *argv* begins with a bare name, or is empty for the
-    login shell."""
+    """The other machine to run on; empty for this one. There *argv* begins with a bare program name, or is empty for
+    the login shell."""
 
 
 class ProfileOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """One profile that a new session can have."""
+    """One profile that a new session can use."""
 
     name: str
     modes: tuple[Mode, ...]
-    """The modes it can run in, its default first; empty where it cannot be started."""
+    """The modes it can run in, its default first; empty if it cannot be started."""
     problem: str = ""
-    """Why it cannot be started as things are; empty when it can."""
+    """Why it cannot be started now; empty if it can."""
     confines: tuple[Mode, ...] = ()
-    """The modes in which a sandbox can confine it, as far as its profile goes."""
+    """The modes in which its profile allows a sandbox."""
     sandbox: str = ""
-    """What its profile confines it by; empty is nothing."""
+    """The sandbox tier of its profile; empty for none."""
 
 
 def resolve(
@@ -88,36 +88,36 @@ def resolve(
     sandbox: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> ResolvedProfile:
-    """How a session of profile *agent* runs, in *mode* where one is asked for; *argv* is any program to run in tmux.
+    """Resolve how a session of profile *agent* runs, in *mode* if given; *argv* is any program to run in tmux.
 
-    *sandbox* is what confines it: a tier, or empty for nothing; None is what the profile says.
+    *sandbox* is a tier, or empty for no sandbox; None means the profile's setting.
 
-    `AGENT@HOST` runs in a terminal of that machine, by the name of its program.
+    `AGENT@HOST` runs in a terminal of that machine; its program is given by bare name.
 
-    An empty *agent* is the program's own name with *argv*, else the config's default agent. Programs are looked for on
-    the PATH of *environment* (default: this process's); the program in the result is a path, but for a sandbox that
-    is elsewhere: what it is called there.
+    If *agent* is empty, it is the program's name if there is *argv*, else the config's default agent. Programs are
+    looked up on the PATH of *environment* (default: this process's). The resulting program is a path, except for a
+    remote sandbox, where it is the name there.
 
     Raises:
-        UsageError: if there is no such mode or machine, or *argv* is to run structured.
+        UsageError: if there is no such mode, tier or machine, or *argv* is to run as a structured session.
         NotFoundError: if no profile has this name.
         RefusedError: if the profile is disabled.
-        UnableError: if it wants a sandbox that this version does not bring, or that its kind of session cannot have.
-        AgentNotFoundError: if its program is not there; the message names the fix.
-        ConfigError: if its flags cannot be split, or it names a model that its program takes no flag for.
+        UnableError: if this kind of session cannot run in the requested sandbox, mode or machine.
+        AgentNotFoundError: if its program is not installed; the message names the fix.
+        ConfigError: if its flags cannot be split, or it sets a model for a program without a known model flag.
     """
     variables = os.environ if environment is None else environment
-    wanted = _mode(mode)
+    requested_mode = _mode(mode)
     name, machine = agent_address.split(agent)
     if machine:
-        return _elsewhere(config, name or config.default_agent, machine, wanted, argv, sandbox)
+        return _resolve_remote(config, name or config.default_agent, machine, requested_mode, argv, sandbox)
     if argv:
-        return _of_command_line(config, agent, wanted, argv, variables, sandbox)
+        return _resolve_command_line(config, agent, requested_mode, argv, variables, sandbox)
     agent = agent or config.default_agent
     profile = _profile(config, agent)
     program = Path(profile.program).name
     flags = _split(profile.flags, f"agents.{agent}.flags")
-    backend, fallback = _backend(wanted or Mode(profile.execution_mode or Mode.TMUX), agent, profile)
+    backend, fallback = _backend(requested_mode or Mode(profile.execution_mode or Mode.TMUX), agent, profile)
     command: tuple[str, ...] = ()
     tier = profile.sandbox if sandbox is None else sandbox
     if backend != SCRIPTED:
@@ -141,12 +141,12 @@ def resolve(
 
 
 def programs(config: Config) -> dict[str, str]:
-    """Name -> program of each profile, as `model.agent_program.is_agent` takes it."""
+    """Return name -> program of each profile, for `model.agent_program.is_agent`."""
     return {name: profile.program for name, profile in config.agents.items()}
 
 
 def offers(config: Config, environment: Mapping[str, str] | None = None) -> tuple[ProfileOffer, ...]:
-    """The enabled profiles, those that can be started first; each part in the order of the config."""
+    """Return the enabled profiles: first those that can be started, each part in config order."""
     found: list[ProfileOffer] = []
     for name, profile in config.agents.items():
         if not profile.enabled:
@@ -181,7 +181,7 @@ def _mode(mode: Mode | str | None) -> Mode | None:
     raise UsageError(f"unknown mode {str(mode)!r}.", hint="Use tmux or sdk.")
 
 
-def _of_command_line(
+def _resolve_command_line(
     config: Config,
     agent: str,
     mode: Mode | None,
@@ -200,7 +200,7 @@ def _of_command_line(
         agent=name,
         mode=Mode.TMUX,
         backend="tmux",
-        argv=(argv[0] if tier == AWAY else _found(config, name, argv[0], variables), *argv[1:]),
+        argv=(argv[0] if tier == AWAY else _find_program(config, name, argv[0], variables), *argv[1:]),
         fallback="a program given after -- runs in tmux" if profile.execution_mode == "sdk" else None,
         model=profile.model,
         environment=profile.env,
@@ -212,27 +212,27 @@ def _of_command_line(
 
 
 def _is_interactive_shell(program: str, arguments: Sequence[str]) -> bool:
-    """Whether *program* reads its commands from the terminal: a shell that gets no script and no command."""
+    """Whether *program* reads its commands from the terminal: a shell without a script or a command."""
     return program in SHELLS and all(argument.startswith("-") for argument in arguments)
 
 
-def _elsewhere(
-    config: Config, agent: str, machine: str, wanted: Mode | None, argv: Sequence[str], sandbox: str | None
+def _resolve_remote(
+    config: Config, agent: str, machine: str, requested_mode: Mode | None, argv: Sequence[str], sandbox: str | None
 ) -> ResolvedProfile:
-    """How a session runs on another machine: in its terminal, whatever the profile says of modes."""
-    profile, address_ = _profile(config, agent), f"{agent}@{machine}"
+    """Resolve a session on another machine: in a terminal, whichever mode the profile sets."""
+    profile, address = _profile(config, agent), f"{agent}@{machine}"
     if profile.sandbox if sandbox is None else sandbox:
         raise UnableError(
-            f"cannot start {address_!r} in a sandbox: sandboxes are available on this machine only.",
+            f"cannot start {address!r} in a sandbox: sandboxes are available on this machine only.",
             hint="Leave out --sandbox and the profile's `sandbox`.",
         )
-    if wanted is Mode.SDK:
+    if requested_mode is Mode.SDK:
         raise UnableError(
-            f"{address_!r} cannot run in mode 'sdk': on another machine, an agent runs in a terminal.",
+            f"{address!r} cannot run in mode 'sdk': on another machine, an agent runs in a terminal.",
             hint="Leave out --mode.",
         )
     if profile.program == SCRIPTED and not argv:
-        raise UnableError(f"cannot start {address_!r}: the scripted agent runs on this machine only.")
+        raise UnableError(f"cannot start {address!r}: the scripted agent runs on this machine only.")
     command = tuple(argv)
     if not command:
         program, flags = Path(profile.program).name, _split(profile.flags, f"agents.{agent}.flags")
@@ -243,7 +243,7 @@ def _elsewhere(
             )
         command = (*own, *flags)
     return ResolvedProfile(
-        agent=address_,
+        agent=address,
         mode=Mode.TMUX,
         backend="tmux",
         argv=command,
@@ -270,15 +270,15 @@ def _profile(config: Config, agent: str) -> Profile:
 
 
 def _confined(profile: Profile, program: str) -> SandboxConfig:
-    """How the sandbox of *program* is made: as *profile* says, or where that says nothing, as for the shipped one."""
+    """Return the sandbox settings of *profile*; if it has none, those of the shipped profile for *program*."""
     return SHIPPED.get(program, profile).confined if profile.confined == SandboxConfig() else profile.confined
 
 
 def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
-    """What confines a session of *agent*; whether agents run in such a sandbox, and here, others know.
+    """Return the sandbox tier of a session; whether agents can run in it, and on this machine, is checked elsewhere.
 
     Raises:
-        UnableError: if nothing can.
+        UnableError: if the session cannot have a sandbox.
     """
     if tier not in ("", *get_args(Tier)):
         raise UsageError(f"unknown sandbox tier {tier!r}.", hint=f"Tiers: {', '.join(get_args(Tier))}.")
@@ -290,9 +290,9 @@ def _sandbox(agent: str, tier: str, backend: str) -> Tier | None:
     return cast("Tier", tier) if tier else None
 
 
-def _backend(wanted: Mode, agent: str, profile: Profile) -> tuple[str, str | None]:
-    """The backend that a session has, and why it does not run in the mode that was *wanted*."""
-    if wanted is Mode.TMUX:
+def _backend(requested_mode: Mode, agent: str, profile: Profile) -> tuple[str, str | None]:
+    """Return the backend of a session, and why it does not run in *requested_mode*, if so."""
+    if requested_mode is Mode.TMUX:
         return "tmux", None
     program = Path(profile.program).name
     protocol = profile.protocol or ("acp" if profile.acp else program)
@@ -302,7 +302,7 @@ def _backend(wanted: Mode, agent: str, profile: Profile) -> tuple[str, str | Non
 
 
 def _split(flags: Sequence[str], key: str) -> tuple[str, ...]:
-    import shlex  # only here: the dashboard's first frame reads no flags
+    import shlex  # only here: the dashboard's first frame parses no flags
 
     try:
         return tuple(word for flag in flags for word in shlex.split(flag))
@@ -325,21 +325,21 @@ def _command(config: Config, agent: str, profile: Profile, variables: Mapping[st
         return (sys.executable, "-P", "-m", "kasmon.scripted")
     if tier == AWAY:
         return (profile.program or "/bin/bash",)
-    return (_found(config, agent, profile.program or variables.get("SHELL") or "/bin/sh", variables),)
+    return (_find_program(config, agent, profile.program or variables.get("SHELL") or "/bin/sh", variables),)
 
 
-def _found(config: Config, agent: str, program: str, variables: Mapping[str, str]) -> str:
-    """The path of *program*; one that is a relative path is left to the folder it is started in."""
+def _find_program(config: Config, agent: str, program: str, variables: Mapping[str, str]) -> str:
+    """Return the path of *program*; a relative path is returned as is, for the folder it is started in."""
     if "/" in program and not program.startswith(("/", "~")):
         return program
     path = shutil.which(expanded(program), path=variables.get("PATH", os.defpath))
     if path is None:
-        raise AgentNotFoundError(agent, program, _startable(config, variables))
+        raise AgentNotFoundError(agent, program, _list_startable(config, variables))
     return str(path)
 
 
-def _startable(config: Config, variables: Mapping[str, str]) -> list[str]:
-    """The profiles whose program is there."""
+def _list_startable(config: Config, variables: Mapping[str, str]) -> list[str]:
+    """Return the enabled profiles whose program is installed."""
     names: list[str] = []
     for name, profile in config.agents.items():
         program = str(expanded(profile.program)) if profile.program else ""

@@ -1,8 +1,8 @@
-"""What the jail of each known agent gets unless its profile says otherwise: whom it must reach, which files it needs.
+"""The default sandbox grants for each known agent: the hosts it may reach and the files it gets copies of.
 
-It is the least with which the agent does its work: a host is here because the agent does nothing without it, a file
-because it holds the log-in, or settings without which the agent asks for what was settled long ago. Telemetry, updates
-and whole configuration folders are left out. `kasmon new` shows it, and a person agrees to it once.
+The grants are minimal. A host is listed because the agent cannot work without it. A file is listed because it holds
+the log-in, or settings without which the agent would ask again for earlier decisions. Telemetry, updates and whole
+configuration folders are left out. `kasmon new` shows the grants, and the user approves them once.
 """
 
 from typing import Final, NamedTuple
@@ -11,13 +11,13 @@ from kasmon.model.sandbox.policy import HandedFile
 
 
 class SandboxGrant(NamedTuple):
-    """One thing that is handed to a jail."""
+    """One grant to a sandbox."""
 
     what: str
     """A host, or a file below the home folder."""
     why: str
     renews: bool = False
-    """A file whose renewed tokens are brought back."""
+    """The agent renews tokens in this file; they are copied back."""
 
 
 HOSTS: Final[dict[str, tuple[SandboxGrant, ...]]] = {
@@ -69,8 +69,8 @@ REFUSED: Final[dict[str, tuple[SandboxGrant, ...]]] = {
         SandboxGrant("api.github.com:443", "updates of extensions"),
     ),
 }
-"""Whom each agent contacts by itself, at its start or in the background, and does its work without. It is refused there
-without a request, but for hosts of a preset while a turn runs; a host that it is also let reach is reached."""
+"""Hosts that each agent contacts by itself, at its start or in the background, but does not need. They are refused
+without a permission request, except hosts of a preset while a turn runs. A host that is also allowed is reached."""
 FILES: Final[dict[str, tuple[SandboxGrant, ...]]] = {
     "claude": (
         SandboxGrant(".claude/.credentials.json", "the log-in", renews=True),
@@ -93,15 +93,15 @@ FILES: Final[dict[str, tuple[SandboxGrant, ...]]] = {
 
 
 def hosts(agent: str) -> tuple[str, ...]:
-    """Whom the jail of *agent* may reach."""
-    return tuple(given.what for given in HOSTS[agent])
+    """Return the hosts that the sandbox of *agent* may reach."""
+    return tuple(grant.what for grant in HOSTS[agent])
 
 
 def refused(agent: str) -> tuple[str, ...]:
-    """Whom the jail of *agent* is refused without a request."""
-    return tuple(given.what for given in REFUSED[agent])
+    """Return the hosts that the sandbox of *agent* is refused without a permission request."""
+    return tuple(grant.what for grant in REFUSED[agent])
 
 
 def files(agent: str) -> tuple[HandedFile, ...]:
-    """The files that the home of *agent* inside gets copies of."""
-    return tuple(HandedFile(source=f"~/{given.what}", target=given.what, renews=given.renews) for given in FILES[agent])
+    """Return the files that are copied into the sandbox home of *agent*."""
+    return tuple(HandedFile(source=f"~/{grant.what}", target=grant.what, renews=grant.renews) for grant in FILES[agent])

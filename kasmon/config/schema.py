@@ -1,6 +1,6 @@
-"""The config as values: these structs are the schema, their defaults and, under each field, what `--explain` says.
+"""The config schema: structs with their defaults. `--explain` prints the docstring below each field.
 
-To add a setting: one field with its sentence.
+To add a setting, add one field with its docstring.
 """
 
 from typing import Annotated, Final, Literal, TypeAlias
@@ -15,7 +15,7 @@ Keys: TypeAlias = str | tuple[str, ...]
 
 
 class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a sandbox is made. Of one that an agent runs in, each profile has its own: [agents.NAME.confined]."""
+    """How a sandbox is made. For sandboxed agents, each profile has its own: [agents.NAME.confined]."""
 
     tier: Tier = "jail"
     """What confines it: `jail` is namespaces and a filter of system calls, on this machine's kernel; `microvm` a
@@ -53,9 +53,8 @@ class SandboxConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lifetime(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a sandbox is kept that nobody uses, be it one of interpreters or an agent's. A running turn is never
-    idle, nor is an agent that waits for an answer or of which nobody can tell. Read when its host starts,
-    or its agent."""
+    """How long an unused sandbox is kept, with interpreters or with an agent. A sandbox is not idle while a turn runs,
+    or while its agent waits for an answer or is in an unknown state. Read when its host or its agent starts."""
 
     standby_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 900.0
     """It sleeps after so long: it takes no processor, and its memory is held. 0 never."""
@@ -116,7 +115,7 @@ SHIPPED: Final = {
     "shell": Profile(),
     "scripted": Profile(program="scripted"),
 }
-"""The profiles that need no config; a table of the same name in the config changes only what it mentions."""
+"""The profiles that need no config; a table of the same name in the config overrides only the settings it has."""
 
 
 class Ui(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""Facts on disk: append-only logs, and an index that can always be rebuilt from them."""
+"""What kasmon stores on disk: append-only event logs, and caches and indexes that can be rebuilt from them."""

@@ -1,7 +1,7 @@
-"""One append-only log: the truth about one session, or about the fleet.
+"""An append-only event log, of one session or of the fleet. It is the source of truth.
 
-JSON lines; the cursor is the byte offset behind a line, there is no other sequence number. A line is written with one
-`write` under flock. A torn line (its writer died) is ended by the next writer and skipped by readers.
+The format is JSON lines. A cursor is the byte offset behind a line; there is no other sequence number. The writer
+appends a line with one `write` under flock. The next writer ends a torn line (its writer died); readers skip it.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class EventLog:
-    """The log at *path*; making one touches nothing."""
+    """The log at *path*; the constructor does not access the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,12 +33,12 @@ class EventLog:
         """Write *event* as one line and return the cursor behind it.
 
         Args:
-            durable: return only when the disk has it (answers, plan facts, sandbox intents).
-            check: called when nobody else can append any more; if it raises, nothing is written. It may read the log.
+            durable: return only when the event is on the disk (answers, plan events, sandbox intents).
+            check: called while the log is locked against other writers; may read it. If it raises, nothing is written.
 
         Raises:
-            OSError: if it could not be written whole (a full disk, say); what was written of it is taken back, so that
-                it can be tried again.
+            OSError: if the line cannot be written completely (such as a full disk). The partial line is removed, so the
+                caller can try again.
         """
         line = encode(event) + b"\n"
         handle = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
@@ -51,7 +51,7 @@ class EventLog:
                 line = b"\n" + line
             try:
                 written = os.write(handle, line)
-                while written < len(line):  # where the disk is full, the next one says so
+                while written < len(line):  # on a full disk, the next write raises
                     written += os.write(handle, line[written:])
                 if durable:
                     os.fsync(handle)
@@ -65,9 +65,9 @@ class EventLog:
     def read(self, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
         """Yield the events after *since*, oldest first, each with the cursor behind it.
 
-        Keep the last cursor and pass it back to go on; reading never blocks and needs no running host. A half-written
-        last line is left for the next call; a torn line in the middle is skipped. A line that this version cannot read
-        comes as `UnknownEvent`.
+        To continue later, pass the last cursor as *since*. Reading never blocks and needs no running host. A
+        half-written last line is left for the next call; a torn line in the middle is skipped. A line that this version
+        cannot decode is yielded as `UnknownEvent`.
 
         Raises:
             LogMissingError: if the session never had a log (an empty log is no error).
@@ -99,7 +99,7 @@ class EventLog:
                 yield line[:-1], cursor
 
     def size(self) -> int:
-        """How many bytes it has; 0 if it is not there."""
+        """Return the log's size in bytes; 0 if it does not exist."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
@@ -107,11 +107,11 @@ class EventLog:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether *line* is JSON; a torn line that happens to end in a brace is not."""
+    """Return whether *line* is JSON; a torn line that happens to end in a brace is not."""
     try:
         msgspec.json.decode(line, type=msgspec.Raw)
     except msgspec.DecodeError:
         return False
-    except RecursionError:  # nested too deep to tell; whoever wrote that wrote a line
+    except RecursionError:  # nested too deeply to decode, so it is not a torn line
         pass
     return True

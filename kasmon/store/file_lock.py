@@ -1,4 +1,4 @@
-"""One writer at a time: a lock beside a file that every change replaces whole."""
+"""A file lock for files that each change replaces whole: one writer at a time."""
 
 import contextlib
 import fcntl
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else who asks for the lock of *path*, a file beside it, has it meanwhile; waits until it is free.
+    """Hold the exclusive lock of *path*, a file beside it; wait until it is free.
 
     Raises:
-        OSError: if the lock's file cannot be made or opened; its folder has to be there.
+        OSError: if the lock file cannot be created or opened; its folder must exist.
     """
     handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

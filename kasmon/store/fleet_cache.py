@@ -1,8 +1,8 @@
-"""A cache of folded logs in SQLite, so that a cold start reads only what was added since.
+"""A SQLite cache of sessions folded from their logs, so that a cold start reads only events added since.
 
-Nothing is true because it stands here: a missing, foreign, older or damaged index costs time, never facts. Readers open
+The logs stay the source of truth: a missing, foreign, older or damaged cache costs time, never events. Readers open
 it read-only; the one writer is the process that holds `fleet_index.lock`. There is no WAL and no memory map, so a
-reader leaves no trace and a writer that is killed leaves a journal that the next one rolls back.
+reader leaves no files. A writer that is killed leaves a journal, which the next one rolls back.
 """
 
 import os
@@ -23,7 +23,7 @@ from kasmon.store.event_log import Cursor
 from kasmon.store.fleet_index import FleetIndex, FoldedSession
 
 BUSY_S = 1.0
-"""How long to wait for another connection. A reader that gives up folds everything; a writer comes again."""
+"""How long to wait for another connection. A reader that gives up folds all logs; a writer tries again later."""
 FOLDED_BY: Final = (
     "store/fleet_index.py",
     "store/event_log.py",
@@ -46,24 +46,24 @@ FOLDED_BY: Final = (
     "model/sandbox/state.py",
     "model/sandbox/policy.py",
 )
-"""All that decides what a log adds up to."""
+"""The source files that determine what a log folds to."""
 
 
 def fold_name(package: Path) -> str:
-    """What tells the fold of the kasmon in *package* from every other: its version, and a sum over its source."""
+    """Return the identifier of the fold code in *package*: its version and a checksum of its source."""
     try:
         source = b"".join((package / name).read_bytes() for name in FOLDED_BY)
-    except OSError:  # it lies in an archive, which only another version replaces
+    except OSError:  # the package is in an archive, which only another version replaces
         return __version__
     return f"{__version__}/{zlib.crc32(source):08x}"
 
 
 FOLD: Final = fold_name(Path(__file__).parents[1])
-"""Which fold makes our rows, as it was when this process began; rows of another are folded anew."""
+"""The fold code of this process, as it was at its start. Cached rows of any other are folded again."""
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR})
 LATER = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
-# JSON as in the logs: what one can hold, a number of any size say, the other can too. MessagePack could not.
+# JSON as in the logs, so that both hold the same values, such as integers of any size. MessagePack could not.
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Session).decode
 
@@ -77,14 +77,14 @@ def _first_tables(database: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables,)
-"""Each makes the next version of the schema; `PRAGMA user_version` counts those that were run."""
+"""Each function migrates the schema to the next version; `PRAGMA user_version` counts those that ran."""
 
 
 def connect(path: Path, *, writing: bool = False) -> sqlite3.Connection:
-    """A connection to the index at *path*; the only place that makes one. Readers can change nothing with theirs.
+    """Open a connection to the cache at *path*; all connections are made here. A reader's connection is read-only.
 
     Raises:
-        sqlite3.Error: if there is none to read, or it cannot be opened.
+        sqlite3.Error: if a reader finds no cache, or it cannot be opened.
     """
     uri = f"{path.absolute().as_uri()}?mode={'rwc' if writing else 'ro'}"
     database = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
@@ -99,8 +99,8 @@ def connect(path: Path, *, writing: bool = False) -> sqlite3.Connection:
     return database
 
 
-def remember(path: Path, fold: FleetIndex) -> bool:
-    """Start *fold* where the index at *path* ends; False, and nothing done, where it is missing or not usable."""
+def remember(path: Path, index: FleetIndex) -> bool:
+    """Load the cache at *path* into *index*; return False and change nothing if it is missing or unusable."""
     try:
         database = connect(path)
     except sqlite3.Error:
@@ -120,31 +120,31 @@ def remember(path: Path, fold: FleetIndex) -> bool:
         return False
     finally:
         database.close()
-    fold.start_at(rows, Cursor(fleet_cursor), fleet_inode)
+    index.start_at(rows, Cursor(fleet_cursor), fleet_inode)
     return True
 
 
 class FleetCache:
-    """The writer's end. Make one only while holding `fleet_index.lock`."""
+    """The writer of the cache. Create one only while holding `fleet_index.lock`."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path = path
         self._clock = clock
         self._database: sqlite3.Connection | None = None
 
-    def write(self, fold: FleetIndex, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> bool:
-        """Note where *fold* stands: the rows of *changed* anew, those of *gone* no more; the first time, every row.
+    def write(self, index: FleetIndex, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> bool:
+        """Write the state of *index*: update *changed* rows, delete *gone* ones; the first call writes every row.
 
-        All of it or nothing. False if it has to be tried again with the same sessions: the index is in use, belongs
-        to a newer kasmon, or was damaged and is now set aside as `index.db~<time>`.
+        Each call is one transaction. False means: retry with the same sessions, because the cache is in use, belongs to
+        a newer kasmon, or was damaged and is now renamed to `index.db~<time>`.
 
         Raises:
-            UnavailableError: if the disk does not take it.
+            UnavailableError: if it cannot be written to the disk.
         """
         try:
-            afresh = self._database is None
-            self._database = self._database or self._opened()
-            written = _write(self._database, fold, fold.sessions.keys() if afresh else changed, gone, afresh)
+            is_full = self._database is None
+            self._database = self._database or self._open()
+            written = _write(self._database, index, index.sessions.keys() if is_full else changed, gone, is_full)
         except (sqlite3.Error, OSError) as error:
             self.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
@@ -159,37 +159,37 @@ class FleetCache:
         return written
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the database; idempotent."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         return connect(self.path, writing=True)
 
 
 def _write(
     database: sqlite3.Connection,
-    fold: FleetIndex,
+    index: FleetIndex,
     changed: Iterable[SessionId],
     gone: Iterable[SessionId],
-    afresh: bool,
+    is_full: bool,
 ) -> bool:
-    """Write all of it or nothing; false if it is a newer kasmon's. *afresh* touches, and so checks, every page."""
+    """Write in one transaction; False if the cache is a newer kasmon's. *is_full* writes, and so checks, every page."""
     rows = [
         (session, folded.inode, folded.cursor, _encode(folded.session))
         for session in changed
-        if (folded := fold.sessions.get(session)) is not None
+        if (folded := index.sessions.get(session)) is not None
     ]
     database.execute("BEGIN IMMEDIATE")
     try:
-        if not _migrated(database):
+        if not _migrate(database):
             return False
-        if afresh:
+        if is_full:
             database.execute("DELETE FROM session")
         database.execute("DELETE FROM fleet")
-        database.execute("INSERT INTO fleet VALUES (?, ?, ?)", (FOLD, fold.inode, fold.cursor))
+        database.execute("INSERT INTO fleet VALUES (?, ?, ?)", (FOLD, index.inode, index.cursor))
         database.executemany("DELETE FROM session WHERE id = ?", [(session,) for session in gone])
         database.executemany("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?)", rows)
         database.execute("COMMIT")
@@ -199,8 +199,8 @@ def _write(
             database.execute("ROLLBACK")
 
 
-def _migrated(database: sqlite3.Connection) -> bool:
-    """Bring the schema to this version, within the caller's transaction; False if it is a newer kasmon's."""
+def _migrate(database: sqlite3.Connection) -> bool:
+    """Migrate the schema to this version, within the caller's transaction; False if it is a newer kasmon's."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     for number, migrate in enumerate(MIGRATIONS[version:], version + 1):
         migrate(database)

@@ -1,7 +1,7 @@
-"""What the logs add up to: every session folded, and how far each log was read.
+"""The state of all sessions, folded from the logs, and the position up to which each log was read.
 
-`fleet_index.jsonl` says which sessions there are and what they are called; each session's own log says the rest. The
-two touch different fields, so the order in which they are read does not matter.
+`fleet_index.jsonl` lists the sessions and their names; each session's own log has the rest. The two set different
+fields, so their reading order does not matter.
 """
 
 import os
@@ -18,56 +18,55 @@ from kasmon.paths import Paths, check_regular
 from kasmon.store.event_log import START, Cursor, EventLog
 
 INODE_MASK = 0x7FFF_FFFF_FFFF_FFFF
-"""Some file systems number beyond what SQLite's signed integers hold."""
+"""Some file systems have inode numbers that exceed SQLite's signed integers."""
 
 
 class FoldedSession(NamedTuple):
-    """One session as its facts up to `cursor` have it."""
+    """One session, folded from its events up to `cursor`."""
 
     session: Session
     cursor: Cursor = START
     inode: int = 0
-    """Of the log that was read; 0 when none was there."""
+    """The inode of the log that was read; 0 if there was none."""
     seen: int = 0
-    """How long the log was then; beyond the cursor lies at most a half-written line."""
+    """The size of the log then, in bytes; behind the cursor is at most a half-written line."""
 
 
 class FleetMoved(NamedTuple):
-    """What a look at `fleet_index.jsonl` brought."""
+    """The sessions that one read of `fleet_index.jsonl` changed or removed."""
 
     changed: frozenset[SessionId] = frozenset()
     gone: frozenset[SessionId] = frozenset()
 
 
 class FleetIndex:
-    """All logs of one kasmon, folded as far as they were read. Only `read_fleet` and `read_session` move it."""
+    """All logs of one kasmon, folded as far as they were read. Only `read_fleet` and `read_session` read further."""
 
     def __init__(self, places: Paths) -> None:
         self.sessions: dict[SessionId, FoldedSession] = {}
-        """Every session that is not forgotten."""
+        """All sessions that are not forgotten."""
         self.cursor = START
-        """How far `fleet_index.jsonl` was read."""
+        """The position up to which `fleet_index.jsonl` was read."""
         self.inode = 0
         self.folded_bytes = 0
-        """How much of the logs was read and folded."""
+        """How many bytes of the logs were read and folded."""
         self._log = EventLog(places.fleet_log)
         self._fleet_log = str(places.fleet_log)
         self._folders = str(places.sessions)
-        self._seen = 0
+        self._read_size = 0
 
     def start_at(self, sessions: dict[SessionId, FoldedSession], cursor: Cursor, inode: int) -> None:
-        """Go on from what somebody noted earlier, instead of from the logs' beginning."""
-        self.sessions, self.cursor, self.inode, self._seen = sessions, cursor, inode, cursor
+        """Continue from a saved state instead of the beginning of the logs."""
+        self.sessions, self.cursor, self.inode, self._read_size = sessions, cursor, inode, cursor
 
     def read_fleet(self) -> FleetMoved:
-        """Fold what was added to `fleet_index.jsonl`; if it is not the file that was read before, everything from
-        scratch.
+        """Fold the events added to `fleet_index.jsonl`; if it is another file than before, fold it from scratch.
 
         Raises:
-            OSError: if it is there and cannot be read; nothing changed then.
+            OSError: if it exists and cannot be read; nothing has changed then.
         """
-        size, inode = _facts(self._fleet_log)
-        if size == self._seen and inode == self.inode:
+        size, inode = _stat(self._fleet_log)
+        if size == self._read_size and inode == self.inode:
             return FleetMoved()
         same = inode == self.inode and size >= self.cursor
         cursor = self.cursor if same else START
@@ -76,26 +75,26 @@ class FleetIndex:
         before = self.sessions
         self.sessions = dict(before) if same else {}
         for event, _ in added:
-            _place(self.sessions, event)
+            _apply_fleet_event(self.sessions, event)
         self.cursor = added[-1][1] if added else cursor
-        self.inode, self._seen = inode, max(size, self.cursor)
-        return _moved(before, self.sessions)
+        self.inode, self._read_size = inode, max(size, self.cursor)
+        return _compare(before, self.sessions)
 
     def read_session(self, session: SessionId) -> bool:
-        """Fold what was added to the session's own log; whether anything was.
+        """Fold the events added to the session's log; return whether there were any.
 
-        A log that is not the one that was read before, or shorter than what was read of it, is folded from scratch.
+        A log that is another file than before, or is now shorter than its read part, is folded from scratch.
 
         Raises:
-            OSError: if it is there and cannot be read; nothing changed then.
+            OSError: if it exists and cannot be read; nothing has changed then.
         """
-        known = self.sessions[session]
-        size, inode = _facts(path := f"{self._folders}/{session}/events.jsonl")
-        if size == known.seen and inode == known.inode:
+        previous = self.sessions[session]
+        size, inode = _stat(path := f"{self._folders}/{session}/events.jsonl")
+        if size == previous.seen and inode == previous.inode:
             return False
-        folded, cursor = known.session, known.cursor
-        if inode != known.inode or size < cursor:
-            folded, cursor = self._born(session) if cursor else folded, START
+        folded, cursor = previous.session, previous.cursor
+        if inode != previous.inode or size < cursor:
+            folded, cursor = self._fold_created(session) if cursor else folded, START
         if size > cursor:
             start = cursor
             try:
@@ -105,51 +104,51 @@ class FleetIndex:
                 return False
             self.folded_bytes += size - start
         self.sessions[session] = FoldedSession(folded, cursor, inode, max(size, cursor))
-        return folded is not known.session
+        return folded is not previous.session
 
-    def _born(self, session: SessionId) -> Session:
-        """The session as `fleet_index.jsonl` alone describes it."""
+    def _fold_created(self, session: SessionId) -> Session:
+        """Return the session as `fleet_index.jsonl` alone describes it."""
         fresh: dict[SessionId, FoldedSession] = {}
         for event, _ in self._log.read():
-            _place(fresh, event)
+            _apply_fleet_event(fresh, event)
         return fresh[session].session if session in fresh else self.sessions[session].session
 
 
 def named(events: Iterable[Event]) -> dict[SessionId, str]:
-    """The names of all sessions that are not forgotten, by the facts of `fleet_index.jsonl`."""
+    """Return the names of all sessions that are not forgotten, from the events of `fleet_index.jsonl`."""
     sessions: dict[SessionId, FoldedSession] = {}
     for event in events:
-        _place(sessions, event)
+        _apply_fleet_event(sessions, event)
     return {session: folded.session.name for session, folded in sessions.items()}
 
 
-def _place(sessions: dict[SessionId, FoldedSession], event: Event) -> None:
-    """Put what *event*, a fact of `fleet_index.jsonl`, says into *sessions*."""
+def _apply_fleet_event(sessions: dict[SessionId, FoldedSession], event: Event) -> None:
+    """Apply *event*, from `fleet_index.jsonl`, to *sessions*."""
     match event:
         case SessionCreated():
             sessions.setdefault(event.launch.session, FoldedSession(created(event.launch, event.at, event.machine)))
         case SessionRenamed() | SessionViewed() if event.session in sessions:
-            known = sessions[event.session]
-            sessions[event.session] = known._replace(session=apply(known.session, event))
+            previous = sessions[event.session]
+            sessions[event.session] = previous._replace(session=apply(previous.session, event))
         case SessionForgotten():
             sessions.pop(event.session, None)
         case _:
             return
 
 
-def _moved(before: dict[SessionId, FoldedSession], after: dict[SessionId, FoldedSession]) -> FleetMoved:
+def _compare(before: dict[SessionId, FoldedSession], after: dict[SessionId, FoldedSession]) -> FleetMoved:
     changed = frozenset(session for session, folded in after.items() if before.get(session) is not folded)
     return FleetMoved(changed, frozenset(before.keys() - after.keys()))
 
 
-def _facts(path: str) -> tuple[int, int]:
-    """Size and inode of the file at *path*; zeros if there is none.
+def _stat(path: str) -> tuple[int, int]:
+    """Return size and inode of the file at *path*; zeros if there is none.
 
     Raises:
-        OSError: if it cannot be looked at, or is not a regular file.
+        OSError: if it cannot be read, or is not a regular file.
     """
     try:
-        facts = os.stat(path)  # noqa: PTH116  # 5,000 at a time: a Path costs as much as the call
+        facts = os.stat(path)  # noqa: PTH116  # noqa: PTH116  # 5,000 at a time: a Path costs as much as the call
     except FileNotFoundError:
         return 0, 0
     check_regular(path, facts)

@@ -1,4 +1,4 @@
-"""The log of one plan's run, and what it adds up to so far. Any process of ours may append; nobody asks another."""
+"""The log of one plan's run, and the run folded from it. Any kasmon process may append, without asking the runner."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from kasmon.store.event_log import START, EventLog
 
 
 class PlanLog:
-    """One plan's facts, folded as far as they were read."""
+    """One plan's events, folded as far as they were read."""
 
     def __init__(self, places: Paths, plan: str) -> None:
         self.plan = plan
@@ -27,26 +27,26 @@ class PlanLog:
 
     @property
     def lock(self) -> Path:
-        """Held by its runner for life."""
+        """The lock file that the plan's runner holds while it runs."""
         return self.folder / "host.lock"
 
     @property
     def runner_log(self) -> Path:
-        """What its runner says of itself."""
+        """The log file of the runner process itself."""
         return self.folder / "host.log"
 
     @property
     def notes(self) -> Path:
-        """What its tasks write down for each other."""
+        """The notes that the plan's tasks share."""
         return self.folder / "notes.md"
 
     def result(self, task: Task) -> Path:
-        """What *task* left for those that need it, once it was claimed."""
+        """Return the file with the result of *task*, which dependent tasks read after it was claimed."""
         return self.folder / "results" / f"task-{task.number}.md"
 
     @property
     def agreed(self) -> Path:
-        """The text that a person agreed to, under its own name.
+        """The plan file that the user approved, under its own name.
 
         Raises:
             PlanNotFoundError: if there is none.
@@ -57,14 +57,14 @@ class PlanLog:
             raise PlanNotFoundError(self.plan) from error
 
     def size(self) -> int:
-        """How long its log is, in bytes."""
+        """Return the log's size in bytes."""
         return self._log.size()
 
     def more(self) -> bool:
-        """Fold what was added; whether anything was.
+        """Fold the events added since the last call; return whether there were any.
 
         Raises:
-            OSError: if the log is there and cannot be read.
+            OSError: if the log exists and cannot be read.
         """
         with self._busy:
             return self._more()
@@ -81,11 +81,11 @@ class PlanLog:
         return self._cursor != before
 
     def add(self, fact: PlanFact, check: Callable[[], None] | None = None) -> None:
-        """Write *fact* down, for good.
+        """Append *fact* durably.
 
         Raises:
             UnavailableError: if it cannot be written.
-            KasmonError: what *check* says, when nobody else can append; nothing was written then.
+            KasmonError: raised by *check*, which runs while the log is locked; nothing was written then.
         """
         try:
             self._log.append(fact, durable=True, check=check)
@@ -93,17 +93,17 @@ class PlanLog:
             raise UnavailableError(f"cannot write {str(self._log.path)!r}: {error.strerror or error}.") from error
 
     def note(self, fact: PlanFact) -> None:
-        """Write *fact* down as `add` does, and fold it, with all that others wrote before it."""
+        """Append *fact* as `add` does, then fold it and all events that others wrote before it."""
         self.add(fact)
         self.more()
 
-    def steer(self, deed: Deed, task: str = "", agent: str = "") -> None:
-        """Note what a person decided."""
-        self.add(PlanSteered(at=time.time(), deed=deed, task=task, agent=agent))
+    def steer(self, decision: Deed, task: str = "", agent: str = "") -> None:
+        """Append a decision of the user."""
+        self.add(PlanSteered(at=time.time(), deed=decision, task=task, agent=agent))
 
 
 def plans(places: Paths) -> list[str]:
-    """The ids of all plans that were run, the newest last."""
+    """Return the ids of all plans that were ever run, newest last."""
     try:
         folders = [path for path in places.plans.iterdir() if path.is_dir()]
     except OSError:

@@ -1,4 +1,4 @@
-"""The standing rules on disk: a TOML file that kasmon writes and a person may read. A broken one allows nothing."""
+"""The standing rules on disk: a TOML file that kasmon writes and users may read. An invalid file allows nothing."""
 
 import tomllib
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from kasmon.store.file_lock import locked
 
 
 class RuleBook:
-    """The rules in the file at *path*. Every change reads it anew, under a lock, and replaces it whole."""
+    """The rules in the file at *path*. Every change reads it again, under a lock, and replaces it whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> tuple[Rule, ...]:
-        """All rules, oldest first.
+        """Return all rules, oldest first.
 
         Raises:
-            ConfigError: if the file cannot be read, is no TOML, or holds something else; it stays as it is.
+            ConfigError: if the file cannot be read, is not TOML, or holds no valid rules; it is left unchanged.
         """
         try:
             table = tomllib.loads(self.path.read_text("utf-8"))
@@ -38,29 +38,29 @@ class RuleBook:
             raise ConfigError(str(self.path), f"it contains no rules: {error}") from error
 
     def add(self, rule: Rule) -> Rule:
-        """Keep *rule* under the next free id, and return it so; one that says the same is returned instead.
+        """Store *rule* under the next free id and return it. An existing rule with equal content is returned instead.
 
         Raises:
-            ConfigError: if the file cannot be read; nothing is kept then.
+            ConfigError: if the file cannot be read; nothing is stored then.
             OSError: if it cannot be written.
         """
         added = rule
 
-        def extended(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        def append_rule(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
             nonlocal added
-            same = [known for known in rules if _says(known) == _says(rule)]
+            same = [existing for existing in rules if _content(existing) == _content(rule)]
             if same:
                 added = same[0]
                 return rules
-            number = 1 + max((int(known.id[1:]) for known in rules if known.id[1:].isdecimal()), default=0)
+            number = 1 + max((int(existing.id[1:]) for existing in rules if existing.id[1:].isdecimal()), default=0)
             added = msgspec.structs.replace(rule, id=f"k{number}")
             return (*rules, added)
 
-        self._change(extended)
+        self._change(append_rule)
         return added
 
-    def remove(self, wanted: str) -> Rule:
-        """Revoke the rule with this id, and return it.
+    def remove(self, rule_id: str) -> Rule:
+        """Revoke and return the rule with this id.
 
         Raises:
             NotFoundError: if there is none.
@@ -68,17 +68,17 @@ class RuleBook:
         """
         removed: list[Rule] = []
 
-        def without(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-            removed.extend(rule for rule in rules if rule.id == wanted)
+        def drop_rule(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+            removed.extend(rule for rule in rules if rule.id == rule_id)
             if not removed:
-                raise NotFoundError(f"there is no rule {wanted!r}.", hint="See `kasmon rules ls`.")
-            return tuple(rule for rule in rules if rule.id != wanted)
+                raise NotFoundError(f"there is no rule {rule_id!r}.", hint="See `kasmon rules ls`.")
+            return tuple(rule for rule in rules if rule.id != rule_id)
 
-        self._change(without)
+        self._change(drop_rule)
         return removed[0]
 
     def drop_session(self, session: str) -> None:
-        """Revoke the rules of a session that is forgotten.
+        """Revoke the rules of a session that is being forgotten.
 
         Raises:
             ConfigError, OSError: as `add`.
@@ -104,5 +104,5 @@ class RuleBook:
         write_private(self.path, content, durable=True)
 
 
-def _says(rule: Rule) -> tuple[str, ...]:
+def _content(rule: Rule) -> tuple[str, ...]:
     return (rule.effect, rule.scope, rule.of, rule.tool, rule.match, rule.text)

@@ -1,9 +1,8 @@
-"""A full-text index of what can be searched, in SQLite's FTS5: which pieces of which files may hold some words.
+"""A full-text index in SQLite's FTS5: which parts of which files may contain the searched text.
 
-It knows each piece of three characters (FTS5's trigrams) of each stretch of a file, so whatever somebody looks for is
-data and never FTS5's own syntax. The text itself stays in the files, where it is looked at again. Like the other index
-it is a cache: missing, damaged or of another kasmon, it costs time, never a hit. Its one writer holds
-`fleet_index.lock`.
+It indexes the trigrams of each part of a file, so a query is always data, never FTS5 syntax. The text itself stays
+in the files; a search reads the candidates there. Like the fleet cache, it can be rebuilt: if it is missing, damaged
+or of another kasmon, a search takes longer but finds the same. Its one writer holds `fleet_index.lock`.
 """
 
 import contextlib
@@ -19,13 +18,13 @@ from kasmon.store.fleet_cache import DAMAGE, LATER, connect
 from kasmon.store.search_sources import SearchSource, SourceLines, blocks
 
 STRETCH_BYTES: Final = 1 << 17
-"""A file is known by stretches of so many bytes, and looked through a stretch at a time."""
+"""Files are indexed and searched in stretches of this many bytes."""
 SETTLED_S: Final = 60.0
-"""A file that nothing was added to for so long, in seconds, is known to its end, also where that is a short stretch."""
+"""A file unchanged for this many seconds is indexed to its end, even if the last stretch is shorter."""
 STALE: Final = 1000
-"""With more stretches than this of files that are gone, and more than of those that are there, it begins anew."""
+"""The index is rebuilt if more than this many stretches, and more than the remaining ones, are of deleted files."""
 FOUND_BY: Final = ("store/search_index.py", "store/search_sources.py", "model/transcript/search_text.py", "sanitize.py")
-"""All that decides what is found in a file."""
+"""The source files that determine what a search finds in a file."""
 
 Range = tuple[int, int]
 Key = tuple[str, str, int]
@@ -33,9 +32,9 @@ Key = tuple[str, str, int]
 
 
 def _version() -> int:
-    """Which way of finding made an index: another one's is not read."""
+    """Return a checksum of the search code; an index made by other code is not read."""
     package = Path(__file__).parents[1]
-    with contextlib.suppress(OSError):  # it lies in an archive, which only another version replaces
+    with contextlib.suppress(OSError):  # the package is in an archive, which only another version replaces
         return zlib.crc32(b"".join((package / name).read_bytes() for name in FOUND_BY)) & 0x7FFF_FFFF
     return 1
 
@@ -44,15 +43,15 @@ VERSION: Final = _version()
 
 
 class IndexedFile(NamedTuple):
-    """What the index knows of one file."""
+    """The index entry of one file."""
 
     row: int
     cursor: int
-    """So far, in bytes, it was looked through."""
+    """How many bytes of the file are indexed."""
 
 
 class SearchLookup:
-    """What the index at *path* says about files that hold all of *grams*; nothing where it is not usable."""
+    """The indexed stretches that contain all of *grams*; none if the index at *path* is unusable."""
 
     def __init__(self, path: Path, grams: Sequence[str]) -> None:
         self._cursors: dict[Key, int] = {}
@@ -62,7 +61,7 @@ class SearchLookup:
                 self._read(path, grams)
 
     def ranges(self, source: SearchSource) -> list[Range]:
-        """Where in *source* the words may stand: from which to before which byte, in order."""
+        """Return the byte ranges of *source* that may contain the text, in order; each end is exclusive."""
         key = (source.session, source.name, source.inode)
         cursor = self._cursors.get(key, 0)
         if cursor > source.size:
@@ -82,11 +81,11 @@ class SearchLookup:
             database.execute("BEGIN")
             if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 return
-            wanted = " AND ".join('"' + gram.replace('"', '""') + '"' for gram in grams)
+            expression = " AND ".join('"' + gram.replace('"', '""') + '"' for gram in grams)
             found = database.execute(
                 "SELECT source, start, end FROM stretch WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?) "
                 "ORDER BY source, start",
-                (wanted,),
+                (expression,),
             ).fetchall()
             keys: dict[int, Key] = {}
             cursors: dict[Key, int] = {}
@@ -104,12 +103,12 @@ class SearchLookup:
 
 
 class SearchIndex:
-    """The writer's end. Make one only while holding `fleet_index.lock`; use it from one thread at a time."""
+    """The writer of the index. Create one only while holding `fleet_index.lock`; use it from one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._database: sqlite3.Connection | None = None
-        self._known: dict[Key, IndexedFile] = {}
+        self._entries: dict[Key, IndexedFile] = {}
 
     def learn(
         self,
@@ -118,65 +117,65 @@ class SearchIndex:
         now: float,
         most_bytes: int,
     ) -> int:
-        """Look through what was added to *sources*, and note it: about *most_bytes* at once. How many bytes that were.
+        """Index what was added to *sources*, about *most_bytes* per call; return how many bytes were indexed.
 
-        All of it or nothing. 0 where nothing is left to do, or another connection has the index now; a damaged one is
-        thrown away, and made anew from the next call on.
+        Each call is one transaction. 0 means that nothing is left to index, or that another connection uses the index.
+        A damaged index is deleted; later calls rebuild it.
 
         Raises:
-            UnavailableError: if the disk does not take it.
+            UnavailableError: if it cannot be written to the disk.
         """
         try:
-            database = self._opened()
+            database = self._open()
             database.execute("BEGIN IMMEDIATE")
             try:
-                learnt = self._learn(database, sources, text_of, now, most_bytes)
+                indexed_bytes = self._index_sources(database, sources, text_of, now, most_bytes)
                 database.execute("COMMIT")
             finally:
                 if database.in_transaction:
                     database.execute("ROLLBACK")
-                    self._known = _known(database)
+                    self._entries = _read_entries(database)
         except sqlite3.Error as error:
             self.close()
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
             if code in LATER:
                 return 0
             if code in DAMAGE:
-                self._throw_away()
+                self._delete()
                 return 0
             raise UnavailableError(f"the search index {str(self.path)!r} cannot be written: {error}.") from error
         except OSError as error:
             self.close()
             raise UnavailableError(f"the search index {str(self.path)!r} cannot be written: {error}.") from error
-        return learnt
+        return indexed_bytes
 
     def keep(self, sources: Iterable[SearchSource]) -> None:
-        """Forget every file but *sources*."""
-        there = {(source.session, source.name, source.inode) for source in sources}
-        gone = [known.row for key, known in self._known.items() if key not in there]
-        if self._database is None or not gone:
+        """Remove the entries of all files but *sources*."""
+        current = {(source.session, source.name, source.inode) for source in sources}
+        missing = [entry.row for key, entry in self._entries.items() if key not in current]
+        if self._database is None or not missing:
             return
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("DELETE FROM stretch WHERE source = ?", [(row,) for row in gone])
-            self._database.executemany("DELETE FROM source WHERE id = ?", [(row,) for row in gone])
-            kept = self._database.execute("SELECT count(*) FROM stretch").fetchone()[0]
-            ever = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
+            self._database.executemany("DELETE FROM stretch WHERE source = ?", [(row,) for row in missing])
+            self._database.executemany("DELETE FROM source WHERE id = ?", [(row,) for row in missing])
+            remaining = self._database.execute("SELECT count(*) FROM stretch").fetchone()[0]
+            total = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
             self._database.execute("COMMIT")
-        except sqlite3.Error:  # they are found in no file: it is tried again
+        except sqlite3.Error:  # they match no file, so a later call can remove them
             self.close()
             return
-        self._known = _known(self._database)
-        if ever - kept > max(STALE, kept):
-            self._throw_away()
+        self._entries = _read_entries(self._database)
+        if total - remaining > max(STALE, remaining):
+            self._delete()
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the database; idempotent."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
-    def _learn(
+    def _index_sources(
         self,
         database: sqlite3.Connection,
         sources: Iterable[SearchSource],
@@ -184,17 +183,17 @@ class SearchIndex:
         now: float,
         most_bytes: int,
     ) -> int:
-        learnt = 0
+        indexed_bytes = 0
         for source in sources:
             key = (source.session, source.name, source.inode)
-            known = self._known.get(key) or IndexedFile(0, 0)
-            cursor = known.cursor if known.cursor <= source.size else 0
+            entry = self._entries.get(key) or IndexedFile(0, 0)
+            cursor = entry.cursor if entry.cursor <= source.size else 0
             is_settled = now - source.changed_at >= SETTLED_S
             if source.size - cursor < (1 if is_settled else STRETCH_BYTES):
                 continue
-            if cursor < known.cursor:  # it is another file than it was
-                database.execute("DELETE FROM stretch WHERE source = ?", (known.row,))
-            row = known.row or _added(database, key)
+            if cursor < entry.cursor:  # the file was replaced
+                database.execute("DELETE FROM stretch WHERE source = ?", (entry.row,))
+            row = entry.row or _insert_file(database, key)
             for block in blocks(source, cursor, source.size, STRETCH_BYTES):
                 end = block.start + len(block.content)
                 if not is_settled and source.size - block.start < STRETCH_BYTES:
@@ -204,39 +203,39 @@ class SearchIndex:
                 )
                 text = text_of(source, block)
                 database.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (added.lastrowid, text))
-                learnt, cursor = learnt + len(block.content), end
-                if learnt >= most_bytes:
+                indexed_bytes, cursor = indexed_bytes + len(block.content), end
+                if indexed_bytes >= most_bytes:
                     break
             database.execute("UPDATE source SET cursor = ? WHERE id = ?", (cursor, row))
-            self._known[key] = IndexedFile(row, cursor)
-            if learnt >= most_bytes:
+            self._entries[key] = IndexedFile(row, cursor)
+            if indexed_bytes >= most_bytes:
                 break
-        return learnt
+        return indexed_bytes
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._database is None:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             database = connect(self.path, writing=True)
             try:
                 if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                    _make(database)
-                self._known = _known(database)
+                    _create_schema(database)
+                self._entries = _read_entries(database)
             except BaseException:
                 database.close()
                 raise
             self._database = database
         return self._database
 
-    def _throw_away(self) -> None:
-        """It is all derived: what is in there is in the files too."""
+    def _delete(self) -> None:
+        """Delete the index; all of its content is derived from the files."""
         self.close()
-        self._known = {}
+        self._entries = {}
         for path in (self.path, self.path.with_name(f"{self.path.name}-journal")):
             path.unlink(missing_ok=True)
 
 
-def _make(database: sqlite3.Connection) -> None:
-    """Make an empty index, in the place of whatever is there."""
+def _create_schema(database: sqlite3.Connection) -> None:
+    """Create an empty index, replacing any existing tables."""
     database.execute("BEGIN IMMEDIATE")
     try:
         for table in ("words", "stretch", "source"):
@@ -258,12 +257,12 @@ def _make(database: sqlite3.Connection) -> None:
             database.execute("ROLLBACK")
 
 
-def _known(database: sqlite3.Connection) -> dict[Key, IndexedFile]:
+def _read_entries(database: sqlite3.Connection) -> dict[Key, IndexedFile]:
     rows = database.execute("SELECT id, session, name, inode, cursor FROM source")
     return {(session, name, inode): IndexedFile(row, cursor) for row, session, name, inode, cursor in rows}
 
 
-def _added(database: sqlite3.Connection, key: Key) -> int:
+def _insert_file(database: sqlite3.Connection, key: Key) -> int:
     row = database.execute("INSERT INTO source (session, name, inode, cursor) VALUES (?, ?, ?, 0)", key).lastrowid
     assert row is not None
     return row

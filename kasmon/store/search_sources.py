@@ -1,6 +1,6 @@
-"""The files of a session that can be searched: its log, texts too long for that, and what its terminal printed.
+"""The searchable files of a session: its log, its blobs (texts too long for the log), and its terminal record.
 
-They are looked through as bytes first, so that only what may hold the words is decoded.
+They are searched as bytes first, so that only lines that may match are decoded.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ from kasmon.store.event_log import EventLog
 from kasmon.store.fleet_index import INODE_MASK
 
 BLOCK_BYTES: Final = 1 << 20
-"""So much is read at once, and more where a line is longer."""
+"""How much is read at once; more if a line is longer."""
 ESCAPED: Final = rb"\u00"
-"""A control character as logs have it: a text may hold words that are no words before it is cleaned."""
+"""A control character as escaped in logs: text with one may match only after it is cleaned."""
 DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 Kind: TypeAlias = Literal["log", "blob", "record"]
 Each = TypeVar("Each")
 
 
 class SearchSource(NamedTuple):
-    """One file, as it was when somebody looked."""
+    """One file, as of the time it was listed."""
 
     session: SessionId
     kind: Kind
@@ -42,56 +42,56 @@ class SearchSource(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its file's name, by which it is known in its session."""
+        """The file's name, which identifies it within its session."""
         return self.path.name
 
 
 class SourceLines(NamedTuple):
-    """Some lines of a file."""
+    """Some consecutive lines of a file."""
 
     start: int
-    """Where they begin in it, in bytes."""
+    """Their byte offset in the file."""
     content: bytes
 
 
 class SearchQuery(NamedTuple):
-    """What is searched for, and how much of it is told."""
+    """A search pattern, and how much of the result to return."""
 
     pattern: SearchPattern
     context: int = 0
-    """So many lines above and below each hit are told too."""
+    """How many lines above and below each hit to return."""
     most: int | None = None
-    """The newest so many hits are enough; None: all are told."""
+    """Return at most this many hits, the newest; None for all."""
 
-    def newest(self, there: Sequence[Each]) -> Sequence[Each]:
-        """Those of *there*, oldest first, that are enough, and one more where there is one: it says so."""
-        return there[-(self.most + 1) :] if self.most is not None else there
+    def newest(self, collected: Sequence[Each]) -> Sequence[Each]:
+        """Return the last `most` of *collected* (oldest first), plus one more, if any, to show that there are more."""
+        return collected[-(self.most + 1) :] if self.most is not None else collected
 
     def is_enough(self, count: int) -> bool:
-        """Whether so many hits are, and one that says that there are more."""
+        """Return whether *count* hits suffice: `most`, plus one that shows that there are more."""
         return self.most is not None and count > self.most
 
 
 def sources(places: Paths, session: SessionId) -> list[SearchSource]:
-    """The files of *session*, those that are added to last first."""
+    """Return the files of *session*: the log, then the parts of its record, newest first, then blobs."""
     paths: list[tuple[Kind, Path]] = [("log", places.log(session))]
     paths += (("record", part) for part in reversed(terminal_record.parts(places.record(session))))
     paths += (("blob", path) for path in _blobs(places.blobs(session)))
-    there: list[SearchSource] = []
+    collected: list[SearchSource] = []
     for kind, path in paths:
         try:
             facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - of thousands: a Path costs as much as the call
         except OSError:
             continue
         inode = facts.st_ino & INODE_MASK
-        there.append(SearchSource(session, kind, path, inode, facts.st_size, facts.st_mtime))
-    return there
+        collected.append(SearchSource(session, kind, path, inode, facts.st_size, facts.st_mtime))
+    return collected
 
 
 def blocks(source: SearchSource, start: int, end: int, size: int = BLOCK_BYTES) -> Iterator[SourceLines]:
-    """Yield the whole lines from *start* to before *end*, about *size* bytes at a time; a line that is not done is not.
+    """Yield the complete lines from *start* to before *end*, about *size* bytes at a time; omit a partial last line.
 
-    A text's last line is whole also without its end.
+    The last line of a blob is complete even without a newline.
 
     Raises:
         OSError: if the file cannot be read.
@@ -117,7 +117,7 @@ def blocks(source: SearchSource, start: int, end: int, size: int = BLOCK_BYTES) 
 
 
 def text_of(source: SearchSource, block: SourceLines, in_terminal: bool) -> str:
-    """All that can be found in *block*."""
+    """Return all searchable text of *block*."""
     if source.kind == "blob":
         return clean_block(block.content.decode("utf-8", "replace"))
     if source.kind == "record":
@@ -128,9 +128,9 @@ def text_of(source: SearchSource, block: SourceLines, in_terminal: bool) -> str:
 
 
 def hits(source: SearchSource, block: SourceLines, query: SearchQuery, *, in_terminal: bool) -> list[SearchHit]:
-    """Where *block* holds what is searched for, in order; a blob does not know its time and place, which are 0.
+    """Return the matches in *block*, in order. Hits in a blob have place and time 0, which a blob does not contain.
 
-    Only the last so many as are enough, and one that says that there are more.
+    At most as many as suffice, the last ones, plus one that shows that there are more.
     """
     pattern = query.pattern
     content = block.content.lower() if pattern.ignores_case else block.content
@@ -141,21 +141,21 @@ def hits(source: SearchSource, block: SourceLines, query: SearchQuery, *, in_ter
     if source.kind == "blob":
         text = clean_block(block.content.decode("utf-8", "replace"))
         return _hits_in(text.split("\n"), _Spot(source.session, "output"), query)
-    there: list[list[SearchHit]] = []
+    collected: list[list[SearchHit]] = []
     for start, line in reversed([*_lines_with((pattern.needle, ESCAPED), content, block.content)]):
         event = decode(line)
-        said: list[SearchHit] = []
+        event_hits: list[SearchHit] = []
         for what, text in texts(event, in_terminal):
             spot = _Spot(source.session, what, block.start + start, event.at)
-            said += _hits_in(text.split("\n"), spot, query)
-        there.append(said)
-        if query.is_enough(sum(map(len, there))):
+            event_hits += _hits_in(text.split("\n"), spot, query)
+        collected.append(event_hits)
+        if query.is_enough(sum(map(len, collected))):
             break
-    return [hit for said in reversed(there) for hit in said]
+    return [hit for event_hits in reversed(collected) for hit in event_hits]
 
 
 def whose_blob(log: Path, digest: str) -> tuple[int, float]:
-    """Where in *log* the fact begins whose text is blob *digest*, and when it was; zeros where there is none."""
+    """Return the offset in *log* of the event whose text is blob *digest*, and its time; zeros if there is none."""
     with contextlib.suppress(LogMissingError, OSError):
         start = 0
         for line, cursor in EventLog(log).lines():
@@ -166,7 +166,7 @@ def whose_blob(log: Path, digest: str) -> tuple[int, float]:
 
 
 class _Spot(NamedTuple):
-    """Where a line stands, and what it is: all of a hit that its line does not say."""
+    """The fields of a hit that its line does not contain."""
 
     session: SessionId
     what: What
@@ -175,7 +175,7 @@ class _Spot(NamedTuple):
 
 
 def _hits_in(lines: Sequence[str], spot: _Spot, query: SearchQuery) -> list[SearchHit]:
-    """What of the *lines* of one text, all of which stand at *spot*, holds what is searched for."""
+    """Return the matches in the *lines* of one text, all located at *spot*."""
     return [_hit(spot, lines, span, query.context) for span in found(lines, query.pattern)]
 
 
@@ -189,7 +189,7 @@ def _hits_printed(source: SearchSource, block: SourceLines, query: SearchQuery) 
 
 
 def hits_on_screen(places: Paths, session: SessionId, query: SearchQuery) -> list[SearchHit]:
-    """Where the screen of *session*, as it was last seen, holds what is searched for."""
+    """Return the matches on the last recorded screen of *session*."""
     shown = terminal_record.screen(places.record(session))
     if shown is None:
         return []
@@ -217,15 +217,15 @@ def _hit(spot: _Spot, lines: Sequence[str], span: tuple[int, int, int], context:
 
 
 def _printed(content: bytes) -> Iterator[tuple[int, float, str]]:
-    """The lines of a record in *content*, with their numbers and times."""
+    """Yield the record lines in *content* with their numbers and times."""
     decoded = (terminal_record.decode(line) for line in content.split(b"\n") if line)
     return terminal_record.numbered(each for each in decoded if each is not None)
 
 
-def _lines_with(wanted: Sequence[bytes], content: bytes, original: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of *original* that hold some of *wanted* in *content*, each with where it begins, in order."""
+def _lines_with(needles: Sequence[bytes], content: bytes, original: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of *original* where *content* contains any of *needles*, in order, each with its byte offset."""
     starts: set[int] = set()
-    for each in wanted:
+    for each in needles:
         at = content.find(each)
         while at >= 0:
             starts.add(content.rfind(b"\n", 0, at) + 1)

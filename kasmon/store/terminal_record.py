@@ -1,8 +1,8 @@
-"""What a terminal printed, as text: the lines that left its screen, numbered from 0, and the screen as last seen.
+"""The recorded terminal output of a session, as text: lines that scrolled off, numbered from 0, and the last screen.
 
-A folder of parts, each a file of JSON lines named by the number of its first line; the oldest part goes when all of
-them together are too big. A part is only added to, so a line keeps its number and its place for as long as it is there.
-One writer: the host of its session. A torn line (its writer died) is skipped by readers and ended by the next writer.
+A record is a folder of parts. Each part is a file of JSON lines named by the number of its first line. When all
+parts together are too big, the oldest is deleted. Parts are append-only, so a line keeps its number and its place.
+The only writer is the host of the session. Readers skip a torn line (its writer died); the next writer ends it.
 """
 
 import contextlib
@@ -17,21 +17,21 @@ import msgspec
 from kasmon.paths import open_regular, write_private
 
 PARTS: Final = 4
-"""All together hold as much as the limit says; each of so many an equal share of it."""
+"""How many parts a record has at most; each may hold an equal share of the size limit."""
 SCREEN: Final = "screen.json"
 SUFFIX: Final = ".jsonl"
 
 
 class PrintedLines(msgspec.Struct, frozen=True):
-    """Lines that were written down together."""
+    """Lines that were recorded together."""
 
     at: float
-    """When, in seconds since the epoch."""
+    """When they were recorded, in seconds since the epoch."""
     first: int
-    """The number of the first of them."""
+    """The number of the first line."""
     lines: tuple[str, ...] = ()
     gap: bool = False
-    """Before them something was printed that nobody saw in time."""
+    """Some output before these lines was missed."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -39,20 +39,20 @@ _decode = msgspec.json.Decoder(PrintedLines).decode
 
 
 class TerminalRecord:
-    """The writer's end of the record in *folder*, which holds *limit_bytes* at most, and its screen beside that."""
+    """The writer of the record in *folder*: its parts hold at most *limit_bytes*, not counting the screen file."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder, self._limit_bytes = folder, limit_bytes
         self._last: Path | None = None
-        """The part that is added to."""
+        """The part being appended to."""
         self.next: int | None = None
         """The number of the next line; None before `open`."""
 
     def open(self, tail: int) -> list[str]:
-        """Go on where somebody left it; the last *tail* lines of it.
+        """Continue an existing record, if any; return its last *tail* lines.
 
         Raises:
-            OSError: if the folder can be neither made nor read.
+            OSError: if the folder can be neither created nor read.
         """
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.next, last = 0, list[str]()
@@ -66,10 +66,10 @@ class TerminalRecord:
         return last
 
     def append(self, lines: Sequence[str], at: float, *, gap: bool = False) -> None:
-        """Write *lines* down, behind all others.
+        """Append *lines* to the record.
 
         Raises:
-            OSError: if they could not be written whole; nothing of them is there then.
+            OSError: if they cannot be written completely; none of them is recorded then.
         """
         assert self.next is not None, "it was not opened"
         line = _encode(PrintedLines(at, self.next, tuple(lines), gap)) + b"\n"
@@ -89,7 +89,7 @@ class TerminalRecord:
         self._forget_oldest()
 
     def show(self, lines: Sequence[str], at: float) -> None:
-        """Keep *lines* as the screen, in the place of the one before.
+        """Store *lines* as the screen, replacing the previous one.
 
         Raises:
             OSError: if it cannot be written.
@@ -99,16 +99,16 @@ class TerminalRecord:
 
     def _forget_oldest(self) -> None:
         sizes = [(part, part.stat().st_size) for part in parts(self.folder)]
-        held = sum(size for _, size in sizes)
+        total_bytes = sum(size for _, size in sizes)
         for part, size in sizes[:-1]:
-            if held <= self._limit_bytes:
+            if total_bytes <= self._limit_bytes:
                 break
             part.unlink(missing_ok=True)
-            held -= size
+            total_bytes -= size
 
 
 def parts(folder: Path) -> list[Path]:
-    """The parts of the record in *folder*, the oldest first; none where there is no record."""
+    """Return the parts of the record in *folder*, oldest first; empty if there is no record."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 - of thousands of sessions: a Path for each costs more than the call
     except (FileNotFoundError, NotADirectoryError):
@@ -117,7 +117,7 @@ def parts(folder: Path) -> list[Path]:
 
 
 def read(part: Path) -> Iterator[PrintedLines]:
-    """Yield what *part* holds, the oldest first; nothing where it went meanwhile."""
+    """Yield the content of *part*, oldest first; nothing if it was deleted meanwhile."""
     try:
         content = part.read_bytes()
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def read(part: Path) -> Iterator[PrintedLines]:
 
 
 def decode(line: bytes) -> PrintedLines | None:
-    """The lines on one line of a part; None where it is torn."""
+    """Decode one line of a part; return None if it is torn."""
     try:
         return _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -136,7 +136,7 @@ def decode(line: bytes) -> PrintedLines | None:
 
 
 def screen(folder: Path) -> PrintedLines | None:
-    """The screen as it was last seen; None where nobody kept one."""
+    """Return the last recorded screen; None if there is none."""
     try:
         return decode((folder / SCREEN).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -144,7 +144,7 @@ def screen(folder: Path) -> PrintedLines | None:
 
 
 def everything(folder: Path) -> Iterator[PrintedLines]:
-    """Yield all that is recorded, the oldest first, the screen last."""
+    """Yield everything recorded, oldest first, then the screen."""
     for part in parts(folder):
         yield from read(part)
     if (last := screen(folder)) is not None:
@@ -152,14 +152,14 @@ def everything(folder: Path) -> Iterator[PrintedLines]:
 
 
 def numbered(printed: Iterable[PrintedLines]) -> Iterator[tuple[int, float, str]]:
-    """Yield each line with its number and when it was written down."""
+    """Yield each line with its number and the time it was recorded."""
     for each in printed:
         for at, line in enumerate(each.lines):
             yield each.first + at, each.at, line
 
 
 def forget(folder: Path) -> None:
-    """Delete the record in *folder*; nothing where there is none."""
+    """Delete the record in *folder*; do nothing if there is none."""
     with contextlib.suppress(FileNotFoundError):
         if folder.is_symlink():
             folder.unlink()

@@ -1,4 +1,4 @@
-"""Which folders' own configs a person lets count, and with which content. What cannot be read lets none count."""
+"""The folder configs that the user trusts, each with its exact content. If the file is unreadable, none is trusted."""
 
 from typing import Final
 
@@ -10,21 +10,21 @@ from kasmon.paths import Paths, write_private
 from kasmon.store.file_lock import locked
 
 NAME: Final = "local-trust.json"
-"""In the state folder, 0600: who can write there can already do anything in this person's name."""
+"""In the state folder, mode 0600: a process that can write there can already do anything as this user."""
 
 
 class TrustedContent(msgspec.Struct, frozen=True, kw_only=True):
-    """One content of one folder's config that a person has looked at."""
+    """One trusted content of one folder's config."""
 
     root: str
     device: int
     inode: int
     digest: str
     at: float
-    """When that was, in seconds since the epoch."""
+    """When the user trusted it, in seconds since the epoch."""
 
     def is_of(self, local: FolderConfig) -> bool:
-        """Whether it is just this content of just this folder, reached by the folder's own path."""
+        """Return whether *local* is exactly this content of this folder, reached by the folder's real path."""
         if local.fault or local.is_linked:
             return False
         now = (local.root, local.device, local.inode, local.digest)
@@ -32,53 +32,53 @@ class TrustedContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrustedFolders:
-    """What was trusted under *places*: one content for each folder, the latest."""
+    """The trusted configs recorded under *places*: one content for each folder, the latest."""
 
     def __init__(self, places: Paths) -> None:
         self._places = places
         self._path = places.state / NAME
 
     def read(self) -> tuple[TrustedContent, ...]:
-        """All that is trusted, oldest first; nothing where it cannot be read."""
+        """Return everything trusted, oldest first; empty if it cannot be read."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=tuple[TrustedContent, ...])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return ()
 
     def counts(self, local: FolderConfig) -> bool:
-        """Whether just this is trusted."""
+        """Return whether exactly *local* is trusted."""
         return any(known.is_of(local) for known in self.read())
 
     def add(self, local: FolderConfig, at: float) -> None:
-        """Let *local* count from now on, and nothing that the folder had before.
+        """Trust *local*, and revoke trust of the folder's earlier content.
 
         Raises:
-            UsageError: if the folder's name is no text.
-            OSError: if nothing can be written.
+            UsageError: if the folder's path is not UTF-8.
+            OSError: if the file cannot be written.
         """
         try:
             local.root.encode()
         except UnicodeEncodeError as error:
             raise UsageError(f"the folder {local.root!r} is not UTF-8.") from error
-        made = TrustedContent(root=local.root, device=local.device, inode=local.inode, digest=local.digest, at=at)
+        added = TrustedContent(root=local.root, device=local.device, inode=local.inode, digest=local.digest, at=at)
         self._places.make()
         with locked(self._path):
-            self._write((*(known for known in self.read() if known.root != local.root), made))
+            self._write((*(known for known in self.read() if known.root != local.root), added))
 
     def remove(self, root: str) -> None:
-        """Let the config of the folder *root* count no more.
+        """Revoke trust of the config of the folder *root*.
 
         Raises:
-            NotFoundError: if it did not.
-            OSError: if nothing can be written.
+            NotFoundError: if it is not trusted.
+            OSError: if the file cannot be written.
         """
         self._places.make()
         with locked(self._path):
             known = self.read()
-            kept = tuple(one for one in known if one.root != root)
-            if kept == known:
+            remaining = tuple(one for one in known if one.root != root)
+            if remaining == known:
                 raise NotFoundError(f"{root!r} is not trusted.", hint="See `kasmon trust --list`.")
-            self._write(kept)
+            self._write(remaining)
 
     def _write(self, trusted: tuple[TrustedContent, ...]) -> None:
         write_private(self._path, msgspec.json.encode(trusted))

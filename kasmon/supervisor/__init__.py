@@ -1,1 +1,1 @@
-"""What a person sees and does: the fleet as it is now, and the acts on it."""
+"""The operations behind CLI and dashboard: the current fleet, and what a user can do with its sessions."""

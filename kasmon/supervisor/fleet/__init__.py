@@ -1,1 +1,1 @@
-"""All sessions at one moment, and as they change. `snapshot` reads them once, `watch` follows them."""
+"""All sessions: `snapshot` reads them once, `watch` follows their changes."""

@@ -1,4 +1,4 @@
-"""Who writes the index, and when: the one watch that holds `fleet.lock`, every few seconds, what changed since."""
+"""The writer of the fleet cache: the one watch that holds `fleet.lock` writes the changes every few seconds."""
 
 import contextlib
 import time
@@ -13,18 +13,18 @@ from kasmon.store.fleet_cache import FleetCache
 from kasmon.store.fleet_index import FleetIndex
 
 WRITE_S: Final = 5.0
-"""How often the index is brought up to date, and how often a watch without the lock tries to get it, in seconds."""
+"""How often the cache is updated, and how often a watch without the lock tries to get it, in seconds."""
 
 
 class FleetCacheWriter:
-    """Brings the index up to date while this process holds `fleet.lock`; does nothing while another one does."""
+    """Updates the cache while this process holds `fleet.lock`; does nothing while another process does."""
 
     def __init__(self, places: Paths, *, every_s: float = WRITE_S) -> None:
         self.problem = ""
-        """Why the last write failed; empty where it did not."""
+        """Why the last write failed; empty if it succeeded."""
         self._lock = HostLock(places.fleet_lock)
         self._index = FleetCache(places.index)
-        self._holds = False
+        self._has_lock = False
         self._every_s = every_s
         self._due_at = time.monotonic() + every_s
         self._changed: set[SessionId] = set()
@@ -32,40 +32,40 @@ class FleetCacheWriter:
 
     @property
     def holds(self) -> bool:
-        """Whether this process holds `fleet.lock` by it."""
-        return self._holds
+        """Whether this process holds `fleet.lock` through this writer."""
+        return self._has_lock
 
     def note(self, changed: Iterable[SessionId], gone: Iterable[SessionId]) -> None:
-        """Remember what the next write is about."""
+        """Record the sessions that the next write must update."""
         self._changed.update(changed)
         self._gone.update(gone)
 
-    def keep(self, fold: FleetIndex) -> None:
-        """Write what was noted, if that is due and ours to do."""
+    def keep(self, fleet_index: FleetIndex) -> None:
+        """Write the recorded changes if a write is due and this process holds the lock."""
         if time.monotonic() < self._due_at:
             return
         self._due_at = time.monotonic() + self._every_s
-        if not self._holds:
-            with contextlib.suppress(OSError):  # a folder that takes no file: then no index either
-                self._holds = self._lock.take()
-            if not self._holds:
+        if not self._has_lock:
+            with contextlib.suppress(OSError):  # a folder that takes no file: no cache either
+                self._has_lock = self._lock.take()
+            if not self._has_lock:
                 return
-            self._changed.update(fold.sessions)
-        self._write(fold)
+            self._changed.update(fleet_index.sessions)
+        self._write(fleet_index)
 
-    def close(self, fold: FleetIndex) -> None:
-        """Write a last time and let another watch have it; idempotent."""
-        if self._holds:
-            self._write(fold)
+    def close(self, fleet_index: FleetIndex) -> None:
+        """Write a last time and release the lock; idempotent."""
+        if self._has_lock:
+            self._write(fleet_index)
         self._index.close()
         self._lock.let_go()
-        self._holds = False
+        self._has_lock = False
 
-    def _write(self, fold: FleetIndex) -> None:
+    def _write(self, fleet_index: FleetIndex) -> None:
         if not (self._changed or self._gone):
             return
         try:
-            if self._index.write(fold, self._changed, self._gone):
+            if self._index.write(fleet_index, self._changed, self._gone):
                 self._changed.clear()
                 self._gone.clear()
             self.problem = ""

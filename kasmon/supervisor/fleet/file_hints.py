@@ -1,6 +1,6 @@
-"""What the system tells of changed files, as hints where to look next; where it tells nothing, time passes.
+"""Hints from the system about changed session files; without such hints, a timer.
 
-inotify drops events when its queue is full and has none for network file systems, so nobody may rely on a hint.
+inotify drops events when its queue is full and reports none for network file systems, so no caller may rely on hints.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.inotify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, MOVED_TO, Inotify
 
 STEP_MS: Final = 10
-"""Where it is looked whether there were changes: how often, and how long it must be quiet before they are told."""
+"""Without inotify: how often to look for changes, and how long it must be quiet before they are reported."""
 GROUP_MS: Final = 25
 """How long changes are gathered at most."""
 GATHER_S: Final = 0.015
-"""How long they are gathered where the system itself says when there are any."""
-TOLD_BY: Final = frozenset({"events.jsonl", "host.lock"})
-"""The files of a session that are hints about it. A host's end closes its lock, and that is told too."""
+"""With inotify: how long changes are gathered after the first one."""
+HINT_FILES: Final = frozenset({"events.jsonl", "host.lock"})
+"""The files of a session whose changes are hints. A host that ends closes its lock, which is reported too."""
 
 
 class StopEvent(threading.Event):
-    """An event that one who waits for files hears of as well. `close` it after it was set."""
+    """A threading event with a file descriptor, so that a `poll` for files wakes too. `close` it after it is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class StopEvent(threading.Event):
         os.set_blocking(self._writer, False)
 
     def fileno(self) -> int:
-        """What can be read once it is set."""
+        """Return a file descriptor that is readable once the event is set."""
         return self._reader
 
     def set(self) -> None:
@@ -44,39 +44,39 @@ class StopEvent(threading.Event):
             os.write(self._writer, b"\0")
 
     def close(self) -> None:
-        """Once, when nobody waits any more."""
+        """Close the pipe. Call once, when no thread waits any more."""
         os.close(self._reader)
         os.close(self._writer)
 
 
 def hints(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
-    """Yield the sessions whose files changed, at least once in *every_s* seconds (then none), until *stop* is set.
+    """Yield the sessions whose files changed, at least every *every_s* seconds (maybe none), until *stop* is set.
 
-    Blocks between; made for a thread of its own. A change of the fleet's log comes as a hint about no session.
+    Blocks in between; meant for a thread of its own. A change of the fleet's log yields an empty set.
     """
-    yield from _told(places, stop, every_s) if sys.platform == "linux" else _found(places, stop, every_s)
+    yield from _by_inotify(places, stop, every_s) if sys.platform == "linux" else _by_watchfiles(places, stop, every_s)
     while not stop.wait(every_s):
         yield set()
 
 
-def _told(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
-    """By inotify; ends where there is none left."""
-    with contextlib.suppress(OSError), contextlib.closing(_Folders(places)) as folders:
-        news = select.poll()
+def _by_inotify(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
+    """Hints from inotify; ends if it is unavailable."""
+    with contextlib.suppress(OSError), contextlib.closing(_WatchedFolders(places)) as folders:
+        poller = select.poll()
         for each in (folders.fileno(), stop.fileno()):
-            news.register(each, select.POLLIN)
+            poller.register(each, select.POLLIN)
         due_at = time.monotonic() + every_s
         while not stop.is_set():
-            changed, matters = set[SessionId](), False
-            if news.poll(1000 * max(0.0, due_at - time.monotonic())) and not stop.wait(GATHER_S):
-                changed, matters = folders.changed()
-            if matters or time.monotonic() >= due_at:
+            changed, is_relevant = set[SessionId](), False
+            if poller.poll(1000 * max(0.0, due_at - time.monotonic())) and not stop.wait(GATHER_S):
+                changed, is_relevant = folders.changed()
+            if is_relevant or time.monotonic() >= due_at:
                 yield changed
                 due_at = time.monotonic() + every_s
 
 
-class _Folders:
-    """The folders of all sessions, of those to come too, and the fleet's log.
+class _WatchedFolders:
+    """Watches the folders of all sessions, including new ones, and the fleet's log.
 
     Raises:
         OSError: if they cannot be watched.
@@ -103,29 +103,29 @@ class _Folders:
         self._inotify.close()
 
     def changed(self) -> tuple[set[SessionId], bool]:
-        """Of which sessions something changed since the last call, and whether that, or the fleet's log, did at all."""
-        sessions, matters = set[SessionId](), False
-        for told in self._inotify.read():
-            if told.mask & IGNORED:
-                self._sessions.pop(told.watch, None)
-            elif told.watch == self._all:
-                self._watch(SessionId(told.name))
-                sessions.add(SessionId(told.name))
-            elif (session := self._sessions.get(told.watch)) is None:
-                matters = True
-            elif told.name in TOLD_BY:
+        """Return the sessions changed since the last call, and whether these or the fleet's log changed at all."""
+        sessions, is_relevant = set[SessionId](), False
+        for event in self._inotify.read():
+            if event.mask & IGNORED:
+                self._sessions.pop(event.watch, None)
+            elif event.watch == self._all:
+                self._watch(SessionId(event.name))
+                sessions.add(SessionId(event.name))
+            elif (session := self._sessions.get(event.watch)) is None:
+                is_relevant = True
+            elif event.name in HINT_FILES:
                 sessions.add(session)
-        return sessions, matters or bool(sessions)
+        return sessions, is_relevant or bool(sessions)
 
     def _watch(self, session: SessionId) -> None:
-        with contextlib.suppress(OSError):  # it is gone again, or there are too many: time gives the hints then
+        with contextlib.suppress(OSError):  # deleted meanwhile, or too many watches: the timer gives the hints then
             watch = self._inotify.add(f"{self._root}/{session}", MODIFY | CLOSE_WRITE | CREATE | MOVED_TO)
             self._sessions[watch] = session
 
 
-def _found(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
-    """By whatever else this system has; ends where there is none left."""
-    from watchfiles import watch  # 40 ms of imports that nobody needs before the first picture
+def _by_watchfiles(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[SessionId]]:
+    """Hints from `watchfiles`, for other systems; ends if it fails."""
+    from watchfiles import watch  # 40 ms of imports, not needed before the first frame
 
     root = os.path.realpath(places.sessions)
     paths = [path for path in (root, str(places.fleet_log)) if os.path.exists(path)]  # noqa: PTH110
@@ -146,6 +146,6 @@ def _found(places: Paths, stop: StopEvent, every_s: float) -> Iterator[set[Sessi
 
 
 def _session(root: str, path: str) -> SessionId | None:
-    """The session whose log or host lock *path* is; None for every other file."""
+    """Return the session whose log or host lock *path* is; None for every other file."""
     folder, _, name = path.removeprefix(f"{root}/").partition("/")
-    return SessionId(folder) if path.startswith(f"{root}/") and name in TOLD_BY else None
+    return SessionId(folder) if path.startswith(f"{root}/") and name in HINT_FILES else None

@@ -1,4 +1,4 @@
-"""From a fleet that is asked for to one that tells: a thread that looks when there is a hint or a second has passed."""
+"""Follows a fleet from a thread that refreshes it on each hint and once a second, and publishes it to asyncio."""
 
 import asyncio
 import contextlib
@@ -14,18 +14,18 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.file_hints import StopEvent, hints
 
 RECONCILE_S: Final = 1.0
-"""How often everything is looked at, hint or no hint, in seconds."""
+"""How often everything is refreshed, with or without hints, in seconds."""
 TICK_S: Final = 0.5
-"""How long the thread waits for a hint at most, so that a reconcile is never late by more."""
+"""How long the thread waits for a hint at most; a reconcile is never later by more."""
 GAP_S: Final = 0.1
-"""The shortest time between two fleets that are handed over, in seconds; one with other requests never waits."""
+"""The shortest time between two published fleets, in seconds; a change of requests is published at once."""
 SHORTEST_REST_S, LONGEST_REST_S = 0.01, 0.1
-"""How long the thread rests between two looks, in seconds: `RESTS` times as long as the look took, within these."""
+"""The limits of the pause between two refreshes, in seconds: `RESTS` times as long as the refresh took."""
 RESTS: Final = 20
 
 
 class FollowedView(Protocol):
-    """What is followed; its calls do file work and are made in the follower's thread."""
+    """What is followed; its calls access files and are made in the follower's thread."""
 
     places: Paths
 
@@ -35,40 +35,40 @@ class FollowedView(Protocol):
 
     @property
     def asked(self) -> int:
-        """How often requests were seen to come or go."""
+        """How many times requests appeared or went away."""
         ...
 
 
 class Follower:
-    """Looks at *watched* in a thread of its own and hands over the newest fleet that differs from the one before."""
+    """Refreshes *watched* in a thread of its own and publishes the newest fleet that differs from the previous one."""
 
     def __init__(self, watched: FollowedView, gap_s: float = GAP_S) -> None:
         """*gap_s*: the shortest time between two fleets, in seconds."""
         self._watched, self._gap_s = watched, gap_s
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._newest = Fleet()
-        self._told_at = -math.inf
-        self._telling: asyncio.TimerHandle | None = None
+        self._published_at = -math.inf
+        self._publish_timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
         self._stop = StopEvent()
         self._is_closed = False
         threading.Thread(target=self._run, name="follows the fleet", daemon=True).start()
 
     async def next(self) -> Fleet:
-        """The newest fleet that was not handed over yet, once there is one."""
-        await self._news.wait()
-        self._news.clear()
+        """Wait for a fleet that was not returned yet, and return the newest one."""
+        await self._changed.wait()
+        self._changed.clear()
         if self._error is not None:
             raise self._error
         return self._newest
 
     async def aclose(self) -> None:
-        """End the thread; idempotent, done after at most one more look."""
+        """End the thread; idempotent, done after at most one more refresh."""
         self._stop.set()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
         await self._ended.wait()
         if not self._is_closed:
             self._is_closed = True
@@ -77,47 +77,47 @@ class Follower:
     def _run(self) -> None:
         try:
             self._follow()
-        except BaseException as error:  # noqa: BLE001  # whoever waits for news has to hear of it
+        except BaseException as error:  # noqa: BLE001  # noqa: BLE001  # must reach the caller of `next`
             self._on_loop(self._fail, error)
         self._on_loop(self._ended.set)
 
     def _follow(self) -> None:
-        known, asked = self._watched.look(), self._watched.asked
-        self._on_loop(self._publish, known, True)
-        reconciled_at = rested_at = time.monotonic()
+        published, asked = self._watched.look(), self._watched.asked
+        self._on_loop(self._publish, published, True)
+        reconciled_at = pause_ends_at = time.monotonic()
         for hinted in hints(self._watched.places, self._stop, TICK_S):
-            if self._stop.wait(max(0.0, rested_at - time.monotonic())):
+            if self._stop.wait(max(0.0, pause_ends_at - time.monotonic())):
                 return
-            looked_at = time.monotonic()
-            if looked_at >= reconciled_at + RECONCILE_S:
-                fleet, reconciled_at = self._watched.look(), looked_at
+            refreshed_at = time.monotonic()
+            if refreshed_at >= reconciled_at + RECONCILE_S:
+                fleet, reconciled_at = self._watched.look(), refreshed_at
             else:
                 fleet = self._watched.glance(hinted)
             ended_at = time.monotonic()
-            rested_at = ended_at + min(max(RESTS * (ended_at - looked_at), SHORTEST_REST_S), LONGEST_REST_S)
-            if fleet.sessions is not known.sessions or fleet.read_only != known.read_only:
-                presses, asked = self._watched.asked != asked, self._watched.asked
-                known = fleet
-                self._on_loop(self._publish, known, presses)
+            pause_ends_at = ended_at + min(max(RESTS * (ended_at - refreshed_at), SHORTEST_REST_S), LONGEST_REST_S)
+            if fleet.sessions is not published.sessions or fleet.read_only != published.read_only:
+                is_urgent, asked = self._watched.asked != asked, self._watched.asked
+                published = fleet
+                self._on_loop(self._publish, published, is_urgent)
 
-    def _publish(self, fleet: Fleet, presses: bool) -> None:
-        """Hand *fleet* over, at once where it *presses* or none was for a while."""
+    def _publish(self, fleet: Fleet, is_urgent: bool) -> None:
+        """Publish *fleet*: at once if *is_urgent*, or if the last one is long enough ago."""
         self._newest = fleet
-        if presses:
-            self._tell()
-        elif self._telling is None:
-            self._telling = self._loop.call_at(self._told_at + self._gap_s, self._tell)
+        if is_urgent:
+            self._publish_now()
+        elif self._publish_timer is None:
+            self._publish_timer = self._loop.call_at(self._published_at + self._gap_s, self._publish_now)
 
-    def _tell(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-        self._telling, self._told_at = None, self._loop.time()
-        self._news.set()
+    def _publish_now(self) -> None:
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
+        self._publish_timer, self._published_at = None, self._loop.time()
+        self._changed.set()
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
-        self._news.set()
+        self._changed.set()
 
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits any more
             self._loop.call_soon_threadsafe(call, *arguments)

@@ -1,7 +1,7 @@
-"""What Linux tells of changed files: just what is asked for, and nobody looks for it meanwhile; see inotify(7).
+"""Linux inotify for exactly the files and events requested, without polling; see inotify(7).
 
-A library that watches whole trees also hears every file that is opened, our own looks among them, and asks a hundred
-times a second whether there was anything: with two hundred sessions at rest that was a third of all that was done.
+A library that watches whole trees also reports every opened file, including kasmon's own reads. It also polls a
+hundred times a second. With two hundred idle sessions, that took a third of the total work.
 """
 
 import ctypes
@@ -16,28 +16,28 @@ CLOSE_WRITE: Final = 0x008
 MOVED_TO: Final = 0x080
 CREATE: Final = 0x100
 IGNORED: Final = 0x8000
-"""What was watched is gone, and so is its watch."""
+"""The watched path is gone, and its watch was removed."""
 
 READ_BYTES: Final = 1 << 16
 HEAD: Final = struct.Struct("iIII")
 
 
 class InotifyEvent(NamedTuple):
-    """One thing that happened."""
+    """One reported event."""
 
     watch: int
-    """What `add` gave; -1 where something was not told, since there was too much."""
+    """The number that `add` returned; -1 for events lost to a queue overflow."""
     mask: int
-    """Which of the above; others may be set beside it, or instead."""
+    """Which of the flags above; others may be set in addition, or instead."""
     name: str
-    """The file, in a folder that is watched; else empty."""
+    """The file name within a watched folder; else empty."""
 
 
 class Inotify:
-    """Some files and folders. `fileno()` can be read when there is something to `read`; `close` it.
+    """An inotify instance. `fileno()` is readable when there are events to `read`; `close` it.
 
     Raises:
-        OSError: if this system has no such thing, or no room for one more.
+        OSError: if this system has no inotify, or its limit of instances is reached.
     """
 
     def __init__(self) -> None:
@@ -51,14 +51,14 @@ class Inotify:
             raise _error("")
 
     def fileno(self) -> int:
-        """What can be read when something was told."""
+        """Return a file descriptor that is readable when there are events."""
         return self._handle
 
     def add(self, path: str, mask: int) -> int:
-        """Tell of *mask* at *path* from now on; the number by which it is told.
+        """Watch *path* for the events in *mask*; return the number of the watch.
 
         Raises:
-            OSError: if it is not there, or there are too many watches.
+            OSError: if *path* does not exist, or there are too many watches.
         """
         watch: int = self._add(self._handle, os.fsencode(path), mask)
         if watch < 0:
@@ -66,7 +66,7 @@ class Inotify:
         return watch
 
     def read(self) -> Iterator[InotifyEvent]:
-        """Yield all that happened and was not read yet; never blocks."""
+        """Yield all events that were not read yet; never blocks."""
         while True:
             try:
                 data = os.read(self._handle, READ_BYTES)
@@ -80,7 +80,7 @@ class Inotify:
                 at += HEAD.size + size
 
     def close(self) -> None:
-        """Watch no more. Once."""
+        """Close the instance. Call once."""
         os.close(self._handle)
 
 

@@ -1,20 +1,20 @@
-"""From what the facts say and who was seen alive to what is shown: where lost and unsure come from. Pure.
+"""Derive a session's displayed state from its events and processes; lost and unsure come from here. Pure.
 
-| facts | host | agent's process | shown |
+| events | host | agent's process | displayed state |
 |---|---|---|---|
-| its log cannot be read | any | any | unsure |
-| ended, or lost by its host's own word | any | any | as the facts say |
-| never started | there, or 15 s not over | - | starting |
+| the log cannot be read | any | any | unsure |
+| ended, or lost as its host logged | any | any | as in the events |
+| never started | runs, or 15 s not over | - | starting |
 | never started, or its folder is gone | gone | - | lost |
-| runs | there | any | as the facts say, judged at this moment |
-| runs, and the log is not writable | there | any | unsure, unless it asks |
-| runs, structured | gone | runs | unsure: its last words may still be acted on |
-| runs, structured | gone | gone | lost |
-| sleeps on disk, in a sandbox | gone | any | as the facts say |
-| runs or sleeps, in a sandbox | gone | its sandbox is gone | lost |
-| runs or sleeps, in a sandbox | gone | its sandbox lives | unsure: whoever wants something of it finds it again |
-| runs, in tmux | gone | gone | lost |
-| runs, in tmux | gone | runs, or never known | unsure |
+| running | runs | any | as in the events, judged at this moment |
+| running, and the log is not writable | runs | any | unsure, unless it asks |
+| running, structured | gone | runs | unsure: the agent may still act on its last input |
+| running, structured | gone | gone | lost |
+| suspended to disk, in a sandbox | gone | any | as in the events |
+| running or suspended, in a sandbox | gone | its sandbox is gone | lost |
+| running or suspended, in a sandbox | gone | its sandbox runs | unsure: the next command starts another host for it |
+| running, in tmux | gone | gone | lost |
+| running, in tmux | gone | runs, or never known | unsure |
 """
 
 from typing import Final, NamedTuple
@@ -42,24 +42,24 @@ LINE_GONE: Final = "its process is gone"
 
 
 class Liveness(NamedTuple):
-    """Who of a session was alive at one look."""
+    """Which processes of a session were alive at one probe."""
 
     host: int | None = None
-    """The pid of its host, 0 if the host did not say; None if nobody holds its lock."""
+    """The pid of its host, 0 if the host did not record it; None if its lock is free."""
     agent_runs: bool = False
-    """Whether the agent's logged process still runs; only looked at where the host is gone."""
+    """Whether the agent's logged process still runs; only probed if the host is gone."""
     heard_at: float = 0.0
     """When its log was last written to; likewise."""
     no_room: str = ""
-    """Why its host cannot write facts down; empty where it can."""
+    """Why its host cannot write events; empty if it can."""
     folder_gone: bool = False
-    """Whether it has no folder any more; only looked at where it seems that it never started."""
+    """Whether its folder is gone; only probed if it apparently never started."""
     unreadable: str = ""
-    """Why its log cannot be read; empty where it can."""
+    """Why its log cannot be read; empty if it can."""
 
 
 def derive(session: Session, seen: Liveness, now: float) -> Session:
-    """*session*, folded from its facts, as it is to be shown at *now* by who was *seen*."""
+    """Return *session*, folded from its events, as displayed at *now* with the liveness *seen*."""
     if seen.unreadable:
         why = f"{UNREADABLE}: {seen.unreadable}"
         return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="log")
@@ -67,20 +67,20 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
         return session
     host = HostSeen(pid=seen.host or None, alive=seen.host is not None)
     if session.state is SessionState.LOST:
-        return _lost(session, host, session.end_why or LINE_GONE, session.since)
+        return _mark_lost(session, host, session.end_why or LINE_GONE, session.since)
     if host.alive:
         if session.recheck_at is not None and session.recheck_at <= now:
             session = judged(session, now, since=session.recheck_at)
         return _unwritten(session, host, seen.no_room) if seen.no_room else msgspec.structs.replace(session, host=host)
     if session.generation == 0:
         if seen.folder_gone:
-            return _lost(session, host, FOLDER_GONE, session.created_at)
+            return _mark_lost(session, host, FOLDER_GONE, session.created_at)
         if -START_S < now - session.created_at < START_S:
             return msgspec.structs.replace(session, host=host)
-        return _lost(session, host, NEVER_STARTED, session.created_at)
+        return _mark_lost(session, host, NEVER_STARTED, session.created_at)
     since = max(session.since, seen.heard_at)
     if session.mode is Mode.INTERPRETER:
-        return _unhoused(session, seen, host, since)
+        return _derive_interpreter(session, seen, host, since)
     if session.mode is Mode.SDK and seen.agent_runs:
         return msgspec.structs.replace(
             session,
@@ -93,7 +93,7 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
             host=host,
         )
     if session.mode is not Mode.TMUX or (session.pid is not None and not seen.agent_runs):
-        return _lost(session, host, HOST_GONE, since)
+        return _mark_lost(session, host, HOST_GONE, since)
     return msgspec.structs.replace(
         session,
         state=SessionState.UNSURE,
@@ -105,28 +105,28 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
     )
 
 
-def _unhoused(session: Session, seen: Liveness, host: HostSeen, since: float) -> Session:
-    """A session of interpreters whose host is gone."""
+def _derive_interpreter(session: Session, seen: Liveness, host: HostSeen, since: float) -> Session:
+    """Return the displayed state of an interpreter session whose host is gone."""
     housing = session.housing
     if housing is not None and housing.is_asleep and not housing.held:
         return msgspec.structs.replace(session, host=host)
     if not seen.agent_runs:
-        return _lost(session, host, SANDBOX_GONE, since)
+        return _mark_lost(session, host, SANDBOX_GONE, since)
     return msgspec.structs.replace(
         session, state=SessionState.UNSURE, unsure_why=SANDBOX_ALIVE, source="host", since=since, host=host
     )
 
 
 def _unwritten(session: Session, host: HostSeen, why: str) -> Session:
-    """What it does since its last fact is not known; what it asked it still asks, and can be answered."""
+    """Since its last event its state is unknown, but a pending request stays open and can be answered."""
     if session.state in (SessionState.ASKING, SessionState.UNSURE):
         return msgspec.structs.replace(session, host=host)
     why = f"{UNWRITTEN}: {why}"
     return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="host", host=host)
 
 
-def _lost(session: Session, host: HostSeen, why: str, since: float) -> Session:
-    """A lost session waits for no answer: nobody is there to take it."""
+def _mark_lost(session: Session, host: HostSeen, why: str, since: float) -> Session:
+    """A lost session has no open requests: no process could take the answer."""
     return msgspec.structs.replace(
         session,
         state=SessionState.LOST,

@@ -1,4 +1,4 @@
-"""Which session is meant: an id, an exact name, or an unambiguous id prefix, in this order; never a name prefix.
+"""Find a session by id, exact name, or unambiguous id prefix, in this order; never by name prefix.
 
 An agent's own session is the one that its environment names.
 """
@@ -11,34 +11,34 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 
 PREFIX_LENGTH: Final = 3
-"""The shortest id prefix that counts, in characters."""
+"""The shortest accepted id prefix, in characters."""
 OWN_ID: Final = ("KASMON_SESSION", "KASMOS_SESSION")
-"""The variables that name an agent's own session to it."""
+"""The environment variables that contain the id of an agent's own session."""
 
 
 def own_id(variables: Mapping[str, str]) -> str:
-    """The session whose agent's environment this is; empty if it is none's."""
+    """Return the id of the session whose agent has this environment; empty if there is none."""
     return next((variables[name] for name in OWN_ID if variables.get(name)), "")
 
 
-def find(fleet: Fleet, wanted: str) -> Session:
-    """The session of *fleet* that goes by *wanted*.
+def find(fleet: Fleet, requested: str) -> Session:
+    """Return the session of *fleet* that *requested* identifies.
 
     Raises:
         SessionNotFoundError: if there is none.
-        AmbiguousSessionError: if several ids begin so.
+        AmbiguousSessionError: if several names or id prefixes match.
     """
     for session in fleet.sessions:
-        if session.id == wanted:
+        if session.id == requested:
             return session
-    named = [session for session in fleet.sessions if session.name == wanted]
-    prefixed = [session for session in fleet.sessions if session.id.startswith(wanted)]
-    candidates = named or (prefixed if len(wanted) >= PREFIX_LENGTH else [])
+    named = [session for session in fleet.sessions if session.name == requested]
+    prefixed = [session for session in fleet.sessions if session.id.startswith(requested)]
+    candidates = named or (prefixed if len(requested) >= PREFIX_LENGTH else [])
     if not candidates:
-        from difflib import get_close_matches  # only for who mistyped
+        from difflib import get_close_matches  # only imported after a typo
 
-        near = get_close_matches(wanted, [session.name for session in fleet.sessions], n=1)
-        raise SessionNotFoundError(wanted, *near)
+        near = get_close_matches(requested, [session.name for session in fleet.sessions], n=1)
+        raise SessionNotFoundError(requested, *near)
     if len(candidates) > 1:
-        raise AmbiguousSessionError(wanted, sorted(session.id for session in candidates))
+        raise AmbiguousSessionError(requested, sorted(session.id for session in candidates))
     return candidates[0]

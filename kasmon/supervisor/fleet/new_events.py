@@ -1,4 +1,4 @@
-"""The facts that are added to one session's log from now on, for those who wait for one of them."""
+"""The events added to one session's log from now on, for callers that wait for one of them."""
 
 from kasmon.errors import LogMissingError
 from kasmon.model.events import Event
@@ -8,14 +8,14 @@ from kasmon.store.event_log import Cursor, EventLog
 
 
 class NewEvents:
-    """Remembers how far the log was read; it begins where the log ends now."""
+    """Remembers the read position, initially the current end of the log."""
 
     def __init__(self, places: Paths, session: SessionId) -> None:
         self._log = EventLog(places.log(session))
         self._cursor = Cursor(self._log.size())
 
     def more(self) -> list[Event]:
-        """The facts since the last call, oldest first; none while there is no log."""
+        """Return the events since the last call, oldest first; none while there is no log."""
         try:
             read = list(self._log.read(self._cursor))
         except LogMissingError:

@@ -1,4 +1,4 @@
-"""Sandboxes that outlived their host: each gets another host from whoever looks; one that was not finished is ended."""
+"""Adopt sandboxes that outlived their host by starting another host; end those that were never completed."""
 
 import asyncio
 import logging
@@ -17,22 +17,22 @@ log = logging.getLogger(__name__)
 
 
 def orphans(sessions: Iterable[Session]) -> list[Session]:
-    """Those whose sandbox lives and whose host does not."""
+    """Return the sessions whose sandbox runs and whose host does not."""
     return [each for each in sessions if each.mode is Mode.INTERPRETER and each.state is SessionState.UNSURE]
 
 
 def unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
-    """Those whose host was killed while their sandbox was made, or ended, and of which a process still runs. Blocks."""
-    from kasmon.sandbox.shared.host_folders import HostFolders  # only where there is a sandbox
+    """Return sessions whose host was killed while creating or ending their sandbox, and left processes. Blocks."""
+    from kasmon.sandbox.shared.host_folders import HostFolders  # only imported if there is a sandbox
     from kasmon.sandbox.shared.processes import holder
 
     found = [each for each in sessions if each.mode is Mode.INTERPRETER and _may_be_unfinished(each)]
-    ground = HostFolders(places) if found else None
+    host_folders = HostFolders(places) if found else None
     return [
         each
         for each in found
-        if ground is not None
-        and holder(ground.of(each.id) / "lock") is not None
+        if host_folders is not None
+        and holder(host_folders.of(each.id) / "lock") is not None
         and lock_holder(places.host_lock(each.id)) is None
     ]
 
@@ -40,13 +40,13 @@ def unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
 def end_unfinished(places: Paths, session: Session) -> None:
     """End the processes of the *unfinished* sandbox of *session*; its files stay. Blocks.
 
-    Nothing is done where a host has the session meanwhile.
+    Does nothing if a host holds the session meanwhile.
 
     Raises:
-        KasmonError: if something of it is left.
+        KasmonError: if not everything could be ended.
     """
     from kasmon.sandbox import tiers
-    from kasmon.supervisor.sandboxes.create import policy_of_session  # brings all tiers; the dashboard starts without
+    from kasmon.supervisor.sandboxes.create import policy_of_session  # imports all tiers; the dashboard starts without
 
     lock = HostLock(places.host_lock(session.id))
     try:
@@ -61,32 +61,32 @@ def end_unfinished(places: Paths, session: Session) -> None:
 
 
 def _may_be_unfinished(session: Session) -> bool:
-    """Whether nobody goes on with what runs of its sandbox: it never ran, is to be made again, or has ended."""
+    """Whether its sandbox's processes are abandoned: it never ran, was being created, or the session has ended."""
     housing = session.housing
     return session.state is SessionState.ENDED or housing is None or housing.phase is SandboxPhase.CREATING
 
 
 class SandboxAdopter:
-    """Takes up each orphan once; one that could not be taken up is left to `kasmon recover`, and the log says why."""
+    """Adopts each orphan once; a failure is logged, and the orphan is left to `kasmon recover`."""
 
     def __init__(self, places: Paths) -> None:
         self._places = places
-        self._seen: set[tuple[SessionId, float]] = set()
-        self._looked_at: set[tuple[SessionId, float]] = set()
-        """Sessions of which it was looked whether they left something unfinished."""
+        self._tried: set[tuple[SessionId, float]] = set()
+        self._checked: set[tuple[SessionId, float]] = set()
+        """Sessions already checked for an unfinished sandbox."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def look(self, sessions: Iterable[Session]) -> None:
-        """Begin to take up those that nobody took up yet. Needs a running loop."""
+        """Start to adopt the orphans not tried yet. Needs a running loop."""
         for session in orphans(sessions):
-            if (key := (session.id, session.since)) not in self._seen:
-                self._seen.add(key)
-                self._tasks.add(task := asyncio.create_task(self._take_up(session)))
+            if (key := (session.id, session.since)) not in self._tried:
+                self._tried.add(key)
+                self._tasks.add(task := asyncio.create_task(self._adopt(session)))
                 task.add_done_callback(self._tasks.discard)
         silent = [each for each in sessions if each.host is not None and not each.host.alive]
         begun = {(each.id, each.since): each for each in silent if _may_be_unfinished(each)}
-        if new := begun.keys() - self._looked_at:
-            self._looked_at |= new
+        if new := begun.keys() - self._checked:
+            self._checked |= new
             self._tasks.add(task := asyncio.create_task(self._end_unfinished([begun[key] for key in new])))
             task.add_done_callback(self._tasks.discard)
 
@@ -97,8 +97,8 @@ class SandboxAdopter:
             except KasmonError as error:
                 log.warning("the unfinished sandbox of %s was not removed: %s", session.id, error)
 
-    async def _take_up(self, session: Session) -> None:
-        from kasmon.supervisor.sandboxes.operations import take_up  # seldom wanted
+    async def _adopt(self, session: Session) -> None:
+        from kasmon.supervisor.sandboxes.operations import take_up  # rarely needed
 
         try:
             await take_up(self._places, session)

@@ -1,6 +1,6 @@
-"""One look at the whole fleet, for those who ask once: the index, what was added since, and who is alive.
+"""Read the whole fleet once: the cache, the events added since, and which processes are alive.
 
-This is on the way of `kasmon ls`: nothing here may import asyncio, psutil or watchfiles.
+`kasmon ls` imports this: nothing here may import asyncio, psutil or watchfiles.
 """
 
 import contextlib
@@ -25,46 +25,46 @@ from kasmon.store.fleet_index import FleetIndex
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 
 ROOM_BYTES: Final = 1 << 20
-"""With less free than this, logs are about to tear: the disk counts as full."""
+"""With less free space than this, log lines are about to tear: the disk counts as full."""
 
 
 class LivenessProbe:
-    """Sees who is alive. `check` it before each look."""
+    """Finds out which processes are alive. Call `check` before each round of reads."""
 
     def __init__(self, places: Paths) -> None:
         self.no_room = ""
-        """Why facts cannot be written down, as `check` found it; empty where they can."""
+        """Why events cannot be written, as `check` found; empty if they can."""
         self._places = places
         self._locks: dict[SessionId, Path] = {}
 
     def check(self) -> None:
-        """Make sure that we can see: a lock that cannot be opened would look like one that nobody holds.
+        """Make sure that probes are possible: a lock that cannot be opened would look like a free one.
 
         Raises:
-            OSError: where the system does not let us: an unreadable folder, no file handles left.
+            OSError: if the system refuses: an unreadable folder, no file handles left.
         """
         self.no_room = no_room(self._places)
         with contextlib.suppress(FileNotFoundError):
             os.close(os.open(self._places.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
-    def read(self, fold: FleetIndex, session: SessionId) -> Liveness:
-        """Bring *session* up to date in *fold*, and see who of it is alive then.
+    def read(self, fleet_index: FleetIndex, session: SessionId) -> Liveness:
+        """Bring *session* up to date in *fleet_index*, and return which of its processes are alive then.
 
-        A host's last facts are in the log before its lock is free: where nobody holds it, the log is read once more.
+        A host logs its last events before it frees its lock. So if the lock is free, the log is read once more.
 
         Raises:
-            OSError: if the log is there and cannot be read.
+            OSError: if the log exists and cannot be read.
         """
-        fold.read_session(session)
-        folded = fold.sessions[session].session
+        fleet_index.read_session(session)
+        folded = fleet_index.sessions[session].session
         if folded.state is SessionState.ENDED:
             return Liveness()
-        seen = self._of(folded)
-        if seen.host is None and fold.read_session(session):
-            seen = self._of(fold.sessions[session].session)
-        return seen
+        liveness = self._probe(folded)
+        if liveness.host is None and fleet_index.read_session(session):
+            liveness = self._probe(fleet_index.sessions[session].session)
+        return liveness
 
-    def _of(self, session: Session) -> Liveness:
+    def _probe(self, session: Session) -> Liveness:
         lock = self._locks.get(session.id) or self._lock(session.id)
         host = lock_holder(lock)
         if host is not None:
@@ -72,13 +72,13 @@ class LivenessProbe:
         if session.generation == 0:
             return Liveness(folder_gone=not lock.parent.is_dir())
         agent_runs = is_running(session.pid, session.pid_started, session.pid_boot)
-        return Liveness(None, agent_runs, self._heard_at(session))
+        return Liveness(None, agent_runs, self._last_write_at(session))
 
     def _lock(self, session: SessionId) -> Path:
-        """The host's lock, kept: to put a path together takes longer than to look at it."""
+        """Return the path of the host's lock, cached: building a path takes longer than probing it."""
         return self._locks.setdefault(session, self._places.host_lock(session))
 
-    def _heard_at(self, session: Session) -> float:
+    def _last_write_at(self, session: Session) -> float:
         try:
             return self._places.log(session.id).stat().st_mtime
         except FileNotFoundError:
@@ -86,49 +86,49 @@ class LivenessProbe:
 
 
 def look_once(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
-    """The fleet now; needs no running process.
+    """Return the current fleet; needs no running process.
 
-    It writes nothing but the index, and that only where it had to read much of the logs and no dashboard keeps it.
+    It writes nothing but the cache, and only after it read much of the logs while no dashboard updates the cache.
 
     Raises:
-        UnavailableError: if the logs are there and cannot be read.
+        UnavailableError: if the logs exist and cannot be read.
     """
-    fold, sight, now = FleetIndex(places), LivenessProbe(places), clock()
-    remember(places.index, fold)
+    fleet_index, probe, now = FleetIndex(places), LivenessProbe(places), clock()
+    remember(places.index, fleet_index)
     try:
-        fold.read_fleet()
-        sight.check()
-        shown: list[Session] = []
-        for session in list(fold.sessions):
+        fleet_index.read_fleet()
+        probe.check()
+        derived: list[Session] = []
+        for session in list(fleet_index.sessions):
             try:
-                seen = sight.read(fold, session)
+                liveness = probe.read(fleet_index, session)
             except OSError as error:
-                seen = Liveness(unreadable=error.strerror or str(error))
-            shown.append(derive(fold.sessions[session].session, seen, now))
+                liveness = Liveness(unreadable=error.strerror or str(error))
+            derived.append(derive(fleet_index.sessions[session].session, liveness, now))
     except OSError as error:
         raise UnavailableError(
             f"cannot read {str(error.filename or places.state)!r}: {error.strerror}.",
             hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
-    if fold.folded_bytes >= MUCH_BYTES:
-        save_index(places, fold)
-    return Fleet(sessions=tuple(shown), at=now, read_only=sight.no_room)
+    if fleet_index.folded_bytes >= MUCH_BYTES:
+        save_index(places, fleet_index)
+    return Fleet(sessions=tuple(derived), at=now, read_only=probe.no_room)
 
 
 def no_room(places: Paths) -> str:
-    """Why facts cannot be written at the moment, as far as the file system says; empty where they can."""
+    """Return why events cannot be written now, according to the file system; empty if they can."""
     try:
-        room = _room_of(places.state)
+        stats = _file_system_stats(places.state)
     except OSError as error:
         return f"cannot see {str(places.state)!r}: {error.strerror}"
-    if room.f_flag & os.ST_RDONLY:
+    if stats.f_flag & os.ST_RDONLY:
         return os.strerror(errno.EROFS)
-    free_blocks = room.f_bfree if os.geteuid() == 0 else room.f_bavail
-    return os.strerror(errno.ENOSPC) if room.f_blocks and free_blocks * room.f_frsize < ROOM_BYTES else ""
+    free_blocks = stats.f_bfree if os.geteuid() == 0 else stats.f_bavail
+    return os.strerror(errno.ENOSPC) if stats.f_blocks and free_blocks * stats.f_frsize < ROOM_BYTES else ""
 
 
-def _room_of(folder: Path) -> os.statvfs_result:
-    """The file system that *folder* is on, or will be on once it is made."""
+def _file_system_stats(folder: Path) -> os.statvfs_result:
+    """Return the statistics of the file system that *folder* is on, or will be on once it is created."""
     for place in (folder, *folder.parents):
         with contextlib.suppress(FileNotFoundError):
             return os.statvfs(place)

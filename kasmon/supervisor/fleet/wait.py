@@ -1,4 +1,4 @@
-"""Wait until sessions are in a state that somebody waits for."""
+"""Wait until sessions are in given states."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from kasmon.supervisor.fleet.watch import FleetWatch
 
 @contextlib.asynccontextmanager
 async def fleets(places: Paths, gap_s: float = GAP_S) -> AsyncIterator[AsyncIterator[Fleet]]:
-    """The fleet now and after each change, see `FleetWatch.changes`, as long as the context lasts. Writes nothing."""
+    """Iterate over the current fleet and each later one (`FleetWatch.changes`) within the context. Writes nothing."""
     watch = FleetWatch(places, writes=False)
     try:
         async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes(gap_s))) as changes:
@@ -32,28 +32,28 @@ async def wait_for(
     sessions: Sequence[SessionId],
     states: Collection[SessionState],
     *,
-    any: bool = False,  # noqa: A002  # the word of the command line
+    any: bool = False,  # noqa: A002  # noqa: A002  # as on the command line
     timeout_s: float | None = None,
 ) -> tuple[Session, ...]:
-    """The *sessions* that are in one of *states*, as soon as all of them are, or with *any* one of them.
+    """Wait until all *sessions*, or with *any* one of them, are in one of *states*; return those that are.
 
-    A session whose prompt is on its way, or has its turn, counts as idle only after that turn. They are looked at once
-    however short *timeout_s* is.
+    A session with a prompt on its way, or in its turn, counts as idle only after that turn. The states are checked at
+    least once, however short *timeout_s* is.
 
     Raises:
-        SessionNotFoundError: if one is not there, or is forgotten meanwhile.
-        SessionEndedError, RefusedError: if it cannot come true any more, since an agent that would have to do it does
-            not run.
-        TimedOutError: if it did not come true within *timeout_s* seconds.
+        SessionNotFoundError: if one does not exist, or is forgotten meanwhile.
+        SessionEndedError, RefusedError: if the states cannot be reached any more, because a required agent does not
+            run.
+        TimedOutError: if they were not reached within *timeout_s* seconds.
     """
     fleet = await asyncio.to_thread(look_once, places)
-    if there := _there(fleet, sessions, states, any):
-        return there
+    if matching := _find_matching(fleet, sessions, states, any):
+        return matching
     try:
         async with asyncio.timeout(timeout_s), fleets(places) as changes:
             async for fleet in changes:
-                if there := _there(fleet, sessions, states, any):
-                    return there
+                if matching := _find_matching(fleet, sessions, states, any):
+                    return matching
     except TimeoutError as error:
         names = ", ".join(repr(session.name) for session in map(fleet.get, sessions) if session is not None)
         raise TimedOutError(
@@ -68,24 +68,24 @@ def is_between(session: Session) -> bool:
     return session.state is SessionState.IDLE and session.awaits_turn
 
 
-def _there(
-    fleet: Fleet, wanted: Sequence[SessionId], states: Collection[SessionState], one_will_do: bool
+def _find_matching(
+    fleet: Fleet, requested: Sequence[SessionId], states: Collection[SessionState], any_suffices: bool
 ) -> tuple[Session, ...]:
-    sessions = [fleet.get(session) for session in wanted]
-    for session, name in zip(sessions, wanted, strict=True):
+    sessions = [fleet.get(session) for session in requested]
+    for session, name in zip(sessions, requested, strict=True):
         if session is None:
             raise SessionNotFoundError(name)
-    known = [session for session in sessions if session is not None]
-    there = tuple(session for session in known if session.state in states and not is_between(session))
-    if len(there) == len(known) or (one_will_do and there):
-        return there
-    gone = [session for session in known if session.state not in ALIVE and session.state not in states]
-    if len(gone) == len(known) or (gone and not one_will_do):
-        raise _too_late(gone[0], states)
+    existing = [session for session in sessions if session is not None]
+    matching = tuple(session for session in existing if session.state in states and not is_between(session))
+    if len(matching) == len(existing) or (any_suffices and matching):
+        return matching
+    stopped = [session for session in existing if session.state not in ALIVE and session.state not in states]
+    if len(stopped) == len(existing) or (stopped and not any_suffices):
+        raise _unreachable_error(stopped[0], states)
     return ()
 
 
-def _too_late(session: Session, states: Collection[SessionState]) -> RefusedError:
+def _unreachable_error(session: Session, states: Collection[SessionState]) -> RefusedError:
     if session.state is SessionState.ENDED:
         return SessionEndedError(session.name)
     return RefusedError(

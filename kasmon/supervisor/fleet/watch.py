@@ -1,8 +1,7 @@
-"""The fleet as it goes on: all logs followed, everybody's liveness looked at, one frozen `Fleet` after the other.
+"""Follow the fleet: read all logs, probe which processes are alive, and yield one frozen `Fleet` after the other.
 
-What changes on disk is heard at once where the system tells; that is a hint. The truth is the look once a second at
-every session that has not ended, or in turn within four seconds where they are hundreds; and every few seconds at all
-others.
+A change on disk is noticed at once if the system reports it, but that is a hint. Once a second, every session that
+has not ended is refreshed; if there are hundreds, in turns within four seconds. All others follow every few seconds.
 """
 
 import threading
@@ -29,75 +28,75 @@ from kasmon.supervisor.fleet.snapshot import LivenessProbe, look_once
 __all__ = ["FleetWatch", "find", "look_once"]
 
 AT_ONCE: Final = 100
-"""So many sessions that have not ended a look takes at least; a part of them where they are more than that:"""
+"""A refresh covers at least this many sessions that have not ended. If there are more, it covers a share of them:"""
 TURNS: Final = 4
-"""in so many looks, at 1 Hz, all of them had their turn."""
+"""after this many refreshes, at 1 Hz, each of them had its turn."""
 ENDED_AT_ONCE: Final = 250
-"""How many ended sessions a look takes in turn (somebody may have restarted one): at 1 Hz all of 1,000 within 4 s."""
+"""How many ended sessions a refresh covers in turn (one may be restarted): at 1 Hz all of 1,000 within 4 s."""
 
 
 class FleetWatch:
-    """A view of one kasmon that keeps itself up to date. Its calls may come from any thread.
+    """A self-updating view of one kasmon. Its methods may be called from any thread.
 
-    A session that did not change is the same object in the next `Fleet`. The index is written by whichever watch holds
-    `fleet.lock`; with *writes* false this one never does.
+    An unchanged session is the same object in the next `Fleet`. The watch that holds `fleet.lock` writes the cache;
+    with *writes* false this one never does.
     """
 
     def __init__(self, places: Paths, *, clock: Callable[[], float] = time.time, writes: bool = True) -> None:
         self.places = places
         self._clock = clock
         self._busy = threading.Lock()
-        self._fold = FleetIndex(places)
-        self._sight = LivenessProbe(places)
-        self._keeper = FleetCacheWriter(places) if writes else None
+        self._fleet_index = FleetIndex(places)
+        self._probe = LivenessProbe(places)
+        self._cache_writer = FleetCacheWriter(places) if writes else None
         self._fleet = Fleet()
         self._shown: dict[SessionId, Session] = {}
-        self._because: dict[SessionId, tuple[Session, Liveness]] = {}
-        """What each shown session was derived from."""
-        self._unended: set[SessionId] = set()
+        self._derived_from: dict[SessionId, tuple[Session, Liveness]] = {}
+        """What each displayed session was derived from."""
+        self._active: set[SessionId] = set()
         self._waiting: list[SessionId] = []
-        """Those of them whose turn to be looked at is still to come."""
+        """Those of them still to be refreshed in this round."""
         self._ended: list[SessionId] = []
-        """The ended sessions whose turn to be looked at is still to come."""
+        """The ended sessions still to be refreshed in this round."""
         self._is_new = True
         self.asked = 0
-        """How often requests were seen to come or go."""
+        """How many times requests appeared or went away."""
 
     def look(self) -> Fleet:
-        """The fleet after a look at all that may have changed; file work, so call it in a thread.
+        """Refresh all sessions whose turn it is and return the fleet; accesses files, so call it in a thread.
 
-        Where something cannot be read, what was known of it stays, and `Fleet.read_only` says why.
+        If a file cannot be read, the sessions keep their last known state, and `Fleet.read_only` gives the reason.
         """
         with self._busy:
             if self._is_new:
-                remember(self.places.index, self._fold)
-                wanted: Iterable[SessionId] = ()
+                remember(self.places.index, self._fleet_index)
+                requested: Iterable[SessionId] = ()
             else:
                 if not self._ended:
-                    self._ended = [session for session in self._shown if session not in self._unended]
-                wanted = {*self._turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
+                    self._ended = [session for session in self._shown if session not in self._active]
+                requested = {*self._next_turn(self._clock()), *self._ended[-ENDED_AT_ONCE:]}
                 del self._ended[-ENDED_AT_ONCE:]
-            self._look_at(wanted)
-            if self._keeper is not None:
-                self._keeper.keep(self._fold)
+            self._refresh(requested)
+            if self._cache_writer is not None:
+                self._cache_writer.keep(self._fleet_index)
             return self._fleet
 
     def glance(self, sessions: Iterable[SessionId]) -> Fleet:
-        """The fleet after a look at *sessions* and at the fleet's own log only."""
+        """Refresh *sessions* and read the fleet's own log only; return the fleet."""
         with self._busy:
             if not self._is_new:
-                self._look_at(sessions)
+                self._refresh(sessions)
             return self._fleet
 
     def events(self, session: SessionId, since: Cursor = START) -> Iterator[tuple[Event, Cursor]]:
-        """Yield the session's facts after *since*, each with the cursor behind it; none while it has no log."""
+        """Yield the session's events after *since*, each with the cursor behind it; none while it has no log."""
         try:
             yield from EventLog(self.places.log(session)).read(since)
         except LogMissingError:
             return
 
     async def changes(self, gap_s: float = GAP_S) -> AsyncIterator[Fleet]:
-        """Yield the fleet now, then after each change, at most once in *gap_s* seconds. Never ends by itself.
+        """Yield the fleet now, then after each change, at most every *gap_s* seconds. Never ends by itself.
 
         A reader that is slow gets the newest fleet, never a backlog. All file work is done in a thread.
         """
@@ -110,68 +109,68 @@ class FleetWatch:
 
     @property
     def is_writer(self) -> bool:
-        """Whether it is the one that writes what is kept of the fleet, as it holds `fleet.lock`."""
-        return self._keeper is not None and self._keeper.holds
+        """Whether this watch writes the fleet cache, because it holds `fleet.lock`."""
+        return self._cache_writer is not None and self._cache_writer.holds
 
     def close(self) -> None:
-        """Bring the index up to date and let another watch write it; idempotent."""
+        """Update the cache and release its lock; idempotent."""
         with self._busy:
-            if self._keeper is not None:
-                self._keeper.close(self._fold)
+            if self._cache_writer is not None:
+                self._cache_writer.close(self._fleet_index)
 
-    def _turn(self, now: float) -> list[SessionId]:
-        """The sessions that have not ended whose turn it is, and those that time alone changes by *now*."""
+    def _next_turn(self, now: float) -> list[SessionId]:
+        """Return the unended sessions whose turn it is, and those whose state depends on time and is due by *now*."""
         if not self._waiting:
-            self._waiting = list(self._unended)
-        size = max(AT_ONCE, -(-len(self._unended) // TURNS))
+            self._waiting = list(self._active)
+        size = max(AT_ONCE, -(-len(self._active) // TURNS))
         turn = self._waiting[-size:]
         del self._waiting[-size:]
         return turn + [
-            id_ for id_ in self._unended if (at := self._fold.sessions[id_].session.recheck_at) and at <= now
+            id_ for id_ in self._active if (at := self._fleet_index.sessions[id_].session.recheck_at) and at <= now
         ]
 
-    def _look_at(self, wanted: Iterable[SessionId]) -> None:
-        """Bring *wanted*, and what the fleet's log tells of, up to date in `_fleet`."""
+    def _refresh(self, requested: Iterable[SessionId]) -> None:
+        """Refresh *requested*, and the sessions changed in the fleet's log, in `_fleet`."""
         now, problem = self._clock(), ""
         try:
-            self._sight.check()
-            moved = self._fold.read_fleet()
+            self._probe.check()
+            moved = self._fleet_index.read_fleet()
         except OSError as error:
             self._publish(now, False, _why(error))
             return
-        sessions = self._fold.sessions.keys() if self._is_new else moved.changed.union(wanted)
+        sessions = self._fleet_index.sessions.keys() if self._is_new else moved.changed.union(requested)
         self._is_new = False
-        grown: list[SessionId] = []
+        extended: list[SessionId] = []
         differs = self._drop(moved)
         for session in list(sessions):
-            if session not in self._fold.sessions:
+            if session not in self._fleet_index.sessions:
                 continue
             try:
-                before = self._fold.sessions[session]
-                seen = self._sight.read(self._fold, session)
+                before = self._fleet_index.sessions[session]
+                liveness = self._probe.read(self._fleet_index, session)
             except OSError as error:
                 problem = _why(error)
-                self._unended.add(session)  # to be looked at again with the next reconcile
+                self._active.add(session)  # to be looked at again with the next reconcile
                 if session not in self._shown:
                     differs |= self._show(session, Liveness(unreadable=error.strerror or str(error)), now)
                 continue
-            if self._fold.sessions[session] is not before:
-                grown.append(session)
-            differs |= self._show(session, seen, now)
-        if self._keeper is not None:
-            self._keeper.note(moved.changed.union(grown), moved.gone)
+            if self._fleet_index.sessions[session] is not before:
+                extended.append(session)
+            differs |= self._show(session, liveness, now)
+        if self._cache_writer is not None:
+            self._cache_writer.note(moved.changed.union(extended), moved.gone)
         self._publish(now, differs, problem)
 
-    def _show(self, session: SessionId, seen: Liveness, now: float) -> bool:
-        """Put *session* into the picture as *seen*; whether it looks different now."""
-        folded = self._fold.sessions[session].session
-        folded_before, seen_before = self._because.get(session, (None, None))
+    def _show(self, session: SessionId, liveness: Liveness, now: float) -> bool:
+        """Derive the displayed state of *session* from *liveness*; return whether it changed."""
+        folded = self._fleet_index.sessions[session].session
+        folded_before, liveness_before = self._derived_from.get(session, (None, None))
         is_due = folded.recheck_at is not None and folded.recheck_at <= now
-        if folded is folded_before and seen == seen_before and folded.generation and not is_due:
+        if folded is folded_before and liveness == liveness_before and folded.generation and not is_due:
             return False
-        self._because[session] = (folded, seen)
-        (self._unended.discard if folded.state is SessionState.ENDED else self._unended.add)(session)
-        derived, shown = derive(folded, seen, now), self._shown.get(session)
+        self._derived_from[session] = (folded, liveness)
+        (self._active.discard if folded.state is SessionState.ENDED else self._active.add)(session)
+        derived, shown = derive(folded, liveness, now), self._shown.get(session)
         if derived == shown:
             return False
         if derived.asks != (shown.asks if shown is not None else ()):
@@ -181,15 +180,15 @@ class FleetWatch:
 
     def _drop(self, moved: FleetMoved) -> bool:
         for session in moved.gone:
-            self._unended.discard(session)
-            self._because.pop(session, None)
+            self._active.discard(session)
+            self._derived_from.pop(session, None)
             self._shown.pop(session, None)
         return bool(moved.gone)
 
     def _publish(self, now: float, differs: bool, problem: str) -> None:
         sessions = tuple(self._shown.values()) if differs else self._fleet.sessions
-        kept = self._keeper.problem if self._keeper is not None else ""
-        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._sight.no_room)
+        kept = self._cache_writer.problem if self._cache_writer is not None else ""
+        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._probe.no_room)
 
 
 def _why(error: OSError) -> str:

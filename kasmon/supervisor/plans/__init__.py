@@ -1,1 +1,1 @@
-"""Plans at work: their runner, where their tasks work, how they are checked, and what readers see of them."""
+"""Running plans: the runner, the folders where tasks work, their checks, and the views of plans for readers."""

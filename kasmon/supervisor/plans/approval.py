@@ -1,4 +1,4 @@
-"""What a person agrees to before a plan runs, line by line, and which of their decisions make sense when it does."""
+"""The lines that the user approves before a plan runs, and which decisions are valid while it runs."""
 
 import shlex
 from pathlib import Path
@@ -18,7 +18,7 @@ SHELL = "shell"
 
 
 def shown(plan: Plan, config: Config, folder: Path) -> list[str]:
-    """Every command that *plan* would run in *folder*, and which agents it starts; for people."""
+    """Return every command that *plan* would run in *folder*, and the agents it starts, as lines for the user."""
     lines = [f"Plan {plan.name!r}: {len(plan.tasks)} tasks in {plan.waves} waves, in {folder}"]
     agents: dict[str, list[str]] = {}
     for task in plan.tasks:
@@ -54,26 +54,26 @@ def _program(resolved: ResolvedProfile) -> str:
 
 
 def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) -> list[str]:
-    """What a person should know of the git repository that *folder* is in before *plan* runs there. Blocks.
+    """Check the git repository of *folder* before *plan* runs there; return remarks for the user. Blocks.
 
     Args:
         plan, folder: what is to run, and where.
-        plan_id: the id that it has or gets: its branches are called by it.
-        run: how far it is, where it runs already.
+        plan_id: the id that it has or will get; its branches are named by it.
+        run: its progress, if it already runs.
 
     Raises:
-        UsageError: if a task wants a worktree, and there is no repository; or if a `base` names no commit.
-        RefusedError: if git has a branch already that leaves no room for one of the plan's.
-        GitError: if there is one of which no worktree can be made.
+        UsageError: if a task requires a worktree and there is no repository; or if a `base` names no commit.
+        RefusedError: if a name of the plan's branches conflicts with an existing branch.
+        GitError: if git cannot create a worktree of the repository.
     """
-    wanted = {task.worktree or plan.worktree: task.id for task in plan.tasks if not task.inherits}
-    if wanted.keys() <= {"folder"}:
+    kinds = {task.worktree or plan.worktree: task.id for task in plan.tasks if not task.inherits}
+    if kinds.keys() <= {"folder"}:
         return []
     repo = repository(folder)
     if repo is None:
         for kind in ("own", "shared"):
-            if kind in wanted:
-                raise no_repository(wanted[kind], folder)
+            if kind in kinds:
+                raise no_repository(kinds[kind], folder)
         return []
     if not head(repo):
         raise no_commit(repo)
@@ -87,10 +87,10 @@ def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) 
     return list(remarks(repo))
 
 
-def refusal(plan: Plan, run: PlanRun, deed: Deed, task: str) -> str:
-    """Why *deed* makes no sense as things are; empty where it does."""
+def refusal(plan: Plan, run: PlanRun, decision: Deed, task: str) -> str:
+    """Return why *decision* is not possible now; empty if it is."""
     state = run.of(task).state if task else None
-    match deed:
+    match decision:
         case "pause" if run.state == "paused":
             return "it is already paused"
         case "accept" if state is not TaskState.CLAIMED:
@@ -110,5 +110,5 @@ def refusal(plan: Plan, run: PlanRun, deed: Deed, task: str) -> str:
 
 
 def _is_clean(plan: Plan, run: PlanRun) -> bool:
-    """Whether all is done up to the wave that a person let begin."""
+    """Whether all tasks are settled up to the last wave that was allowed to begin."""
     return all(run.of(task.id).state in SETTLED for task in plan.tasks if task.wave <= run.gate)

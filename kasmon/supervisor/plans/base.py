@@ -1,7 +1,7 @@
-"""The commit that a task's own worktree begins from: what `base` says, else the work of the tasks that it needs.
+"""The commit at which a task's own worktree starts: its `base`, else the work of the tasks that it needs.
 
-Several branches are merged in that worktree, on the task's branch; no other branch and no other checkout is changed. A
-conflict is left there for a person. Calls block; use a thread.
+Several branches are merged in that worktree, on the task's branch; no other branch or checkout changes. A conflict
+is left there for the user to resolve. Calls block; use a thread.
 """
 
 from collections.abc import Sequence
@@ -22,41 +22,41 @@ MERGE: Final = (
     *("merge", "--quiet", "--no-edit", "--no-ff", "--no-squash", "--commit", "--no-stat", "--no-log"),
     *("--no-gpg-sign", "--no-verify-signatures", "--no-autostash", "--no-rerere-autoupdate"),
 )
-"""A merge that runs nothing which a repository's config names, and ends as one commit or as a conflict."""
+"""A merge that runs nothing configured in the repository, and ends as one commit or as a conflict."""
 WHO: Final = {"user.name": "kasmon", "user.email": "kasmon@localhost"}
-"""Who commits a merge where git's config names nobody."""
+"""The committer of a merge if git's config names none."""
 
 
 def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
-    """The own worktree of *task* at *path* on *branch*, with the work that it begins from; as it is once that began.
+    """Create or reuse the worktree of *task* at *path* on *branch*, with the work it starts from; return it.
 
     Raises:
         MergeConflictError: if the branches that it needs conflict.
         RefusedError: if one of them is gone, or an earlier merge is not finished.
         UsageError: if its `base` names no commit.
-        KasmonError: as `make` does, or why git does not merge.
+        KasmonError: as `make` raises, or if git fails to merge.
     """
-    wanted = task.base or plan.base
-    if wanted and wanted != NEEDS:
-        return make(repo, path, branch, wanted)
+    base_name = task.base or plan.base
+    if base_name and base_name != NEEDS:
+        return make(repo, path, branch, base_name)
     base = _base_of(plan, task, run)
-    if base and knows(repo, f"refs/heads/{branch}"):  # that work is not mixed with what others did since
+    if base and knows(repo, f"refs/heads/{branch}"):  # do not merge what was committed since into that work
         return msgspec.structs.replace(make(repo, path, branch), base=base)
     branches = branches_of(plan, task, run)
     commits = _independent(repo, {name: _head_of(repo, name, needed) for name, needed in branches.items()})
     tree = make(repo, path, branch, next(iter(commits.values()), "HEAD"))
     _check_finished(path, list(commits))
     for name, commit in commits.items():
-        if not _has(path, commit):
+        if not _contains(path, commit):
             _merge(path, list(commits), name)
     return msgspec.structs.replace(tree, base=head(path))
 
 
 def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
-    """The branches whose work *task* needs -> the task that each is of. Pure.
+    """Return the branches whose work *task* needs -> the task of each branch. Pure.
 
-    What was skipped, or worked on no branch, stands for what it needs itself. A task that names nothing it needs, in a
-    plan that gives waves, needs the wave before its own.
+    A needed task that was skipped, or had no branch, is replaced by its own needs. In a plan with waves, a task without
+    explicit needs requires the wave before its own.
     """
     found: dict[str, str] = {}
     seen: set[str] = set()
@@ -75,13 +75,13 @@ def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
 
 
 def _base_of(plan: Plan, task: Task, run: PlanRun) -> str:
-    """Where work in the worktree of *task* began, by it or by the first of those that inherit it; empty before that."""
+    """Return the `base` logged for the worktree of *task*, by it or the first task that inherits it; else empty."""
     users = (one.id for one in plan.tasks if root_of(plan, one).id == task.id)
     return next((base for id_ in (task.id, *users) if (base := run.of(id_).base)), "")
 
 
 def uncommitted(path: Path) -> str:
-    """In words how many files of the worktree at *path* are not committed; empty for none, or if git cannot tell."""
+    """Describe how many files of the worktree at *path* are uncommitted; empty if none, or if git fails."""
     try:
         dirty = [line for line in git(path, "status", "--porcelain", "-z", "--no-renames").split("\0") if line]
     except (KasmonError, OSError):
@@ -99,16 +99,16 @@ def _head_of(repo: Path, branch: str, task: str) -> str:
 
 
 def _independent(repo: Path, commits: dict[str, str]) -> dict[str, str]:
-    """Those of *commits* that no other one has in its history, in their order."""
+    """Return those of *commits* that are in no other one's history, in their order."""
     if len(commits) < 2:
         return commits
-    apart = git(repo, "merge-base", "--independent", *dict.fromkeys(commits.values())).split()
-    by_commit = {commit: name for name, commit in reversed(commits.items()) if commit in apart}
+    independent = git(repo, "merge-base", "--independent", *dict.fromkeys(commits.values())).split()
+    by_commit = {commit: name for name, commit in reversed(commits.items()) if commit in independent}
     return {name: commit for name, commit in commits.items() if by_commit.get(commit) == name}
 
 
 def _check_finished(path: Path, branches: Sequence[str]) -> None:
-    """Raise where the merge of an earlier try is still to be resolved or committed."""
+    """Raise if the merge of an earlier attempt is unresolved or uncommitted."""
     if not knows(path, "MERGE_HEAD"):
         return
     if files := _conflicts(path):
@@ -118,14 +118,14 @@ def _check_finished(path: Path, branches: Sequence[str]) -> None:
     )
 
 
-def _has(path: Path, commit: str) -> bool:
+def _contains(path: Path, commit: str) -> bool:
     return git(path, "merge-base", "HEAD", commit, fails=True).strip() == commit
 
 
 def _merge(path: Path, branches: Sequence[str], branch: str) -> None:
-    who = {key: value for key, value in WHO.items() if not git(path, "config", key, fails=True).strip()}
+    author = {key: value for key, value in WHO.items() if not git(path, "config", key, fails=True).strip()}
     try:
-        git(path, *MERGE, "-m", f"Merge branch '{branch}'", "--", f"refs/heads/{branch}", settings=who)
+        git(path, *MERGE, "-m", f"Merge branch '{branch}'", "--", f"refs/heads/{branch}", settings=author)
     except GitError:
         if files := _conflicts(path):
             raise MergeConflictError(branches, str(path), files) from None
@@ -133,6 +133,6 @@ def _merge(path: Path, branches: Sequence[str], branch: str) -> None:
 
 
 def _conflicts(path: Path) -> tuple[str, ...]:
-    """The files that a merge left with a conflict."""
-    told = git(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z").split("\0")
-    return tuple(sorted({name for name in told if name}))
+    """Return the files with merge conflicts."""
+    output = git(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z").split("\0")
+    return tuple(sorted({name for name in output if name}))

@@ -1,7 +1,7 @@
-"""The plans as they go on, for who shows them: one frozen `PlanBoard` for each, a new one after each change.
+"""Follow the plans for display: one frozen `PlanBoard` for each, a new one after each change.
 
-It reads and never writes: a plan's log, the text that was agreed to, its file, its runner's lock. A look at plans that
-did not change takes a few `stat` calls.
+It only reads: a plan's log, its approved text, its file, its runner's lock. Refreshing unchanged plans takes a few
+`stat` calls.
 """
 
 import asyncio
@@ -31,38 +31,38 @@ from kasmon.supervisor.plans.folders import PlanFile, PlanFolders
 from kasmon.supervisor.plans.view import settled
 
 LOOK_S: Final = 0.25
-"""How often it is looked while a plan is not over, in seconds."""
+"""How often plans are refreshed while one has not ended, in seconds."""
 SELDOM_S: Final = 1.0
-"""How often while all are, and how often at files and locks."""
+"""How often if all have ended, and how often files and locks are checked, in seconds."""
 MOST: Final = 50
-"""So many plans are shown, the newest ones."""
+"""At most this many plans are shown, the newest ones."""
 
 
 class PlanBoard(msgspec.Struct, frozen=True, kw_only=True):
     """One plan at one moment, with the sessions of its tasks."""
 
     id: str
-    """The plan's; of one that was not run yet, its file's path, which no id is like."""
+    """The plan's id; for one that never ran, its file's path, which no id looks like."""
     plan: Plan
     run: PlanRun
     ahead: NextSteps = NextSteps((), {})
     sessions: Mapping[str, Session] = {}
-    """By id; those of earlier attempts too."""
+    """By session id; includes sessions of earlier attempts."""
     is_run: bool = True
-    """Whether a process runs it now."""
+    """Whether a runner process runs it now."""
     edit: PlanEdit | None = None
-    """None where its file says what runs, or is gone."""
+    """None if its file equals what runs, or is gone."""
     problem: str = ""
-    """Why it cannot be shown whole."""
+    """Why it cannot be shown completely."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether it was ever run; otherwise it is a file in one of the plan folders."""
+        """Whether it ever ran; otherwise it is a file in one of the plan folders."""
         return self.run.began_at > 0
 
 
 class PlanBoards:
-    """All plans of one kasmon. Its calls may come from any thread, and may block."""
+    """All plans of one kasmon. Its methods may be called from any thread, and may block."""
 
     def __init__(self, places: Paths, fleet: Callable[[], Fleet], config: Callable[[], Config]) -> None:
         self._places = places
@@ -76,9 +76,9 @@ class PlanBoards:
         self._files = _Files(places)
 
     def look(self) -> tuple[PlanBoard, ...]:
-        """The plans now: those that go on first, then those that are over, the newest of each first.
+        """Return the plans now: first those that have not ended, then the ended ones, the newest of each first.
 
-        A plan that did not change is the same object as before, and so is the whole where none did.
+        An unchanged plan is the same object as before, and so is the whole tuple if no plan changed.
         """
         with self._busy:
             self._find()
@@ -89,12 +89,12 @@ class PlanBoards:
             at_work = {board.run.file for board in begun if board.run.state != "ended"}
             files = [board for board in self._files.look(config) if board.id not in at_work]
             found = sorted((*begun, *files), key=_place)
-            if not _same(found, self._boards):
+            if not _are_identical(found, self._boards):
                 self._boards = tuple(found)
             return self._boards
 
     async def changes(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
-        """Yield the plans now, then after each change. Never ends by itself; all file work is done in a thread."""
+        """Yield the plans now, then after each change. Never ends by itself; all file access is done in a thread."""
         shown: tuple[PlanBoard, ...] | None = None
         while True:
             boards = await asyncio.to_thread(self.look)
@@ -105,7 +105,7 @@ class PlanBoards:
             await asyncio.sleep(LOOK_S if is_at_work else SELDOM_S)
 
     def _find(self) -> None:
-        """Learn of plans that were begun since the last look."""
+        """Add plans that were started since the last refresh."""
         try:
             stamp = self._places.plans.stat().st_mtime_ns
         except OSError:
@@ -126,7 +126,7 @@ class PlanBoards:
 
 
 class _Files:
-    """The plan files of the config's folders, as boards."""
+    """The plan files of the configured folders, as boards."""
 
     def __init__(self, places: Paths) -> None:
         self._places = places
@@ -136,7 +136,7 @@ class _Files:
         self._boards: dict[PlanFile, PlanBoard] = {}
 
     def look(self, config: Config) -> list[PlanBoard]:
-        """They now, looked at once a second; one that did not change is the same object."""
+        """Return them, refreshed once a second; an unchanged one is the same object."""
         if config is not self._config:
             self._config, self._looked_at = config, float("-inf")
             self._folders = PlanFolders(config.plans.folders, tuple(config.agents))
@@ -145,13 +145,14 @@ class _Files:
             self._looked_at = time.monotonic()
             known = {id(found): board for found, board in self._boards.items() if found.faults or not board.problem}
             self._boards = {
-                found: known.get(id(found)) or _unbegun(self._places, found, config) for found in self._folders.look()
+                found: known.get(id(found)) or _file_board(self._places, found, config)
+                for found in self._folders.look()
             }
         return list(self._boards.values())
 
 
-def _unbegun(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
-    """The board of a plan that nobody has run yet."""
+def _file_board(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
+    """Return the board of a plan that never ran."""
     file, plan = Path(found.file), settled(found.plan, config)
     edit = whole(places, plan, file, tuple(placed(file.name, fault) for fault in found.faults), config)
     run = PlanRun(name=plan.name, file=found.file, folder=str(file.parent))
@@ -160,94 +161,94 @@ def _unbegun(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
 
 
 class _Watched:
-    """One plan, and what is known of it from the last look."""
+    """One plan, with its state as of the last refresh."""
 
     def __init__(self, places: Paths, id_: str) -> None:
         self._places = places
-        self._book = book = PlanLog(places, id_)
+        self._plan_log = plan_log = PlanLog(places, id_)
         self._size = -1
         self._sessions: tuple[Session, ...] = ()
         self._config: Config | None = None
-        self._plan, self._agreed = Plan(name=book.plan), ""
-        """What runs, and the digest of its text."""
+        self._plan, self._agreed = Plan(name=plan_log.plan), ""
+        """The plan that runs, and the digest of its text."""
         self._settled: tuple[Plan, Config, Plan] | None = None
-        """What was settled last, by which config, and what came of it."""
+        """The last plan completed with defaults, the config used, and the result."""
         self._is_run, self._looked_at = True, float("-inf")
         self._file_stamp: object = None
         self._edit: PlanEdit | None = None
         self._edit_of: PlanRun | None = None
-        """How far it was when its file was compared."""
+        """The progress at which its file was last compared."""
         self._board: PlanBoard | None = None
 
     def look(self, sessions: Iterable[Session], config: Config) -> PlanBoard | None:
-        """It now; None while nobody has begun it."""
+        """Return its board; None until it has begun."""
         now = tuple(sessions)
-        is_new = self._board is None or config is not self._config or not _same(now, self._sessions)
+        is_new = self._board is None or config is not self._config or not _are_identical(now, self._sessions)
         self._sessions, self._config = now, config
         problem = ""
         try:
-            if self._board is None or self._book.run.state != "ended":
+            if self._board is None or self._plan_log.run.state != "ended":
                 is_new |= self._read()
-            if self._book.run.began_at == 0:
+            if self._plan_log.run.began_at == 0:
                 return None
-            is_new |= self._learn()
-            is_new |= self._look_around(config)
+            is_new |= self._read_approved()
+            is_new |= self._check_runner_and_file(config)
         except (OSError, KasmonError) as error:
             problem = error.message if isinstance(error, KasmonError) else str(error.strerror or error)
         if self._board is None or is_new or problem != self._board.problem:
-            self._board = self._made(problem)
+            self._board = self._build_board(problem)
         return self._board
 
     def _read(self) -> bool:
-        if (size := self._book.size()) == self._size:
+        if (size := self._plan_log.size()) == self._size:
             return False
         self._size = size
-        return self._book.more()
+        return self._plan_log.more()
 
-    def _learn(self) -> bool:
-        """Read the text that was agreed to, where it is another one; whether it is."""
-        digest = self._book.run.digest
+    def _read_approved(self) -> bool:
+        """Read the approved text if its digest changed; return whether it did."""
+        digest = self._plan_log.run.digest
         if digest == self._agreed:
             return False
-        self._plan = read(self._book.agreed.read_text("utf-8"), Path(self._book.run.file).name)
+        self._plan = read(self._plan_log.agreed.read_text("utf-8"), Path(self._plan_log.run.file).name)
         self._agreed = digest
         return True
 
-    def _look_around(self, config: Config) -> bool:
-        """Look at the runner's lock and at the plan's file, once a second; whether one of them is another."""
+    def _check_runner_and_file(self, config: Config) -> bool:
+        """Check the runner's lock and the plan's file, once a second; return whether one changed."""
         before = self._is_run, self._edit
-        if self._book.run.state == "ended":
+        if self._plan_log.run.state == "ended":
             self._is_run, self._edit = False, None
         elif time.monotonic() - self._looked_at >= SELDOM_S:
             self._looked_at = time.monotonic()
-            self._is_run = start.is_run(self._book)
-            self._look_at_file(config)
+            self._is_run = start.is_run(self._plan_log)
+            self._compare_file(config)
         return before != (self._is_run, self._edit)
 
-    def _look_at_file(self, config: Config) -> None:
-        file = Path(self._book.run.file)
+    def _compare_file(self, config: Config) -> None:
+        file = Path(self._plan_log.run.file)
         stamp: object = None
         with contextlib.suppress(OSError):
             facts = file.stat()
             stamp = (facts.st_mtime_ns, facts.st_size)
-        if stamp == self._file_stamp and self._book.run is self._edit_of:
+        if stamp == self._file_stamp and self._plan_log.run is self._edit_of:
             return
-        self._file_stamp, self._edit_of, self._edit = stamp, self._book.run, None
+        self._file_stamp, self._edit_of, self._edit = stamp, self._plan_log.run, None
         if stamp is not None:
             with contextlib.suppress(KasmonError, OSError):
-                text, run = start.text_of(file), self._book.run
+                text, run = start.text_of(file), self._plan_log.run
                 self._edit = edited(self._places, text, file, self._plan, run, config)
 
-    def _made(self, problem: str) -> PlanBoard:
-        book, config = self._book, self._config or Config()
+    def _build_board(self, problem: str) -> PlanBoard:
+        plan_log, config = self._plan_log, self._config or Config()
         if self._settled is None or self._settled[0] is not self._plan or self._settled[1] is not config:
             self._settled = (self._plan, config, settled(self._plan, config))
         plan, sessions = self._settled[2], {str(session.id): session for session in self._sessions}
         return PlanBoard(
-            id=book.plan,
+            id=plan_log.plan,
             plan=plan,
-            run=book.run,
-            ahead=ahead(plan, book.run, sessions, plan.limit, time.time()),
+            run=plan_log.run,
+            ahead=ahead(plan, plan_log.run, sessions, plan.limit, time.time()),
             sessions=sessions,
             is_run=self._is_run,
             edit=self._edit,
@@ -255,8 +256,8 @@ class _Watched:
         )
 
 
-def _same(one: Sequence[object], other: Sequence[object]) -> bool:
-    """Whether both hold the very same objects."""
+def _are_identical(one: Sequence[object], other: Sequence[object]) -> bool:
+    """Whether both contain identical objects."""
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 

@@ -1,6 +1,6 @@
-"""A task's check: a shell command that a person agreed to, run where the task worked, bounded in time and output.
+"""Run a task's check: an approved shell command, in the task's folder, with limited time and output.
 
-Its process waits until it is noted who it is. So no check outlives its runner unknown: the next one ends it.
+Its process waits until its identity is logged. So no check outlives its runner unnoticed: the next runner ends it.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from kasmon.process_identity import is_running, started_at
 from kasmon.sanitize import clean_block
 
 KEPT_BYTES: Final = 16_384
-"""How much of the end of what it prints is kept."""
+"""How much of the end of its output is kept."""
 READS: Final = 16
-"""A flood leaves the loop to others after so many blocks."""
+"""After this many blocks, a flood of output yields to other callbacks of the loop."""
 GATE: Final = 'read -r go && exec /bin/sh -c "$1" </dev/null'
-"""What a check's process does first; where nobody says go any more, it ends."""
+"""What a check's process runs first; if its stdin closes before a line arrives, it ends."""
 
 
 async def run_check(
@@ -38,22 +38,22 @@ async def run_check(
     begins: Callable[[TaskChecking], Awaitable[None]],
     limit_s: float = CHECK_LIMIT_S,
 ) -> TaskChecked:
-    """The fact of what *command* found, run by `sh` in *folder*. All that it started is ended with it.
+    """Run *command* by `sh` in *folder*, end all that it started, and return its result as an event.
 
-    *begins* notes the process before it runs *command*; what it raises is raised, and nothing was run then.
+    *begins* logs the process before *command* runs; if *begins* raises, the error is raised and nothing was run.
     """
     began = time.monotonic()
 
-    def found(ok: bool, exit_code: int | None, why: str, output: bytes) -> TaskChecked:
-        said = clean_block(output.decode("utf-8", "replace"))
+    def build_result(ok: bool, exit_code: int | None, why: str, output: bytes) -> TaskChecked:
+        text = clean_block(output.decode("utf-8", "replace"))
         took_s = time.monotonic() - began
         return TaskChecked(
-            at=time.time(), task=task, attempt=attempt, ok=ok, exit_code=exit_code, why=why, output=said, took_s=took_s
+            at=time.time(), task=task, attempt=attempt, ok=ok, exit_code=exit_code, why=why, output=text, took_s=took_s
         )
 
-    mark, kept = secrets.token_hex(8), bytearray()
-    theirs, ours = os.pipe()
-    os.set_blocking(theirs, False)
+    mark, tail = secrets.token_hex(8), bytearray()
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
     try:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
@@ -64,64 +64,64 @@ async def run_check(
             cwd=folder,
             env=dict(variables) | {RUN: mark},
             stdin=asyncio.subprocess.PIPE,
-            stdout=ours,
-            stderr=ours,
+            stdout=write_end,
+            stderr=write_end,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        os.close(theirs)
+        os.close(read_end)
         reason = error.strerror or error if isinstance(error, OSError) else error
-        return found(False, None, f"could not be started: {reason}", b"")
+        return build_result(False, None, f"could not be started: {reason}", b"")
     finally:
-        os.close(ours)
+        os.close(write_end)
     loop = asyncio.get_running_loop()
-    loop.add_reader(theirs, _drain, loop, theirs, kept)
+    loop.add_reader(read_end, _drain, loop, read_end, tail)
     try:
-        born = await asyncio.to_thread(started_at, process.pid)
-        noted = TaskChecking(
+        start_time = await asyncio.to_thread(started_at, process.pid)
+        checking = TaskChecking(
             at=time.time(),
             task=task,
             attempt=attempt,
             pid=process.pid,
-            pid_started=born,
+            pid_started=start_time,
             pid_boot=await asyncio.to_thread(boot),
             mark=mark,
         )
-        await begins(noted)
+        await begins(checking)
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.close()
         async with asyncio.timeout(limit_s):
             code = await process.wait()
     except TimeoutError:
-        return found(False, None, f"it took longer than {limit_s:g} s", bytes(kept))
+        return build_result(False, None, f"it took longer than {limit_s:g} s", bytes(tail))
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         await asyncio.to_thread(ProcessFamily(process.pid, mark).end)
-        _drain(loop, theirs, kept)
-        loop.remove_reader(theirs)
-        os.close(theirs)
+        _drain(loop, read_end, tail)
+        loop.remove_reader(read_end)
+        os.close(read_end)
     why = "" if code >= 0 else f"it was ended by {signal_name(-code)}"
-    return found(code == 0, code if code >= 0 else None, why, bytes(kept))
+    return build_result(code == 0, code if code >= 0 else None, why, bytes(tail))
 
 
-def end_left(left: TaskChecking) -> None:
-    """End the check that a runner before us *left*, with all that it started, if it still runs; blocks."""
-    if not left.pid or (left.pid_boot and left.pid_boot != boot()):
+def end_orphaned_check(orphan: TaskChecking) -> None:
+    """End the check *orphan*, left by an earlier runner, with all that it started, if it still runs; blocks."""
+    if not orphan.pid or (orphan.pid_boot and orphan.pid_boot != boot()):
         return
-    if is_running(left.pid, left.pid_started):
+    if is_running(orphan.pid, orphan.pid_started):
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(left.pid, signal.SIGKILL)
-    if left.mark:
-        ProcessFamily(left.pid, left.mark).end()
+            os.killpg(orphan.pid, signal.SIGKILL)
+    if orphan.mark:
+        ProcessFamily(orphan.pid, orphan.mark).end()
 
 
-def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:
-    """Read what stands in *pipe*; the last `KEPT_BYTES` of all that it held stay in *kept*.
+def _drain(loop: asyncio.AbstractEventLoop, pipe: int, tail: bytearray) -> None:
+    """Read what is in *pipe*; append it to *tail*, of which the last `KEPT_BYTES` stay.
 
-    It is a pipe of our own: whoever keeps its other end open, a child that the check left behind, keeps nobody waiting.
+    The pipe is non-blocking: a child left by the check that keeps the other end open blocks nothing.
     """
     for _ in range(READS):
         try:
@@ -131,5 +131,5 @@ def _drain(loop: asyncio.AbstractEventLoop, pipe: int, kept: bytearray) -> None:
         if not block:
             loop.remove_reader(pipe)
             return
-        kept += block
-        del kept[:-KEPT_BYTES]
+        tail += block
+        del tail[:-KEPT_BYTES]

@@ -1,4 +1,4 @@
-"""What a person decides on a plan that runs: noted in its log, for its runner, which is started where there is none."""
+"""Log the user's decisions about a running plan for its runner, and start a runner if there is none."""
 
 from pathlib import Path
 
@@ -17,69 +17,71 @@ from kasmon.supervisor.plans.view import PlanView, see
 
 
 def steer(
-    places: Paths, config: Config, fleet: Fleet, wanted: str, deed: Deed, task: str = "", agent: str = ""
+    places: Paths, config: Config, fleet: Fleet, requested: str, decision: Deed, task: str = "", agent: str = ""
 ) -> PlanView:
-    """Note *deed* on the plan *wanted*, and have it run; as it is now. Blocks.
+    """Log *decision* for the plan *requested*, make sure that it has a runner, and return its view. Blocks.
 
     Args:
         places, config, fleet: of this kasmon, as they are now.
-        wanted: the plan's id, or its file.
-        deed: what is decided.
-        task: its id or its number, where the deed is about one.
+        requested: the plan's id, or its file.
+        decision: the decision.
+        task: its id or its number, if the decision is about one.
         agent: for `replace`.
 
     Raises:
         PlanNotFoundError: if there is no such plan.
-        RefusedError: if it is over, or has nothing of that kind to decide.
+        RefusedError: if it has ended, or the decision is not possible now.
         UsageError: if it has no such task, or there is no such agent.
-        UnavailableError: if it cannot be noted.
+        UnavailableError: if the decision cannot be logged.
     """
-    book = start.found(places, wanted)
-    _check_goes_on(book)
-    seen = see(book, fleet, config)
-    task = _id_of(seen.plan, task) if task else ""
+    plan_log = start.found(places, requested)
+    _check_not_ended(plan_log)
+    view = see(plan_log, fleet, config)
+    task = _id_of(view.plan, task) if task else ""
     if agent and agent not in config.agents:
         raise UsageError(f"there is no agent {agent!r}.", hint=f"Available: {', '.join(sorted(config.agents))}.")
-    if why := approval.refusal(seen.plan, seen.run, deed, task):
-        raise RefusedError(f"plan {book.plan!r}: {why}.", hint=f"`kasmon plan show {book.plan}` shows its state.")
-    book.steer(deed, task, agent)
-    start.run(places, book)
-    book.more()
-    return seen._replace(run=book.run)
+    if why := approval.refusal(view.plan, view.run, decision, task):
+        raise RefusedError(
+            f"plan {plan_log.plan!r}: {why}.", hint=f"`kasmon plan show {plan_log.plan}` shows its state."
+        )
+    plan_log.steer(decision, task, agent)
+    start.run(places, plan_log)
+    plan_log.more()
+    return view._replace(run=plan_log.run)
 
 
 def take_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
-    """Take the edited file of *plan* over, as it was shown: its text has *digest*. Blocks.
+    """Apply the edited file of *plan*, if its text still has the *digest* that was shown. Blocks.
 
-    One that was not run yet, which goes by its file's path, is run.
+    A plan that never ran, identified by its file's path, is started.
 
     Raises:
         PlanNotFoundError: if there is no such plan, or its file is gone.
-        PlanFaultyError: if something is wrong with the file.
-        RefusedError: if the plan is over, the file says something else by now, or takes away what has begun.
+        PlanFaultyError: if the file has faults.
+        RefusedError: if the plan has ended, the file changed since it was shown, or removes what has begun.
         KasmonError: if a task cannot have its sandbox.
-        UnavailableError: if it cannot be noted.
+        UnavailableError: if it cannot be logged.
     """
     if "/" in plan:
         _begin(places, config, Path(plan), digest)
         return
-    book = start.found(places, plan)
-    _check_goes_on(book)
-    file = Path(book.run.file)
+    plan_log = start.found(places, plan)
+    _check_not_ended(plan_log)
+    file = Path(plan_log.run.file)
     text = start.text_of(file)
     if start.digest(text) != digest:
         raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
-    new, old = read(text, file.name, tuple(config.agents)), read(book.agreed.read_text("utf-8"), file.name)
-    refused = changes(old, new, book.run).refused
+    new, old = read(text, file.name, tuple(config.agents)), read(plan_log.agreed.read_text("utf-8"), file.name)
+    refused = changes(old, new, plan_log.run).refused
     if refused:
-        raise RefusedError(f"the edit of {book.plan!r} cannot be applied: {'; '.join(refused)}.")
-    must_be_able(places, config, new, Path(book.run.folder))
-    start.apply_edit(book, text)
-    start.run(places, book)
+        raise RefusedError(f"the edit of {plan_log.plan!r} cannot be applied: {'; '.join(refused)}.")
+    must_be_able(places, config, new, Path(plan_log.run.folder))
+    start.apply_edit(plan_log, text)
+    start.run(places, plan_log)
 
 
 def _begin(places: Paths, config: Config, file: Path, digest: str) -> None:
-    """Run the plan in *file*, which was shown with what it would start: its text had *digest*."""
+    """Start the plan in *file*, if its text still has the *digest* that was shown with its commands."""
     text = start.text_of(file)
     if start.digest(text) != digest:
         raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
@@ -89,16 +91,16 @@ def _begin(places: Paths, config: Config, file: Path, digest: str) -> None:
     start.run(places, start.agree(places, plan, text, file, file.parent, headless=False))
 
 
-def _check_goes_on(book: PlanLog) -> None:
-    if book.run.state == "ended":
-        raise RefusedError(f"plan {book.plan!r} has ended: {book.run.outcome}.", hint="Run its file again.")
+def _check_not_ended(plan_log: PlanLog) -> None:
+    if plan_log.run.state == "ended":
+        raise RefusedError(f"plan {plan_log.plan!r} has ended: {plan_log.run.outcome}.", hint="Run its file again.")
 
 
-def _id_of(plan: Plan, wanted: str) -> str:
-    """The id of the task that *wanted* names, by its id or else by its number."""
-    for task in (*(task for task in plan.tasks if task.id == wanted), *plan.tasks):
-        if wanted in (task.id, str(task.number)):
+def _id_of(plan: Plan, requested: str) -> str:
+    """Return the id of the task that *requested* names, by its id or else by its number."""
+    for task in (*(task for task in plan.tasks if task.id == requested), *plan.tasks):
+        if requested in (task.id, str(task.number)):
             return task.id
     raise UsageError(
-        f"the plan has no task {wanted!r}.", hint=(f"Its tasks: {', '.join(task.id for task in plan.tasks)}.")
+        f"the plan has no task {requested!r}.", hint=(f"Its tasks: {', '.join(task.id for task in plan.tasks)}.")
     )

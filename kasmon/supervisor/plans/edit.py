@@ -1,4 +1,4 @@
-"""How a plan's file differs from what runs of it, and what a person agrees to by taking that over."""
+"""How a plan's file differs from the running plan, and what the user approves by applying the edit."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,20 +18,20 @@ from kasmon.supervisor.plans.sandboxes import unable
 
 
 class PlanEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plan's file differs from what runs."""
+    """The difference between a plan's file and the running plan."""
 
     digest: str
-    """By which its text is told from every other."""
+    """The digest that identifies the text."""
     lines: tuple[str, ...] = ()
-    """`+` added, `-` taken away, `~` changed."""
+    """`+` added, `-` removed, `~` changed."""
     refused: tuple[str, ...] = ()
-    """Why it cannot be taken over; its faults, where it has any."""
+    """Why it cannot be applied; its faults, if any."""
     agreement: tuple[str, ...] = ()
-    """What a person agrees to by taking it over."""
+    """What the user approves by applying it."""
 
 
 def whole(places: Paths, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> PlanEdit:
-    """All of *plan*, whose *file* nobody has run yet and which has *faults*, as an edit."""
+    """Return all of *plan* as an edit; its *file* never ran and has *faults*."""
     refused = tuple(faults)
     if not refused and (why := unable(places, config, plan, file.parent)):
         refused = (why,)
@@ -44,7 +44,7 @@ def whole(places: Paths, plan: Plan, file: Path, faults: Sequence[str], config: 
 
 
 def edited(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> PlanEdit | None:
-    """How *text* differs from *plan*; None where it does not."""
+    """Return how *text* differs from *plan*; None if it does not."""
     digest = start.digest(text)
     if digest == run.digest:
         return None

@@ -1,4 +1,4 @@
-"""The plan files in the folders that the config names, read anew when they change. Calls block; use a thread."""
+"""The plan files in the configured folders, read again when they change. Calls block; use a thread."""
 
 import contextlib
 import os
@@ -13,20 +13,20 @@ from kasmon.paths import expanded
 from kasmon.supervisor.plans.start import text_of
 
 MOST: Final = 500
-"""So many files of one folder are looked at."""
+"""At most this many files of one folder are read."""
 
 
 class PlanFile(NamedTuple):
-    """One plan file as it is now."""
+    """One plan file as of the last refresh."""
 
     file: str
     plan: Plan
-    """Good to be run where there are no faults, else to be shown."""
+    """Can be run if there are no faults; else it is for display only."""
     faults: tuple[PlanFault, ...] = ()
 
 
 class PlanFolders:
-    """The plan files in *folders*; what did not change since the last look is not read again."""
+    """The plan files in *folders*; unchanged ones are not read again."""
 
     def __init__(self, folders: Iterable[str], agents: Sequence[str] | None = None) -> None:
         self._folders = [expanded(folder) for folder in folders]
@@ -34,7 +34,7 @@ class PlanFolders:
         self._known: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
 
     def look(self) -> tuple[PlanFile, ...]:
-        """All plans, by file; those that cannot be read say so in their faults."""
+        """Return all plans, sorted by file; an unreadable one has a fault."""
         seen: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
         for path, facts in self._files():
             before = self._known.get(str(path))
@@ -48,7 +48,7 @@ class PlanFolders:
         for folder in self._folders:
             with contextlib.suppress(OSError), os.scandir(folder) as entries:
                 for entry in [entry for entry in entries if is_plan(entry.name)][:MOST]:
-                    with contextlib.suppress(OSError):  # a link that leads to itself, a file that went meanwhile
+                    with contextlib.suppress(OSError):  # a symlink loop, a file deleted meanwhile
                         if entry.is_file():
                             found.append((Path(entry.path), entry.stat()))
         return found

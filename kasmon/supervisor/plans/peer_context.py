@@ -1,6 +1,6 @@
-"""What the agent of a task may know of its peers, in its session's `context.json`: written anew whenever it changes.
+"""What a task's agent may know of its peers, in its session's `context.json`, rewritten whenever it changes.
 
-`kasmon ctx` reads states from the logs themselves; from here come branch and files, which take a look into worktrees.
+`kasmon ctx` reads states from the logs. It takes branches and files from here, as these require reading worktrees.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ ON = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
 class TaskPeer(msgspec.Struct, frozen=True):
-    """One task of a wave, as the others see it."""
+    """One task of a wave, as its peers see it."""
 
     task: int
     id: str | None = None
@@ -30,11 +30,11 @@ class TaskPeer(msgspec.Struct, frozen=True):
     state: str | None = None
     branch: str | None = None
     files: tuple[str, ...] = ()
-    """What it changed so far, in its own worktree."""
+    """The files it changed so far, in its own worktree."""
 
 
 class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task's agent stands."""
+    """The position of a task's agent in its plan, and its peers."""
 
     schema: int = 1
     plan: str
@@ -42,7 +42,7 @@ class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
     task: int
     wave: int
     peers: int
-    """The size of the wave, this task counted."""
+    """The size of the wave, including this task."""
     title: str
     notes: str
     """The file of the plan's notes."""
@@ -50,7 +50,7 @@ class TaskContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_of(places: Paths, session: SessionId) -> TaskContext | None:
-    """What was written down for *session* last; None where nothing was, or it cannot be read."""
+    """Return the context last written for *session*; None if there is none, or it cannot be read."""
     try:
         return msgspec.json.decode(places.context(session).read_bytes(), type=TaskContext)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -58,7 +58,7 @@ def context_of(places: Paths, session: SessionId) -> TaskContext | None:
 
 
 def now_of(peer: Session) -> dict[str, Any]:
-    """What the log of *peer* says of it now, as an agent beside it is told."""
+    """Return the logged state of *peer*, in the form shown to other agents."""
     return {
         "id": peer.id,
         "name": peer.name,
@@ -77,11 +77,11 @@ class TaskContexts:
         self._written: dict[SessionId, bytes] = {}
 
     def tell(self, plan: Plan, run: PlanRun, fleet: Fleet, files: Mapping[str, tuple[str, ...]]) -> None:
-        """Write what changed since the last call; blocks. A session whose folder is gone is left out.
+        """Write the contexts that changed since the last call; blocks. A session whose folder is gone is left out.
 
         Args:
-            plan: what is to be done.
-            run: how far it is.
+            plan: the plan.
+            run: its progress.
             fleet: the sessions as they are now.
             files: task -> the files that it changed so far.
         """

@@ -1,7 +1,7 @@
-"""What an agent tells its peers: a prompt at the end of their turn, marked as a peer's, bounded in size and number.
+"""Messages between peer agents: prompts delivered at the end of a turn, marked as a peer's, limited in size and rate.
 
-It is a prompt and nothing else: no message answers a request, and none is typed while a dialog stands. How many and how
-long its host decides, which takes it (`host/session/peer_limits`).
+A message is only a prompt: it answers no request, and is not typed while a dialog is open. The receiving host enforces
+the limits (`host/session/peer_limits`).
 """
 
 import fcntl
@@ -20,67 +20,67 @@ from kasmon.sanitize import clean_block, clean_line
 from kasmon.supervisor.sessions import operations
 
 NOTES_BYTES: Final = 1 << 20
-"""Beyond this a plan's notes take no more."""
+"""The size limit of a plan's notes."""
 
 
-def meant(fleet: Fleet, teller: Session, wanted: str) -> tuple[Session, ...]:
-    """The peers of *teller* that *wanted* means: `wave`, or one by task number, name or id.
+def meant(fleet: Fleet, sender: Session, requested: str) -> tuple[Session, ...]:
+    """Return the peers of *sender* that *requested* names: `wave`, or one by task number, name or id.
 
     Raises:
-        NotFoundError: if there is none that runs.
+        NotFoundError: if no such peer runs.
     """
-    plan = [s for s in fleet.sessions if s.plan == teller.plan and s.wave is not None and s.id != teller.id]
-    if wanted == "wave":
-        found = [s for s in plan if s.wave == teller.wave and s.state in ALIVE]
+    plan = [s for s in fleet.sessions if s.plan == sender.plan and s.wave is not None and s.id != sender.id]
+    if requested == "wave":
+        found = [s for s in plan if s.wave == sender.wave and s.state in ALIVE]
     else:
-        found = [s for s in plan if wanted in (s.name, s.id, str(s.task)) and s.state in ALIVE]
-        found = sorted(found, key=lambda s: (s.wave != teller.wave, -s.created_at))[:1]
-    if teller.wave is None or not found:
+        found = [s for s in plan if requested in (s.name, s.id, str(s.task)) and s.state in ALIVE]
+        found = sorted(found, key=lambda s: (s.wave != sender.wave, -s.created_at))[:1]
+    if sender.wave is None or not found:
         whose = (
-            f"{teller.name!r} has"
-            if teller.wave is not None
-            else (f"{teller.name!r} does not belong to a wave, so it has")
+            f"{sender.name!r} has"
+            if sender.wave is not None
+            else (f"{sender.name!r} does not belong to a wave, so it has")
         )
-        raise NotFoundError(f"{whose} no running peer {wanted!r}.", hint="`kasmon ctx` lists them.")
+        raise NotFoundError(f"{whose} no running peer {requested!r}.", hint="`kasmon ctx` lists them.")
     return tuple(found)
 
 
-async def tell(places: Paths, teller: Session, peer: Session, text: str) -> Receipt:
-    """Give *peer* the message *text* of *teller* at its turn's end, and return how far it came.
+async def tell(places: Paths, sender: Session, peer: Session, text: str) -> Receipt:
+    """Send *peer* the message *text* of *sender*, for the end of its turn; return the receipt.
 
     Raises:
         UsageError: if it is empty or too long.
-        RefusedError: if *peer* got too many of late, by the word of its host.
-        KasmonError: as `operations.send` does.
+        RefusedError: if the host of *peer* reports that it got too many messages lately.
+        KasmonError: as `operations.send` raises.
     """
-    said = clean_block(text).strip()
-    if not said:
+    message = clean_block(text).strip()
+    if not message:
         raise UsageError("missing message.")
-    if len(said) > LONGEST:
+    if len(message) > LONGEST:
         raise UsageError(
-            f"the message has {len(said)} characters.", hint=(f"A message to a peer may have up to {LONGEST}.")
+            f"the message has {len(message)} characters.", hint=(f"A message to a peer may have up to {LONGEST}.")
         )
-    return await operations.send(places, peer, marked(teller, said), "idle", "peer")
+    return await operations.send(places, peer, marked(sender, message), "idle", "peer")
 
 
-def marked(teller: Session, said: str) -> str:
-    """*said* as its peer reads it: whose word it is stands in front of it."""
-    task = f", task {teller.task}" if teller.task is not None else ""
-    whose = f"{clean_line(teller.name)}{task}, another agent"
-    return f"[Message from your peer {whose}, not from the person you work for]\n{said}"
+def marked(sender: Session, message: str) -> str:
+    """Return the message as its peer reads it, with a line that names the sender."""
+    task = f", task {sender.task}" if sender.task is not None else ""
+    whose = f"{clean_line(sender.name)}{task}, another agent"
+    return f"[Message from your peer {whose}, not from the person you work for]\n{message}"
 
 
-def write_note(path: Path, teller: Session, text: str, at: str) -> None:
-    """Add *text* of *teller* to the notes at *path*, one entry, whole.
+def write_note(path: Path, sender: Session, text: str, at: str) -> None:
+    """Append *text* of *sender* as one entry to the notes at *path*.
 
     Raises:
         UsageError: if it is empty or too long.
         RefusedError: if the notes are full.
     """
-    said = clean_block(text).strip()
-    if not said or len(said) > LONGEST:
+    message = clean_block(text).strip()
+    if not message or len(message) > LONGEST:
         raise UsageError("a note must have between 1 and 8,000 characters.")
-    entry = f"## {clean_line(teller.name)}, {at}\n\n{said}\n\n".encode()
+    entry = f"## {clean_line(sender.name)}, {at}\n\n{message}\n\n".encode()
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The process of a plan's runner: under its lock from the beginning to the end, and ended by whoever wants to."""
+"""The process of a plan's runner: it holds the plan's lock while it runs, and signals end it."""
 
 import asyncio
 import contextlib
@@ -33,29 +33,29 @@ def main(argv: Sequence[str]) -> int:
     process_log.keep()
     secret_stdin.take()
     here = places()
-    book = PlanLog(here, argv[0])
-    if not book.folder.is_dir():
+    plan_log = PlanLog(here, argv[0])
+    if not plan_log.folder.is_dir():
         sys.stderr.write(f"{PlanNotFoundError(argv[0])}\n")
         return PlanNotFoundError.exit_code
     while True:
-        lock = HostLock(book.lock)
+        lock = HostLock(plan_log.lock)
         if not lock.take():
             return 0
         try:
-            book.more()
-            was_ended = asyncio.run(_until_told(PlanRunner(here, book, in_force(here, log.warning))))
+            plan_log.more()
+            was_signalled = asyncio.run(_run_until_ended(PlanRunner(here, plan_log, in_force(here, log.warning))))
         except KasmonError as error:
             log.error("%s", error)
             return error.exit_code
         finally:
             lock.let_go()
-        book.more()  # a `resume` of a stopped plan that saw our lock still held relies on us
-        if was_ended or book.run.is_stopped or book.run.state == "ended":
+        plan_log.more()  # a `resume` of a stopped plan that saw the lock still held relies on this
+        if was_signalled or plan_log.run.is_stopped or plan_log.run.state == "ended":
             return 0
 
 
-async def _until_told(runner: PlanRunner) -> bool:
-    """Run until the plan ends or is stopped; True if this process was ended: the plan goes on with the next one."""
+async def _run_until_ended(runner: PlanRunner) -> bool:
+    """Run until the plan ends or is stopped; True if a signal ended this process and the next runner continues."""
     running = asyncio.ensure_future(runner.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -1,7 +1,7 @@
-"""After a crash or a reboot: what of the plans that were running is lost, and how each goes on where it was.
+"""After a crash or a reboot: find out what the running plans lost, and continue each of them.
 
-A task is never begun a second time for it: its agent's conversation is resumed by its own id and told to go on. What
-cannot be resumed, a command in a shell that is gone, has failed, and its plan decides.
+Recovery never starts a task twice: it resumes the agent's conversation by id and prompts it to continue. A task that
+cannot be resumed, such as a command in a lost shell, has failed; the plan decides what follows.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
 class InterruptedPlan(NamedTuple):
-    """One thing that was lost, and what is done about it."""
+    """One loss, and what recovery does about it."""
 
     plan: str
     deed: Literal["resume", "fail", "run"]
-    """`resume` the session's conversation, count its task as failed, or `run` the plan itself again."""
+    """`resume` the session's conversation, `fail` its task, or `run` the plan's runner again."""
     task: str = ""
     attempt: int = 0
     session: Session | None = None
@@ -44,19 +44,19 @@ class InterruptedPlan(NamedTuple):
 
 
 def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
-    """What is lost of the plans that are not over; each plan's own runner comes behind its tasks.
+    """Return what the plans that have not ended lost; each plan's own runner follows its tasks.
 
     Raises:
-        PlanNotFoundError, PlanFaultyError: if a plan's agreed text is gone.
+        PlanNotFoundError, PlanFaultyError: if a plan's approved text is gone.
     """
     found: list[InterruptedPlan] = []
     for id_ in plans(places):
-        book = PlanLog(places, id_)
-        book.more()
-        if not book.run.began_at or book.run.state == "ended":
+        plan_log = PlanLog(places, id_)
+        plan_log.more()
+        if not plan_log.run.began_at or plan_log.run.state == "ended":
             continue
-        tasks = {task.id: task for task in agreed(book).tasks}
-        for name, at in book.run.tasks.items():
+        tasks = {task.id: task for task in agreed(plan_log).tasks}
+        for name, at in plan_log.run.tasks.items():
             session = fleet.get(SessionId(at.session))
             if at.state not in ON or session is None or session.state is not SessionState.LOST:
                 continue
@@ -66,26 +66,26 @@ def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
                 found.append(InterruptedPlan(id_, "fail", name, at.attempt, session, NO_ID))
             else:
                 found.append(InterruptedPlan(id_, "resume", name, at.attempt, session, session.resume_id))
-        if not book.run.is_stopped and not start.is_run(book):
+        if not plan_log.run.is_stopped and not start.is_run(plan_log):
             found.append(InterruptedPlan(id_, "run", why="it has no runner"))
     return found
 
 
-async def recover(places: Paths, plight: InterruptedPlan) -> str:
-    """Do what *plight* says; what became of it, in words.
+async def recover(places: Paths, loss: InterruptedPlan) -> str:
+    """Recover from *loss*; describe the result.
 
     Raises:
-        KasmonError: why it could not be done; a task whose session does not come back has failed then.
+        KasmonError: if that fails; a task whose session cannot be restarted has failed then.
     """
-    book = PlanLog(places, plight.plan)
-    if plight.deed == "run":
-        start.run(places, book)
+    plan_log = PlanLog(places, loss.plan)
+    if loss.deed == "run":
+        start.run(places, plan_log)
         return "continues"
-    if plight.deed == "fail" or plight.session is None:
-        failed = TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=plight.why)
-        await asyncio.to_thread(book.add, failed)
-        return f"has failed: {plight.why}"
-    before = plight.session
+    if loss.deed == "fail" or loss.session is None:
+        failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=loss.why)
+        await asyncio.to_thread(plan_log.add, failed)
+        return f"has failed: {loss.why}"
+    before = loss.session
     try:
         await operations.restart(places, before)
         now = (await asyncio.to_thread(look_once, places)).get(before.id)
@@ -93,8 +93,8 @@ async def recover(places: Paths, plight: InterruptedPlan) -> str:
             await operations.send(places, now, GO_ON, "now", "wave")
     except KasmonError as error:
         why = f"its session did not come back: {error.message.rstrip('.')}"
-        failed = TaskFailed(at=time.time(), task=plight.task, attempt=plight.attempt, why=why)
-        await asyncio.to_thread(book.add, failed)
+        failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=why)
+        await asyncio.to_thread(plan_log.add, failed)
         raise
     proof = f" ({now.proof})" if now is not None and now.proof else ""
     return f"is resumed as {before.resume_id or before.id}{proof}"

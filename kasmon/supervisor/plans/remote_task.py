@@ -1,6 +1,6 @@
-"""A task on another machine, as its plan's runner sees it: its place and its result there, and its check.
+"""Tasks on other machines, for the plan's runner: their folder, result and check there.
 
-A check that a runner before us began there goes on without it; the next one waits for the same check.
+A check that an earlier runner began there continues without it; the next runner waits for the same check.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from kasmon.tmux.remote import task as remote_task
 from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
 
 HOME: Final = ""
-"""The folder in which tasks work there."""
+"""The folder in which tasks work there: the home folder."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
-"""How long it is waited before the machine is asked again; doubling in between."""
+"""How long to wait before the machine is asked again, in seconds; doubling in between."""
 ENDING_S: Final = (0.1, 0.3, 1.0, 3.0)
-"""How long it is waited before each look whether a check that was ended there is gone."""
+"""How long to wait before each test whether an ended check is gone there, in seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -35,20 +35,20 @@ class RemoteTasks:
         self._ssh = ssh
 
     def machine(self, plan: Plan, run: PlanRun, task: Task) -> RemoteMachine | None:
-        """Where *task* runs; None is here."""
+        """Return the machine where *task* runs; None for this one."""
         host = host_of(plan, task, run.of(task.id).agent)
         return RemoteMachine(host, self._ssh) if host else None
 
     async def lay_out(self, machine: RemoteMachine, task: Task) -> None:
-        """Make the place there in which *task* may leave its result.
+        """Create the folder there for the result of *task*.
 
         Raises:
-            RemoteUnreachableError, RemoteLaunchError: if that cannot be.
+            RemoteUnreachableError, RemoteLaunchError: if that fails.
         """
         await asyncio.to_thread(remote_task.lay_out, machine, HOME, task.number, ssh_environment())
 
     async def result(self, machine: RemoteMachine, task: Task, longest: int) -> str:
-        """What *task* left there, at most *longest* bytes; may be empty.
+        """Return the result of *task* there, at most *longest* bytes; may be empty.
 
         Raises:
             RemoteUnreachableError: if there is no connection.
@@ -61,24 +61,24 @@ class RemoteTasks:
         task: Task,
         attempt: int,
         session: str,
-        own: Mapping[str, str],
+        variables: Mapping[str, str],
         begins: Callable[[TaskChecking], Awaitable[None]],
         limit_s: float = CHECK_LIMIT_S,
     ) -> TaskChecked:
-        """The fact of what the check of *task* found there; *begins* notes that it begins.
+        """Run the check of *task* there and return its result; *begins* logs that it begins.
 
         Args:
             machine: where its agent worked.
             task, attempt, session: whose check it is.
-            own: what it finds in its environment.
+            variables: its environment variables.
             begins: as for `run_check`.
-            limit_s: how long it may take, in seconds, with all the time that nobody answers.
+            limit_s: how long it may take, in seconds, including time without a connection.
         """
         began, unreachable = time.monotonic(), ""
         has_begun, pause_s = False, FIRST_PAUSE_S
 
-        def found(exit_code: int | None, why: str, output: str = "") -> TaskChecked:
-            said = clean_block(output).encode()[-KEPT_BYTES:].decode("utf-8", "ignore")
+        def build_result(exit_code: int | None, why: str, output: str = "") -> TaskChecked:
+            cleaned = clean_block(output).encode()[-KEPT_BYTES:].decode("utf-8", "ignore")
             took_s = time.monotonic() - began
             return TaskChecked(
                 at=time.time(),
@@ -87,7 +87,7 @@ class RemoteTasks:
                 ok=exit_code == 0,
                 exit_code=exit_code,
                 why=why,
-                output=said,
+                output=cleaned,
                 took_s=took_s,
             )
 
@@ -98,25 +98,25 @@ class RemoteTasks:
                 unreachable = ""
                 if answer.state == "ended":
                     by_signal = f"it was ended by signal {answer.signal}" if answer.signal else ""
-                    return found(answer.exit_code, by_signal, shown)
+                    return build_result(answer.exit_code, by_signal, shown)
                 if answer.state == "gone" and has_begun:
-                    return found(None, f"it no longer exists on {machine.host!r}")
+                    return build_result(None, f"it no longer exists on {machine.host!r}")
                 if answer.state == "gone":
                     await asyncio.to_thread(
-                        remote_task.begin_check, machine, session, task.check, HOME, own, ssh_environment()
+                        remote_task.begin_check, machine, session, task.check, HOME, variables, ssh_environment()
                     )
                 has_begun = True
             except RemoteUnreachableError as error:
                 unreachable = error.message
             except RemoteLaunchError as error:
-                return found(None, error.message.rstrip("."))
+                return build_result(None, error.message.rstrip("."))
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         await self.end_check(machine.host, session)
-        return found(None, unreachable.rstrip(".") or f"it took longer than {limit_s:g} s")
+        return build_result(None, unreachable.rstrip(".") or f"it took longer than {limit_s:g} s")
 
     async def end_check(self, host: str, session: str) -> None:
-        """End the check of *session* on the machine *host*, as far as that can be reached."""
+        """End the check of *session* on the machine *host*, if it can be reached."""
         machine = RemoteMachine(host, self._ssh)
         try:
             await asyncio.to_thread(remote_task.end_check, machine, session, ssh_environment())

@@ -1,6 +1,6 @@
-"""In which sandboxes the tasks of a plan run, and whether they can: asked before any of them begins.
+"""The sandboxes of a plan's tasks, and whether they are available: checked before any task begins.
 
-A plan runs unattended: a task that cannot have its sandbox is refused or fails, and is never run in a looser one.
+A plan runs unattended: a task that cannot have its sandbox is refused or fails; it never runs in a weaker one.
 """
 
 from pathlib import Path
@@ -20,39 +20,39 @@ ASLEEP: Final = frozenset({SessionState.STANDBY, SessionState.PAUSED})
 
 
 def usual_mode(config: Config, agent: str, sandbox: str | None) -> Mode | None:
-    """A task's mode where nobody says one: its profile's (None), else structured where its program can be."""
+    """Return the default mode of a task: None if its profile sets one, else structured if its program supports it."""
     profile = config.agents.get(agent)
     if profile is None or profile.execution_mode is not None:
         return None
     try:
         return Mode.SDK if resolve(config, agent, Mode.SDK, sandbox=sandbox).mode is Mode.SDK else None
-    except KasmonError:  # it cannot be started at all: whoever starts it says why
+    except KasmonError:  # it cannot be started at all; its start reports why
         return None
 
 
 def confined_by(config: Config, plan: Plan, task: Task) -> ResolvedProfile | None:
-    """How *task* is started, where a sandbox confines it; None where none does, or nobody can start its agent anyway.
+    """Resolve the agent of *task* if a sandbox confines it; None if none does, or its agent cannot be started anyway.
 
     Raises:
-        KasmonError: if it wants a sandbox that its kind of session cannot have.
+        KasmonError: if it requires a sandbox that its kind of session cannot have.
     """
-    agent, said, wanted = agent_of(plan, task), task.mode or plan.mode, task.sandbox or None
+    agent, mode_name, requested = agent_of(plan, task), task.mode or plan.mode, task.sandbox or None
     try:
-        resolve(config, agent, said, sandbox="")
+        resolve(config, agent, mode_name, sandbox="")
     except KasmonError:
-        return None  # whoever starts it says why
-    mode = Mode(said) if said else usual_mode(config, agent, wanted)
-    resolved = resolve(config, agent, mode, sandbox=wanted)
+        return None  # its start reports why
+    mode = Mode(mode_name) if mode_name else usual_mode(config, agent, requested)
+    resolved = resolve(config, agent, mode, sandbox=requested)
     return resolved if resolved.sandbox else None
 
 
 def must_be_able(places: Paths, config: Config, plan: Plan, folder: Path) -> None:
-    """Refuse *plan* in *folder* where one of its tasks cannot have its sandbox as things are.
+    """Refuse *plan* in *folder* if one of its tasks cannot have its sandbox now.
 
     Raises:
-        NoSandboxError: if none of its tier can be made here.
-        RefusedError: if its agent cannot be in it, or nobody agreed to what it is handed.
-        KasmonError: what else keeps it from there; the message names the task.
+        NoSandboxError: if no sandbox of its tier can be created here.
+        RefusedError: if its agent cannot be in it, or the user has not confirmed what it is granted.
+        KasmonError: for any other reason; the message names the task.
     """
     for task in plan.tasks:
         try:
@@ -64,7 +64,7 @@ def must_be_able(places: Paths, config: Config, plan: Plan, folder: Path) -> Non
 
 
 def unable(places: Paths, config: Config, plan: Plan, folder: Path) -> str:
-    """The same as a sentence; empty where nothing speaks against it."""
+    """Return the error of `must_be_able` as a sentence; empty if there is none."""
     try:
         must_be_able(places, config, plan, folder)
     except KasmonError as error:
@@ -73,7 +73,7 @@ def unable(places: Paths, config: Config, plan: Plan, folder: Path) -> str:
 
 
 def sandboxes(config: Config, plan: Plan) -> dict[Tier, list[str]]:
-    """The tiers that confine tasks of *plan*, each with the ids of those."""
+    """Return the sandbox tiers of *plan* -> the ids of the tasks that use each."""
     found: dict[Tier, list[str]] = {}
     for task in plan.tasks:
         if (tier := _tier(config, plan, task)) is not None:
@@ -81,38 +81,40 @@ def sandboxes(config: Config, plan: Plan) -> dict[Tier, list[str]]:
     return found
 
 
-def goes_in(places: Paths, launch: Launch) -> None:
-    """Note how the folder of *launch* is, where its sandbox is to work on a copy of that. Blocks.
+def record_folder(places: Paths, launch: Launch) -> None:
+    """Record the state of the folder of *launch*, if its sandbox is to work on a copy. Blocks.
 
     Raises:
-        SandboxError: if it cannot be looked at, or is too much.
-        OSError: if that cannot be noted.
+        SandboxError: if it cannot be read, or is too large.
+        OSError: if the record cannot be written.
     """
     if launch.sandbox is None:
         return
-    from kasmon.sandbox.agent import launch as inmate
+    from kasmon.sandbox.agent import launch as agent_launch
     from kasmon.sandbox.shared import copy_back
 
-    if inmate.works_on_copy(places, launch.session, Path(launch.workdir)):
+    if agent_launch.works_on_copy(places, launch.session, Path(launch.workdir)):
         copy_back.noted(Path(launch.workdir), places.fetched(launch.session))
 
 
-def comes_back(places: Paths, session: SessionId, folder: Path) -> str:
-    """Have in *folder* what *session* made in its sandbox, if it has one; in words what did not come. Blocks."""
+def fetch_changes(places: Paths, session: SessionId, folder: Path) -> str:
+    """Copy the changes of *session* from its sandbox, if any, to *folder*; describe what was not copied. Blocks."""
     if not places.sandbox(session).exists():
         return ""
-    from kasmon.sandbox.agent import launch as inmate
+    from kasmon.sandbox.agent import launch as agent_launch
     from kasmon.sandbox.shared import copy_back
 
-    told: list[str] = []
+    problems: list[str] = []
     try:
         known = look_once(places).get(session)
-        if known is not None and known.exists and known.state not in ASLEEP:  # who sleeps on disk was level before
-            inmate.level(places, session)
-        told += copy_back.fetched(inmate.copy_of(places, session), folder, places.fetched(session))
+        if known is not None and known.exists and known.state not in ASLEEP:  # one suspended to disk was synced before
+            agent_launch.level(places, session)
+        problems += copy_back.fetched(agent_launch.copy_of(places, session), folder, places.fetched(session))
     except (KasmonError, OSError) as error:
-        told.append(f"Its changes are in {str(inmate.copy_of(places, session))!r} and were not fetched: {error}")
-    return " ".join(told)
+        problems.append(
+            f"Its changes are in {str(agent_launch.copy_of(places, session))!r} and were not fetched: {error}"
+        )
+    return " ".join(problems)
 
 
 def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) -> None:
@@ -135,7 +137,7 @@ def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) 
 
 
 def _tier(config: Config, plan: Plan, task: Task) -> Tier | None:
-    """What confines *task*; None where nothing does, or it cannot be."""
+    """Return the sandbox tier of *task*; None if it has none, or cannot have it."""
     try:
         resolved = confined_by(config, plan, task)
     except KasmonError:

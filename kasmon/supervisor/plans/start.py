@@ -1,4 +1,4 @@
-"""A plan is agreed to: its id claimed, its text kept as it was shown, its runner started. And started again."""
+"""Start an approved plan: claim its id, store its text as it was shown, and start (or restart) its runner."""
 
 import contextlib
 import hashlib
@@ -21,28 +21,28 @@ from kasmon.supervisor.worktrees.worktree import proper_branch
 
 
 def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanLog:
-    """The book of a plan that a person agreed to run; nothing of it runs yet.
+    """Store a plan that the user approved, and return its log; nothing of it runs yet.
 
     Raises:
         UnavailableError: if it cannot be written.
-        GitError: if its folder is in a repository that git does not open.
+        GitError: if its folder is in a repository that git refuses to open.
     """
     shared = _shared(plan, folder)
     try:
         places.make()
         private_folder(places.plans)
-        id_ = _claimed(places, _id_of(plan.name))
-        book = PlanLog(places, id_)
-        private_folder(book.folder / "agreed")
+        id_ = _claim_id(places, _id_of(plan.name))
+        plan_log = PlanLog(places, id_)
+        private_folder(plan_log.folder / "agreed")
         own = file.name if is_plan(file.name) else f"{file.stem}.md"
-        write_private(book.folder / "agreed" / own, text.encode(), durable=True)
-        write_private(book.notes, b"")
+        write_private(plan_log.folder / "agreed" / own, text.encode(), durable=True)
+        write_private(plan_log.notes, b"")
     except OSError as error:
         raise UnavailableError(
             f"cannot write into {str(places.plans)!r}: {error.strerror or error}.",
             hint="Run `kasmon doctor` for a diagnosis.",
         ) from error
-    book.add(
+    plan_log.add(
         PlanBegan(
             at=time.time(),
             plan=id_,
@@ -54,74 +54,74 @@ def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, hea
             repository=shared,
         )
     )
-    book.more()
-    return book
+    plan_log.more()
+    return plan_log
 
 
 def next_id(places: Paths, plan: Plan) -> str:
-    """The id that *plan* gets if a person agrees to it now."""
+    """Return the id that *plan* would get if it were approved now."""
     return next(id_ for id_ in _ids(_id_of(plan.name)) if not places.plan(id_).exists())
 
 
-def run(places: Paths, book: PlanLog) -> None:
-    """Have a runner for *book*; nothing where it has one, or is over.
+def run(places: Paths, plan_log: PlanLog) -> None:
+    """Start a runner for *plan_log*; do nothing if it has one, or has ended.
 
     Raises:
         UnavailableError: if no process can be started.
     """
-    book.more()
-    if book.run.state == "ended" or is_run(book):
+    plan_log.more()
+    if plan_log.run.state == "ended" or is_run(plan_log):
         return
     try:
-        spawn_runner(places, book.plan)
+        spawn_runner(places, plan_log.plan)
     except OSError as error:
-        raise UnavailableError(f"cannot run plan {book.plan!r}: {error.strerror or error}.") from error
+        raise UnavailableError(f"cannot run plan {plan_log.plan!r}: {error.strerror or error}.") from error
 
 
-def is_run(book: PlanLog) -> bool:
-    """Whether a process runs it now."""
-    return lock_holder(book.lock) is not None
+def is_run(plan_log: PlanLog) -> bool:
+    """Whether a runner process runs it now."""
+    return lock_holder(plan_log.lock) is not None
 
 
-def apply_edit(book: PlanLog, text: str) -> None:
-    """Take *text*, which was read without fault and shown to a person, for the plan from now on."""
-    write_private(book.agreed, text.encode(), durable=True)
-    book.add(PlanChanged(at=time.time(), digest=digest(text)))
+def apply_edit(plan_log: PlanLog, text: str) -> None:
+    """Replace the plan by *text*, which has no faults and was shown to the user."""
+    write_private(plan_log.agreed, text.encode(), durable=True)
+    plan_log.add(PlanChanged(at=time.time(), digest=digest(text)))
 
 
-def found(places: Paths, wanted: str) -> PlanLog:
-    """The plan with the id *wanted*, or the newest run of the file *wanted*.
+def found(places: Paths, requested: str) -> PlanLog:
+    """Return the plan with the id *requested*, or the newest run of the file *requested*.
 
     Raises:
         PlanNotFoundError: if there is none.
     """
-    known = plans(places)
-    if wanted in known:
-        book = PlanLog(places, wanted)
-        book.more()
-        return book
-    path = str(Path(wanted).absolute())
-    books = []
-    for id_ in known:
-        book = PlanLog(places, id_)
-        book.more()
-        if book.run.file == path:
-            books.append(book)
-    if not books:
-        raise PlanNotFoundError(wanted)
-    return max(books, key=lambda book: book.run.began_at)
+    ids = plans(places)
+    if requested in ids:
+        plan_log = PlanLog(places, requested)
+        plan_log.more()
+        return plan_log
+    path = str(Path(requested).absolute())
+    plan_logs = []
+    for id_ in ids:
+        plan_log = PlanLog(places, id_)
+        plan_log.more()
+        if plan_log.run.file == path:
+            plan_logs.append(plan_log)
+    if not plan_logs:
+        raise PlanNotFoundError(requested)
+    return max(plan_logs, key=lambda plan_log: plan_log.run.began_at)
 
 
 def digest(text: str) -> str:
-    """By which a plan's text is told from every other."""
+    """Return the digest that identifies a plan's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def text_of(file: Path) -> str:
-    """What *file* holds.
+    """Return the text of *file*.
 
     Raises:
-        RefusedError: if it is no text, or larger than 8 MiB.
+        RefusedError: if it is not text, or larger than 8 MiB.
         PlanNotFoundError: if the file does not exist.
     """
     try:
@@ -142,10 +142,10 @@ def text_of(file: Path) -> str:
 
 
 def _shared(plan: Plan, folder: Path) -> str | None:
-    """The git folder that all worktrees of *folder* share; empty where it is in no repository.
+    """Return the git folder that all worktrees of *folder* share; empty if it is in no repository.
 
     Raises:
-        GitError: if git does not open it and a task may want a worktree; where none does it is None.
+        GitError: if git refuses to open it and a task may require a worktree; if none does, None is returned.
     """
     try:
         return where(folder)[1] if repository(folder) is not None else ""
@@ -158,12 +158,12 @@ def _shared(plan: Plan, folder: Path) -> str | None:
 def _id_of(name: str) -> str:
     try:
         return proper_branch((name.lower(),))[:40].strip("-") or "plan"
-    except UsageError:  # it has no letter that a branch may have
+    except UsageError:  # the name has no character that is valid in a branch
         return "plan"
 
 
-def _claimed(places: Paths, name: str) -> str:
-    """An id for a plan called *name*; its folder is ours from now on."""
+def _claim_id(places: Paths, name: str) -> str:
+    """Return a free id for a plan called *name*, claimed by creating its folder."""
     for id_ in _ids(name):
         with contextlib.suppress(FileExistsError):
             places.plan(id_).mkdir(mode=0o700)
@@ -172,6 +172,6 @@ def _claimed(places: Paths, name: str) -> str:
 
 
 def _ids(name: str) -> Iterator[str]:
-    """The ids that a plan called *name* may get, in the order in which they are tried."""
+    """Yield the ids that a plan called *name* may get, in the order to try them."""
     yield name
     yield from (f"{name}-{number}" for number in itertools.count(2))

@@ -1,4 +1,4 @@
-"""What a plan's runner does to tasks that have begun: each notes what came of it, in the plan's log."""
+"""What a plan's runner does with tasks that have begun; each action logs its result in the plan's log."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from kasmon.supervisor.plans import task_folder
 from kasmon.supervisor.plans.base import uncommitted
 from kasmon.supervisor.plans.check import run_check
 from kasmon.supervisor.plans.remote_task import RemoteTasks
-from kasmon.supervisor.plans.sandboxes import comes_back
+from kasmon.supervisor.plans.sandboxes import fetch_changes
 from kasmon.supervisor.plans.task_session import variables
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.worktrees.changes import changed
@@ -30,57 +30,57 @@ from kasmon.supervisor.worktrees.worktree import TaskWorktree
 from kasmon.tmux.remote.ssh import RemoteMachine
 
 REACHED_S: Final = 60.0
-"""So long a machine may not answer until a task there counts as called done without its result."""
+"""After a machine did not answer for so long, a task there counts as claimed without its result."""
 
 log = logging.getLogger(__name__)
 
 
 class TaskActions:
-    """What is done to the tasks of the plan of *book*; only its runner does."""
+    """Acts on the tasks of the plan of *plan_log*; used by its runner only."""
 
-    def __init__(self, where: Paths, book: PlanLog, config: Config, grounds: task_folder.TaskFolders) -> None:
-        self._where = where
-        self._book = book
-        self._grounds = grounds
-        self._elsewhere = RemoteTasks(config.remote.ssh)
+    def __init__(self, places: Paths, plan_log: PlanLog, config: Config, task_folders: task_folder.TaskFolders) -> None:
+        self._places = places
+        self._plan_log = plan_log
+        self._task_folders = task_folders
+        self._remote_tasks = RemoteTasks(config.remote.ssh)
         self._unreachable_since: dict[str, float] = {}
-        """Session -> when its machine did not answer first, in seconds of any clock."""
+        """Session -> when its machine first failed to answer, on the monotonic clock, in seconds."""
 
     async def claim(self, plan: Plan, step: ClaimTask) -> None:
-        """Note that the step's task is called done, with what it changed, and keep the result that it left."""
-        task, at = step.task, self._book.run.of(step.task.id)
-        kept_back = await asyncio.to_thread(self._comes_back, plan, task, at)
+        """Log that the step's task is claimed, with its changes, and store its result."""
+        task, at = step.task, self._plan_log.run.of(step.task.id)
+        fetch_problem = await asyncio.to_thread(self._fetch_changes, plan, task, at)
         if not step.word.by:
             await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.word.text))
             return
-        is_own = (task.worktree or plan.worktree) == "own"
-        if (machine := self._elsewhere.machine(plan, self._book.run, task)) is not None:
-            differ = None
-            left, but = await self._result_of(machine, task, at.session)
+        has_own_worktree = (task.worktree or plan.worktree) == "own"
+        if (machine := self._remote_tasks.machine(plan, self._plan_log.run, task)) is not None:
+            change_count = None
+            result_text, remark = await self._result_of(machine, task, at.session)
         else:
-            differ, left = await asyncio.to_thread(_left_here, task, at, is_own)
-            but = f" ({kept_back})" if kept_back else ""
-            if is_own and any(task.id in continues(plan, other) for other in plan.tasks):
-                left_out = await asyncio.to_thread(uncommitted, Path(at.workdir))
-                but += f" ({left_out}: dependent tasks start without them)" if left_out else ""
+            change_count, result_text = await asyncio.to_thread(_read_outcome, task, at, has_own_worktree)
+            remark = f" ({fetch_problem})" if fetch_problem else ""
+            if has_own_worktree and any(task.id in continues(plan, other) for other in plan.tasks):
+                uncommitted_files = await asyncio.to_thread(uncommitted, Path(at.workdir))
+                remark += f" ({uncommitted_files}: dependent tasks start without them)" if uncommitted_files else ""
         claimed = TaskClaimed(
             at=time.time(),
             task=task.id,
             attempt=step.attempt,
             by=step.word.by,
-            text=f"{step.word.text}{but}",
-            changed=differ,
+            text=f"{step.word.text}{remark}",
+            changed=change_count,
         )
-        await asyncio.to_thread(self._keep, task, left, claimed)
+        await asyncio.to_thread(self._store_result, task, result_text, claimed)
 
     async def _result_of(self, machine: RemoteMachine, task: Task, session: str) -> tuple[str, str]:
-        """What *task* left for others on *machine*, and what is to be said where nobody can tell.
+        """Return the result of *task* on *machine*, and a remark if the machine cannot be reached.
 
         Raises:
-            RemoteUnreachableError: if that does not answer, and not for long yet.
+            RemoteUnreachableError: if it does not answer, but not for long enough yet.
         """
         try:
-            return await self._elsewhere.result(machine, task, task_folder.LONGEST_RESULT), ""
+            return await self._remote_tasks.result(machine, task, task_folder.LONGEST_RESULT), ""
         except RemoteUnreachableError as error:
             since = self._unreachable_since.setdefault(session, time.monotonic())
             if time.monotonic() < since + REACHED_S:
@@ -88,76 +88,76 @@ class TaskActions:
             return "", f" (its changes on {machine.host} were not fetched: {error.why})"
 
     async def check(self, plan: Plan, task: Task, attempt: int) -> None:
-        """Run the check of *task* where that worked, and note what it says."""
-        run = self._book.run
+        """Run the check of *task* where the task worked, and log its result."""
+        run = self._plan_log.run
         at = run.of(task.id)
-        if (machine := self._elsewhere.machine(plan, run, task)) is not None:
-            own = variables(self._book.plan, task, at.session, {})
+        if (machine := self._remote_tasks.machine(plan, run, task)) is not None:
+            own = variables(self._plan_log.plan, task, at.session, {})
             await self._note(
-                await self._elsewhere.check(machine, task, attempt, at.session, own, self._note, task.check_limit_s)
+                await self._remote_tasks.check(machine, task, attempt, at.session, own, self._note, task.check_limit_s)
             )
             return
         try:
-            await asyncio.to_thread(self._grounds.check, plan, task, run)
+            await asyncio.to_thread(self._task_folders.check, plan, task, run)
         except KasmonError as error:
             why = f"could not be run: {str(error).rstrip('.')}"
             await self._note(TaskChecked(at=time.time(), task=task.id, attempt=attempt, ok=False, why=why))
             return
-        own = variables(self._book.plan, task, at.session)
+        own = variables(self._plan_log.plan, task, at.session)
         await self._note(await run_check(task.id, attempt, task.check, at.workdir, own, self._note, task.check_limit_s))
 
     async def drop_check(self, host: str, session: str) -> None:
-        """End the check of *session* on the machine *host*: nobody waits for it any more."""
-        await self._elsewhere.end_check(host, session)
+        """End the check of *session* on the machine *host*, whose result is not needed any more."""
+        await self._remote_tasks.end_check(host, session)
 
     async def settle(self, step: SettleTask, fleet: Fleet) -> None:
-        """Note how the step's task went; a command that failed and goes on is interrupted."""
+        """Log the outcome of the step's task; interrupt a failed command that still runs."""
         fact = TaskDone if step.done else TaskFailed
-        at = self._book.run.of(step.task.id)
+        at = self._plan_log.run.of(step.task.id)
         await self._note(fact(at=time.time(), task=step.task.id, attempt=step.attempt, why=step.why))
         known = fleet.get(SessionId(at.session))
         if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
-            with contextlib.suppress(KasmonError):  # another command may go on in its terminal, if this one leaves it
-                await operations.interrupt(self._where, known)
+            with contextlib.suppress(KasmonError):  # another command may run in its terminal, if this one ends
+                await operations.interrupt(self._places, known)
 
     async def end(self, session: SessionId, fleet: Fleet) -> None:
-        """End *session*, which no task needs any more."""
+        """Stop *session*, which no task needs any more."""
         known = fleet.get(session)
         if known is not None and known.exists:
-            with contextlib.suppress(SessionEndedError):  # the fleet that we saw was not the newest
-                await operations.stop(self._where, known)
+            with contextlib.suppress(SessionEndedError):  # the fleet was not up to date
+                await operations.stop(self._places, known)
 
-    def _comes_back(self, plan: Plan, task: Task, at: TaskRun) -> str:
-        """Have what *task* made in its sandbox where it works; in words what did not come."""
-        if not self._where.sandbox(SessionId(at.session)).exists():
+    def _fetch_changes(self, plan: Plan, task: Task, at: TaskRun) -> str:
+        """Copy the changes of *task* from its sandbox to its folder; describe what was not copied."""
+        if not self._places.sandbox(SessionId(at.session)).exists():
             return ""
         try:
-            self._grounds.check(plan, task, self._book.run)
+            self._task_folders.check(plan, task, self._plan_log.run)
         except KasmonError as error:
             return f"Its changes in the sandbox were not fetched: {error}"
-        return comes_back(self._where, SessionId(at.session), Path(at.workdir))
+        return fetch_changes(self._places, SessionId(at.session), Path(at.workdir))
 
-    def _keep(self, task: Task, result: str, claimed: TaskClaimed) -> None:
-        """Keep what *task* left, if anything, before it counts as claimed."""
+    def _store_result(self, task: Task, result: str, claimed: TaskClaimed) -> None:
+        """Store the result of *task*, if any, before it counts as claimed."""
         if result:
-            path = self._book.result(task)
+            path = self._plan_log.result(task)
             private_folder(path.parent)
             write_private(path, result.encode())
-        self._book.note(claimed)
+        self._plan_log.note(claimed)
 
     async def _note(self, fact: PlanFact) -> None:
-        await asyncio.to_thread(self._book.note, fact)
+        await asyncio.to_thread(self._plan_log.note, fact)
 
 
-def _changed(at: TaskRun, is_own: bool) -> int | None:
-    """How many files differ from where the task began; None where nobody can tell.
+def _changed(at: TaskRun, has_own_worktree: bool) -> int | None:
+    """Return how many files differ from the task's start; None if unknown.
 
-    In a worktree that it shares others change files too: it is known there only that nobody changed any.
+    In a shared worktree, other tasks change files too: there the only known count is 0, if nothing changed at all.
     """
     if not at.base:
         return None
     tree = TaskWorktree(path=at.workdir, branch=at.branch, base=at.base)
-    if not is_own:
+    if not has_own_worktree:
         return 0 if at.found and task_folder.state_of(tree) == at.found else None
     try:
         return len(changed(Path(tree.path), tree.base))
@@ -166,6 +166,6 @@ def _changed(at: TaskRun, is_own: bool) -> int | None:
         return None
 
 
-def _left_here(task: Task, at: TaskRun, is_own: bool) -> tuple[int | None, str]:
-    """How many files *task* changed, and what it left for others."""
-    return _changed(at, is_own), task_folder.result(Path(at.workdir), task, at.began_at)
+def _read_outcome(task: Task, at: TaskRun, has_own_worktree: bool) -> tuple[int | None, str]:
+    """Return how many files *task* changed, and its result."""
+    return _changed(at, has_own_worktree), task_folder.result(Path(at.workdir), task, at.began_at)

@@ -1,4 +1,4 @@
-"""Where a task works: the plan's folder, its one worktree, a worktree of its own, or where another task worked."""
+"""The folder where a task works: the plan's folder or one worktree, the task's own worktree, or another task's."""
 
 import asyncio
 from pathlib import Path
@@ -18,11 +18,11 @@ from kasmon.supervisor.worktrees.git import head, repository, where
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_worktree, make, no_repository, proper_branch
 
 OWN_FOLDER: Final = ".kasmon"
-"""In a task's folder, what kasmon and its agents leave for each other; git is told to look away."""
+"""In a task's folder, the files that kasmon and its agents exchange; ignored by git."""
 NOTHING_OF_OURS: Final = b"*\n"
-"""What the `.gitignore` of that folder says."""
+"""The content of the `.gitignore` in that folder."""
 LONGEST_RESULT: Final = 65_536
-"""So many bytes of a result are kept."""
+"""At most this many bytes of a result are kept."""
 
 
 class _OwnWorktree(NamedTuple):
@@ -33,77 +33,77 @@ class _OwnWorktree(NamedTuple):
     tree: Path
     branch: str
     folder: Path
-    """Where the task works in it: what the plan's folder is in the checkout."""
+    """The task's folder in it, corresponding to the plan's folder in the checkout."""
     is_own: bool
-    """It is the task's own, and not that of the whole plan."""
+    """Whether it is the task's own, not the one of the whole plan."""
 
 
 class TaskFolders:
-    """The grounds on which the tasks of one plan work. Worktrees are made one after the other: git has one lock.
+    """The folders where the tasks of one plan work. Worktrees are created one at a time: git has one lock.
 
-    A task's folder follows from the plan alone, never from where an earlier attempt is said to have been. A task that
-    has a worktree gets that worktree, verified in this call, or an error; never the plan's folder.
+    A task's folder follows from the plan alone, never from the logged folder of an earlier attempt. A task with a
+    worktree gets that worktree, verified in this call, or an error; never the plan's folder.
     """
 
     def __init__(self, places: Paths, plan_id: str, folder: Path) -> None:
         self._trees = places.plan(plan_id) / "trees"
         self._id = plan_id
         self._folder = folder
-        self._making = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def of(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
-        """Where *task* works from now on; its worktree is made if there is none.
+        """Return the folder where *task* works from now on; create its worktree if needed.
 
         Raises:
-            UsageError: if it wants a worktree and the plan's folder is in no git repository.
+            UsageError: if it requires a worktree and the plan's folder is in no git repository.
             RefusedError: if what should be its worktree is not, or is not on its branch.
-            KasmonError: why git makes none.
+            KasmonError: if git cannot create it.
         """
-        async with self._making:
-            return await asyncio.to_thread(self._made, plan, task, run)
+        async with self._lock:
+            return await asyncio.to_thread(self._create, plan, task, run)
 
     def check(self, plan: Plan, task: Task, run: PlanRun) -> None:
-        """Raise unless *task*, which has begun, can go on where it works: in its worktree, on any branch. Blocks.
+        """Raise unless *task*, which has begun, can continue in its folder: in its worktree, on any branch. Blocks.
 
         Raises:
-            RefusedError: if its worktree is gone, or is not one of the plan's repository; or if it was begun elsewhere.
-            KasmonError: if git cannot tell.
+            RefusedError: if its worktree is gone, or is not of the plan's repository; or if it was begun elsewhere.
+            KasmonError: if git fails.
         """
-        place = self._place(plan, task, run)
-        folder, begun_in = str(self._folder if place is None else place.folder), run.of(task.id).workdir
+        own = self._find_worktree(plan, task, run)
+        folder, begun_in = str(self._folder if own is None else own.folder), run.of(task.id).workdir
         if begun_in != folder:
             raise RefusedError(
                 f"task {task.id!r} was started in {begun_in!r}, but its folder is now {folder!r}.",
                 hint="Retry it to start it there.",
             )
-        if place is not None:
-            check_worktree(place.repo, place.tree)
-            _check_inside(place)
+        if own is not None:
+            check_worktree(own.repo, own.tree)
+            _check_inside(own)
 
-    def _made(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
-        place = self._place(plan, task, run)
-        if place is None:
+    def _create(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
+        own = self._find_worktree(plan, task, run)
+        if own is None:
             repo = None if run.repository == "" else repository(self._folder)
             return TaskWorktree(path=str(self._folder), base="" if repo is None else head(repo))
         private_folder(self._trees)
-        if place.is_own:
-            tree = begin_worktree(place.repo, place.tree, place.branch, plan, root_of(plan, task), run)
+        if own.is_own:
+            tree = begin_worktree(own.repo, own.tree, own.branch, plan, root_of(plan, task), run)
         else:
             base = plan.base if plan.base != NEEDS else ""
-            tree = make(place.repo, place.tree, place.branch, base or "HEAD")
-        _check_inside(place)
-        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return TaskWorktree(path=str(place.folder), branch=tree.branch, base=tree.base)
+            tree = make(own.repo, own.tree, own.branch, base or "HEAD")
+        _check_inside(own)
+        own.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return TaskWorktree(path=str(own.folder), branch=tree.branch, base=tree.base)
 
-    def _place(self, plan: Plan, task: Task, run: PlanRun) -> _OwnWorktree | None:
-        """The worktree of *task*; None where it works in the plan's folder."""
-        _check_here(plan, task, run)
+    def _find_worktree(self, plan: Plan, task: Task, run: PlanRun) -> _OwnWorktree | None:
+        """Return the worktree of *task*; None if it works in the plan's folder."""
+        _check_not_remote(plan, task, run)
         root = root_of(plan, task)
-        wanted = root.worktree or plan.worktree
-        if not wanted and run.repository == "":
-            wanted = "folder"  # there was none when a person agreed to the plan
-        repo = None if wanted == "folder" else repository(self._folder)
-        if repo is None and wanted != "folder" and (wanted or run.repository):
+        kind = root.worktree or plan.worktree
+        if not kind and run.repository == "":
+            kind = "folder"  # there was no repository when the plan was approved
+        repo = None if kind == "folder" else repository(self._folder)
+        if repo is None and kind != "folder" and (kind or run.repository):
             raise no_repository(task.id, self._folder)
         if repo is None and task.worktree in ("own", "shared"):
             raise RefusedError(
@@ -117,45 +117,45 @@ class TaskFolders:
                 f"the plan's folder {str(self._folder)!r} is no longer in the repository {run.repository!r}.",
                 hint="Run the plan's file again.",
             )
-        name = f"{self._id}.{own_name(root)}" if wanted == "own" else "shared"
+        name = f"{self._id}.{own_name(root)}" if kind == "own" else "shared"
         branch = branch_of(self._id, plan, task)
         tree = self._trees / name
         folder = tree / self._folder.resolve().relative_to(repo.resolve())
-        return _OwnWorktree(repo, tree, branch, folder, wanted == "own")
+        return _OwnWorktree(repo, tree, branch, folder, kind == "own")
 
 
 def check_session(places: Paths, session: Session) -> None:
-    """Raise unless *session* may start again: one of a plan's task needs the worktree of that task, verified. Blocks.
+    """Raise unless *session* may restart: one of a plan's task needs the worktree of that task, verified. Blocks.
 
-    A session that belongs to no plan, or to one that is not kept any more, passes, and so does one on another machine.
+    A session without a plan passes, as does one of a deleted plan or on another machine.
 
     Raises:
-        RefusedError: if no task of its plan has this session, or as `TaskFolders.check` does.
-        PlanNotFoundError, PlanFaultyError: if the plan's agreed text is gone, or cannot be read any more.
-        KasmonError: if git cannot tell.
+        RefusedError: if no task of its plan has this session, or as `TaskFolders.check` raises.
+        PlanNotFoundError, PlanFaultyError: if the plan's approved text is gone, or can no longer be read.
+        KasmonError: if git fails.
     """
     if not session.plan:
         return
-    book = PlanLog(places, session.plan)
-    book.more()
-    run = book.run
+    plan_log = PlanLog(places, session.plan)
+    plan_log.more()
+    run = plan_log.run
     if not run.began_at:
         return
-    plan = agreed(book)
+    plan = agreed(plan_log)
     for task in plan.tasks:
         at = run.of(task.id)
         if session.id in (at.session, *at.earlier):
             if not host_of(plan, task, at.agent):
-                TaskFolders(places, book.plan, Path(run.folder)).check(plan, task, run)
+                TaskFolders(places, plan_log.plan, Path(run.folder)).check(plan, task, run)
             return
     raise RefusedError(
-        f"session {session.name!r} belongs to plan {book.plan!r}, but to none of its tasks now.",
-        hint=f"`kasmon plan show {book.plan}` lists the sessions of its tasks.",
+        f"session {session.name!r} belongs to plan {plan_log.plan!r}, but to none of its tasks now.",
+        hint=f"`kasmon plan show {plan_log.plan}` lists the sessions of its tasks.",
     )
 
 
-def _check_here(plan: Plan, task: Task, run: PlanRun) -> None:
-    """Raise where *task* inherits from one that worked on another machine instead, by a person's decision."""
+def _check_not_remote(plan: Plan, task: Task, run: PlanRun) -> None:
+    """Raise if *task* inherits from one that the user moved to another machine."""
     before = task
     while before.inherits:
         before = plan.task(before.inherits)
@@ -166,40 +166,40 @@ def _check_here(plan: Plan, task: Task, run: PlanRun) -> None:
         return
 
 
-def _check_inside(place: _OwnWorktree) -> None:
-    """Raise where a link or another repository in the worktree leads the task's folder out of it.
+def _check_inside(own: _OwnWorktree) -> None:
+    """Raise if a link or another repository in the worktree leads the task's folder out of it.
 
     Raises:
         RefusedError: if it does.
-        GitError: if git cannot tell.
+        GitError: if git fails.
     """
-    folder = place.folder
+    folder = own.folder
     while not folder.exists() and not folder.is_symlink():
         folder = folder.parent
     top = Path(where(folder)[0]) if folder.is_dir() else folder
-    if top != place.tree.resolve():
+    if top != own.tree.resolve():
         raise RefusedError(
-            f"the folder {str(place.folder)!r}, where the task should work, resolves to {str(top)!r}, not "
-            f"to its worktree {str(place.tree)!r}."
+            f"the folder {str(own.folder)!r}, where the task should work, resolves to {str(top)!r}, not "
+            f"to its worktree {str(own.tree)!r}."
         )
 
 
 def branch_of(plan_id: str, plan: Plan, task: Task) -> str:
-    """The branch on which *task* works, where it has a worktree."""
+    """Return the branch on which *task* works, if it has a worktree."""
     root = root_of(plan, task)
     return f"plan/{plan_id}.{own_name(root)}" if (root.worktree or plan.worktree) == "own" else f"plan/{plan_id}"
 
 
 def own_name(task: Task) -> str:
-    """What the worktree of *task* is called behind its plan's id and a dot, which no id has: no two are alike."""
+    """Return the suffix of the worktree name of *task*, behind the plan's id and a dot; unique, as ids have no dot."""
     return proper_branch(tuple(dict.fromkeys((str(task.number), task.id))))[:60].rstrip("-")
 
 
 def lay_out(folder: Path, task: Task) -> None:
-    """Make the folder in which *task* may leave its result, where git does not see it.
+    """Create the folder for the result of *task*, ignored by git.
 
     Raises:
-        RefusedError: if somebody made a link there, which leads elsewhere.
+        RefusedError: if there is a symbolic link, which may lead elsewhere.
     """
     own = folder / OWN_FOLDER
     if own.is_symlink() or (own / ".gitignore").is_symlink():
@@ -210,7 +210,7 @@ def lay_out(folder: Path, task: Task) -> None:
 
 
 def state_of(tree: TaskWorktree) -> str:
-    """The state of the worktree in which a task works, see `changed.state`; empty where nobody can tell. Blocks."""
+    """Return the state of a task's worktree, see `changes.state`; empty if unknown. Blocks."""
     try:
         return state(Path(tree.path)) if tree.base else ""
     except (KasmonError, OSError):
@@ -218,7 +218,7 @@ def state_of(tree: TaskWorktree) -> str:
 
 
 def result(folder: Path, task: Task, since: float) -> str:
-    """What *task* left in `result.md`, in its own place or in its folder, written after *since*; may be empty."""
+    """Return `result.md` of *task*, in its own folder or the task's, if written after *since*; else empty."""
     for path in (folder / OWN_FOLDER / f"task-{task.number}" / "result.md", folder / "result.md"):
         try:
             if path.is_file() and not path.is_symlink() and path.stat().st_mtime >= since:

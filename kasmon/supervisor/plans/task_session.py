@@ -1,4 +1,4 @@
-"""A task's session: made known, noted, started, in this order, so that a crash between two of them starts it once."""
+"""A task's session is announced, logged, started, in this order, so that a crash in between starts it only once."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.plans.remote_task import HOME, RemoteTasks
-from kasmon.supervisor.plans.sandboxes import goes_in, usual_mode
+from kasmon.supervisor.plans.sandboxes import record_folder, usual_mode
 from kasmon.supervisor.plans.task_folder import TaskFolders, lay_out, state_of
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
@@ -34,7 +34,7 @@ from kasmon.supervisor.worktrees.worktree import TaskWorktree
 
 
 class AttemptStart(NamedTuple):
-    """What an attempt really starts, or continues in; empty for one that gets no session."""
+    """What an attempt actually starts, or continues in; empty if it gets no session."""
 
     agent: str = ""
     mode: str = ""
@@ -43,70 +43,70 @@ class AttemptStart(NamedTuple):
 
 
 class TaskStarter:
-    """Starts the attempts of one plan's tasks; only its runner does.
+    """Starts the attempts of one plan's tasks; used by its runner only.
 
-    *begin_session* starts the agent of a session that was made and noted.
+    *begin_session* starts the agent of a session that was created and logged.
     """
 
     def __init__(
         self,
         places: Paths,
         config: Config,
-        book: PlanLog,
-        grounds: TaskFolders,
+        plan_log: PlanLog,
+        task_folders: TaskFolders,
         begin_session: Callable[[Paths, Launch], Awaitable[None]] = begin,
     ) -> None:
         self._begin = begin_session
         self._places = places
         self._config = config
-        self._book = book
-        self._grounds = grounds
-        self._elsewhere = RemoteTasks(config.remote.ssh)
+        self._plan_log = plan_log
+        self._task_folders = task_folders
+        self._remote_tasks = RemoteTasks(config.remote.ssh)
 
     async def attempt(self, plan: Plan, run: PlanRun, task: Task, number: int, fleet: Fleet) -> None:
-        """Begin attempt *number* of *task*. What keeps it from beginning is noted as its failure.
+        """Begin attempt *number* of *task*; an error is logged as its failure.
 
         Raises:
-            ProtocolVersionError: if a host is of another version. No other error of ours.
+            ProtocolVersionError: if a host has another version. No other `KasmonError` is raised.
         """
         session, tree = SessionId(""), TaskWorktree(path="")
         try:
-            if (machine := self._elsewhere.machine(plan, run, task)) is not None:
+            if (machine := self._remote_tasks.machine(plan, run, task)) is not None:
                 tree = TaskWorktree(path=there(machine.host, HOME))
-                await self._elsewhere.lay_out(machine, task)
+                await self._remote_tasks.lay_out(machine, task)
             else:
-                tree = await self._grounds.of(plan, task, run)
+                tree = await self._task_folders.of(plan, task, run)
             if (terminal := _terminal(plan, run, task, fleet)) is not None:
                 await asyncio.to_thread(lay_out, Path(tree.path), task)
-                ran = AttemptStart(terminal.agent, terminal.mode, terminal.sandbox or "")
-                await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree, ran)
+                started = AttemptStart(terminal.agent, terminal.mode, terminal.sandbox or "")
+                await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree, started)
                 await operations.send(self._places, terminal, task.run, "idle")
                 return
-            launch = await asyncio.to_thread(self._made, plan, run, task, number, tree, fleet)
+            launch = await asyncio.to_thread(self._prepare, plan, run, task, number, tree, fleet)
             session = launch.session
-            await asyncio.to_thread(goes_in, self._places, launch)
-            ran = AttemptStart(launch.agent, launch.mode, launch.sandbox or "", launch.argv)
-            await asyncio.to_thread(self._note, task, number, session, launch.name, tree, ran)
+            await asyncio.to_thread(record_folder, self._places, launch)
+            started = AttemptStart(launch.agent, launch.mode, launch.sandbox or "", launch.argv)
+            await asyncio.to_thread(self._note, task, number, session, launch.name, tree, started)
             await self._begin(self._places, launch)
         except ProtocolVersionError:
             raise
         except (KasmonError, OSError) as error:
-            never_was = run.of(task.id).attempt < number and not session
+            is_unlogged = run.of(task.id).attempt < number and not session
             conflicts = error.files if isinstance(error, MergeConflictError) else ()
-            await asyncio.to_thread(self._fail, task, number, _why(error), tree if never_was else None, conflicts)
+            await asyncio.to_thread(self._fail, task, number, _why(error), tree if is_unlogged else None, conflicts)
 
     async def start(self, plan: Plan, run: PlanRun, task: Task, attempt: int, session: SessionId) -> None:
-        """Start the session of an attempt that was noted, and of which nobody knows that it runs.
+        """Start the session of a logged attempt that may not run yet.
 
-        Where it runs, it is the terminal of the task before, which did not get the command of this one yet.
+        If it runs, it is the terminal of the previous task, which has not received the command of this one yet.
 
         Raises:
-            ProtocolVersionError: if a host is of another version. No other error of ours.
+            ProtocolVersionError: if a host has another version. No other `KasmonError` is raised.
         """
         try:
-            if self._elsewhere.machine(plan, run, task) is None:
-                await self._grounds.of(plan, task, run)
-                await asyncio.to_thread(self._grounds.check, plan, task, run)
+            if self._remote_tasks.machine(plan, run, task) is None:
+                await self._task_folders.of(plan, task, run)
+                await asyncio.to_thread(self._task_folders.check, plan, task, run)
             terminal = (await asyncio.to_thread(look_once, self._places)).get(session)
             if terminal is not None and terminal.exists:
                 if all(receipt.at < run.of(task.id).began_at for receipt in terminal.receipts):
@@ -119,17 +119,17 @@ class TaskStarter:
         except (KasmonError, OSError) as error:
             await asyncio.to_thread(self._fail, task, attempt, _why(error))
 
-    def _made(self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, fleet: Fleet) -> Launch:
-        """The session of the attempt, known to the fleet and not started: made now, or by a runner that died then.
+    def _prepare(self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, fleet: Fleet) -> Launch:
+        """Return the launch of the attempt, announced but not started: created now, or by a runner that then died.
 
-        The place for its result is there first.
+        The folder for its result is created first.
         """
         if not host_of(plan, task, run.of(task.id).agent):
             lay_out(Path(tree.path), task)
-        if (launch := self._known(run, fleet, task, number)) is not None:
+        if (launch := self._find_launch(run, fleet, task, number)) is not None:
             return launch
         at = run.of(task.id)
-        said = prompt(
+        text = prompt(
             plan,
             task,
             at,
@@ -139,22 +139,22 @@ class TaskStarter:
             is_elsewhere=bool(host_of(plan, task, at.agent)),
         )
         return prepare(
-            self._places, self._config, self._wanted(plan, run, task, number, tree, said, fleet), time.time()
+            self._places, self._config, self._request(plan, run, task, number, tree, text, fleet), time.time()
         )
 
-    def _wanted(
-        self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, said: str, fleet: Fleet
+    def _request(
+        self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, text: str, fleet: Fleet
     ) -> NewSession:
         agent, mode = agent_of(plan, task, run.of(task.id).agent), task.mode or plan.mode
-        is_elsewhere = bool(machine_of(agent))
+        is_remote = bool(machine_of(agent))
         return NewSession(
             name=session_name(run.plan, task, number, [session.name for session in fleet.sessions]),
             agent=agent,
             mode=Mode(mode) if mode else usual_mode(self._config, agent, task.sandbox or None),
             sandbox=task.sandbox or None,
-            argv=("sh", "-c", task.run) if is_elsewhere and task.run else (),
-            workdir="" if is_elsewhere else tree.path,
-            prompt="" if is_elsewhere and task.run else task.run or said,
+            argv=("sh", "-c", task.run) if is_remote and task.run else (),
+            workdir="" if is_remote else tree.path,
+            prompt="" if is_remote and task.run else task.run or text,
             task=task.number,
             wave=task.wave,
             peers=len(plan.wave(task.wave)),
@@ -167,16 +167,16 @@ class TaskStarter:
         return profile is not None and profile.program == "scripted"
 
     def _results(self, plan: Plan, task: Task) -> dict[str, str]:
-        """What the tasks left that *task* needs."""
+        """Return the results of the tasks that *task* needs."""
         found = {}
         for need in before(task):
-            path = self._book.result(plan.task(need))
+            path = self._plan_log.result(plan.task(need))
             if path.is_file():
                 found[need] = path.read_text("utf-8", "replace")
         return found
 
-    def _known(self, run: PlanRun, fleet: Fleet, task: Task, number: int) -> Launch | None:
-        """The launch of a session that was made for this attempt before its maker died; None where there is none."""
+    def _find_launch(self, run: PlanRun, fleet: Fleet, task: Task, number: int) -> Launch | None:
+        """Return the launch of a session created for this attempt before its runner died; None if there is none."""
         name = session_name(run.plan, task, number)
         for session in fleet.sessions:
             is_called = session.name == name or session.name.startswith(f"{name}.")
@@ -187,16 +187,16 @@ class TaskStarter:
     def _fail(
         self, task: Task, number: int, why: str, tree: TaskWorktree | None = None, conflicts: tuple[str, ...] = ()
     ) -> None:
-        """Note why the attempt failed; with *tree* also that it was begun there, and got no session."""
+        """Log why the attempt failed; with *tree* also that it was begun there, without a session."""
         if tree is not None:
             self._note(task, number, "", "", tree)
         why = why.rstrip(".")
-        self._book.note(TaskFailed(at=time.time(), task=task.id, attempt=number, why=why, conflicts=conflicts))
+        self._plan_log.note(TaskFailed(at=time.time(), task=task.id, attempt=number, why=why, conflicts=conflicts))
 
     def _note(
-        self, task: Task, number: int, session: str, name: str, tree: TaskWorktree, ran: AttemptStart | None = None
+        self, task: Task, number: int, session: str, name: str, tree: TaskWorktree, started: AttemptStart | None = None
     ) -> None:
-        ran = ran or AttemptStart()
+        started = started or AttemptStart()
         began = TaskBegan(
             at=time.time(),
             task=task.id,
@@ -206,13 +206,13 @@ class TaskStarter:
             workdir=tree.path,
             branch=tree.branch,
             base=tree.base,
-            agent=ran.agent,
-            mode=ran.mode,
-            sandbox=ran.sandbox,
-            argv=ran.argv,
+            agent=started.agent,
+            mode=started.mode,
+            sandbox=started.sandbox,
+            argv=started.argv,
             state=state_of(tree) if session else "",
         )
-        self._book.note(began)
+        self._plan_log.note(began)
 
 
 def _why(error: KasmonError | OSError) -> str:
@@ -220,7 +220,7 @@ def _why(error: KasmonError | OSError) -> str:
 
 
 def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | None:
-    """The terminal of the task before, in which *task* goes on: only commands for a shell do."""
+    """Return the terminal of the previous task, in which *task* continues: only shell commands do."""
     session = terminal_of(plan, run, task)
     if not session:
         return None
@@ -231,6 +231,6 @@ def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | N
 
 
 def variables(plan_id: str, task: Task, session: str, around: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """What a check finds in its environment: what is *around*, and whose check it is."""
+    """Return the environment of a check: *around*, plus variables that identify the check."""
     own = {"PLAN": plan_id, "TASK": str(task.number), "WAVE": str(task.wave), "SESSION": session}
     return dict(around) | {f"KASMON_{name}": value for name, value in own.items()}

@@ -1,4 +1,4 @@
-"""A plan as readers see it: what is agreed, how far it is, what is next. Nothing is written, nobody is asked."""
+"""Read-only view of a plan: the approved plan, its progress and next steps. Writes nothing, contacts no process."""
 
 import time
 from pathlib import Path
@@ -22,34 +22,35 @@ class PlanView(NamedTuple):
     ahead: NextSteps
 
 
-def see(book: PlanLog, fleet: Fleet, config: Config) -> PlanView:
-    """The plan of *book*, as its log and *fleet* have it.
+def see(plan_log: PlanLog, fleet: Fleet, config: Config) -> PlanView:
+    """Return the view of the plan of *plan_log*, from its log and *fleet*.
 
     Raises:
-        PlanNotFoundError, PlanFaultyError: if its agreed text is gone, or cannot be read any more.
+        PlanNotFoundError, PlanFaultyError: if its approved text is gone, or can no longer be read.
     """
-    book.more()
-    plan = settled(agreed(book), config)
-    sessions = {str(session.id): session for session in fleet.sessions if session.plan == book.plan}
-    return PlanView(plan, book.run, ahead(plan, book.run, sessions, plan.limit, time.time()))
+    plan_log.more()
+    plan = settled(agreed(plan_log), config)
+    sessions = {str(session.id): session for session in fleet.sessions if session.plan == plan_log.plan}
+    return PlanView(plan, plan_log.run, ahead(plan, plan_log.run, sessions, plan.limit, time.time()))
 
 
-def agreed(book: PlanLog) -> Plan:
-    """The plan that a person agreed to.
+def agreed(plan_log: PlanLog) -> Plan:
+    """Return the plan that the user approved.
 
     Raises:
-        PlanNotFoundError, PlanFaultyError: if its text is gone, or cannot be read any more.
+        PlanNotFoundError, PlanFaultyError: if its text is gone, or can no longer be read.
     """
-    path = book.agreed
+    path = plan_log.agreed
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PlanNotFoundError(book.plan) from error
-    return read(text, Path(book.run.file).name or path.name)  # unnamed, it is called as its file
+        raise PlanNotFoundError(plan_log.plan) from error
+    # Without a name of its own, it is named after its file.
+    return read(text, Path(plan_log.run.file).name or path.name)
 
 
 def settled(plan: Plan, config: Config) -> Plan:
-    """*plan* with the config's word where it leaves something open."""
+    """Return *plan*, with open settings filled in from the config."""
     return plan.settled(
         agent=config.default_agent,
         limit=config.plans.limit,

@@ -1,4 +1,4 @@
-"""Which worktrees of a plan that is over may be removed, and their removal: no work is lost, and nobody is in them."""
+"""Remove the worktrees of an ended plan that hold no unsaved work and are not in use."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,57 +20,59 @@ class IgnoredFiles(NamedTuple):
     """The files of one worktree that git ignores, by their names within it."""
 
     listed: tuple[str, ...]
-    """All but what kasmon itself put there and has elsewhere."""
+    """All except those that kasmon created and has elsewhere."""
     known: frozenset[str]
-    """Those that may go with the worktree."""
+    """Those that may be deleted with the worktree."""
 
 
 class CleanResult(NamedTuple):
-    """What became of a plan's worktrees."""
+    """The result of removing a plan's worktrees."""
 
     removed: tuple[str, ...]
     """Their folders."""
     kept: tuple[str, ...]
-    """Why each of the others stays, and what to do about it."""
+    """Why each of the others was kept, and what to do about it."""
 
 
-def find_ignored(book: PlanLog, patterns: Sequence[str]) -> dict[Path, IgnoredFiles]:
-    """Worktree -> what git ignores there, of the plan of *book*. One that git cannot look into is left out. Blocks.
+def find_ignored(plan_log: PlanLog, patterns: Sequence[str]) -> dict[Path, IgnoredFiles]:
+    """Return worktree -> its git-ignored files, for the plan of *plan_log*; omit one that git cannot read. Blocks.
 
     Args:
-        book: whose worktrees.
-        patterns: as a `.gitignore` has them: which of these files may go with their worktree.
+        plan_log: the plan.
+        patterns: in the syntax of `.gitignore`: which of these files may be deleted with their worktree.
     """
     found = {}
-    for path in _worktrees(book):
+    for path in _worktrees(plan_log):
         try:
             if path.is_symlink() or not (path / ".git").is_file():
                 continue
             names = ignored(path)
-            own = frozenset(name for name in names if _is_kept(book, path, name))
+            own = frozenset(name for name in names if _is_kept(plan_log, path, name))
             may_go = frozenset(ignored(path, patterns)) if patterns else frozenset()
-        except (KasmonError, OSError):  # its removal is refused, and says why
+        except (KasmonError, OSError):  # its removal is refused with the reason
             continue
         found[path] = IgnoredFiles(tuple(name for name in names if name not in own), own | may_go)
     return found
 
 
-def clean(book: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> CleanResult:
-    """Remove the worktrees of the plan of *book* in which nothing could be lost; the others stay. Blocks.
+def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> CleanResult:
+    """Remove the worktrees of the plan of *plan_log* in which nothing could be lost; keep the others. Blocks.
 
     Args:
-        book: whose worktrees.
-        fleet: the sessions as they are now: any that lives in a worktree keeps it, and so does any process.
-        found: the ignored files that a person was shown, by `find_ignored`; one that was not known then keeps it.
+        plan_log: the plan.
+        fleet: the sessions as they are now; any session or process in a worktree keeps it.
+        found: the ignored files that were shown to the user, from `find_ignored`; any other ignored file keeps it.
 
     Raises:
-        RefusedError: if the plan is not over.
+        RefusedError: if the plan has not ended.
     """
-    if book.run.state != "ended":
-        raise RefusedError(f"plan {book.plan!r} has not ended.", hint=f"`kasmon plan abort {book.plan}` aborts it.")
-    repo = repository(Path(book.run.folder))
+    if plan_log.run.state != "ended":
+        raise RefusedError(
+            f"plan {plan_log.plan!r} has not ended.", hint=f"`kasmon plan abort {plan_log.plan}` aborts it."
+        )
+    repo = repository(Path(plan_log.run.folder))
     removed, kept = [], []
-    for path in _worktrees(book):
+    for path in _worktrees(plan_log):
         try:
             if repo is None:
                 raise RefusedError(f"the repository of {str(path)!r} is gone.")
@@ -84,17 +86,17 @@ def clean(book: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> Cl
     return CleanResult(tuple(removed), tuple(kept))
 
 
-def _worktrees(book: PlanLog) -> list[Path]:
-    return sorted((book.folder / "trees").glob("*"))
+def _worktrees(plan_log: PlanLog) -> list[Path]:
+    return sorted((plan_log.folder / "trees").glob("*"))
 
 
-def _is_kept(book: PlanLog, path: Path, name: str) -> bool:
-    """Whether kasmon put the file *name* into the worktree at *path*, or keeps what is in it with the plan."""
+def _is_kept(plan_log: PlanLog, path: Path, name: str) -> bool:
+    """Whether kasmon created the file *name* in the worktree at *path*, or stores its content with the plan."""
     file = PurePosixPath(name)
     if file.parts[-2:] == (OWN_FOLDER, ".gitignore"):
         expected = NOTHING_OF_OURS
     elif file.parts[-3:-2] == (OWN_FOLDER,) and file.name == "result.md":
-        result = book.folder / "results" / f"{file.parent.name}.md"
+        result = plan_log.folder / "results" / f"{file.parent.name}.md"
         expected = result.read_bytes() if result.is_file() else b""
     else:
         return False
@@ -107,14 +109,14 @@ def _is_kept(book: PlanLog, path: Path, name: str) -> bool:
 def _check_unused(path: Path, fleet: Fleet) -> None:
     """Raise while a session or another process works in the worktree at *path*.
 
-    A process is known by the identity of its working directory, so that one in a namespace of its own counts too.
-    Those of other users, which the system does not show, do not count.
+    A process is found by the identity of its working directory, so one in its own mount namespace counts too. Those of
+    other users, which the system does not show, do not count.
 
     Raises:
         RefusedError: if one does.
-        OSError: if the worktree cannot be looked through.
+        OSError: if the worktree cannot be read completely.
     """
-    import psutil  # only here: `kasmon plan` seldom cleans, and all its commands would wait for it
+    import psutil  # only here: `kasmon plan` rarely cleans, and all its commands would wait for it
 
     top = path.resolve()
     for session in fleet.sessions:
@@ -126,7 +128,7 @@ def _check_unused(path: Path, fleet: Fleet) -> None:
     for process in psutil.process_iter(["name"]):
         try:
             here = Path(f"/proc/{process.pid}/cwd" if HAS_PROC else process.cwd()).stat()
-        except (psutil.Error, OSError):  # it is gone, or another user's
+        except (psutil.Error, OSError):  # the process has ended, or is another user's
             continue
         if (here.st_dev, here.st_ino) in inside:
             raise RefusedError(

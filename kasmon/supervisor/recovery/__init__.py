@@ -1,1 +1,1 @@
-"""After a crash or a reboot: lost sessions go on with their conversations, each proven before it is opened."""
+"""After a crash or a reboot: resume lost sessions in their conversations, each verified before it is opened."""

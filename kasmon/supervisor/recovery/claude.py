@@ -17,16 +17,16 @@ from kasmon.model.events import (
 from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable, seconds
 
 INTERRUPTED = "[Request interrupted"
-"""How the text begins by which the transcript says that a person ended the turn."""
+"""The prefix of the entry by which a transcript records that the user interrupted the turn."""
 
 
 def conversations(config: Path) -> Iterator[StoredConversation]:
-    """Those of the config folder *config*; what cannot be read is not there."""
+    """Yield the conversations in the config folder *config*; unreadable ones are omitted."""
     return readable(config.glob("projects/*/*.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:
-    """The one in *file*; None where no prompt is in it.
+    """Return the conversation in *file*; None if it contains no prompt.
 
     Raises:
         OSError: if it cannot be read.
@@ -48,9 +48,9 @@ def conversation(file: Path) -> StoredConversation | None:
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
-    """Yield what was said and done in the conversation in *file* later than *after*, in seconds since the epoch.
+    """Yield the entries of the conversation in *file* later than *after*, in seconds since the epoch.
 
-    Sub-agents, and texts that stand in the user's name and are nobody's prompt, are left out.
+    Sub-agents, and user entries that are not prompts of the user, are left out.
 
     Raises:
         OSError: if it cannot be read.
@@ -64,10 +64,10 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
             yield from _prompt(said, at)
         elif entry.get("type") == "user":
             for part in rows(message, "content"):
-                yield from _given(part, at)
+                yield from _parse_user_part(part, at)
         elif entry.get("type") == "assistant":
             for part in rows(message, "content"):
-                yield from _said(part, at)
+                yield from _parse_assistant_part(part, at)
 
 
 def _prompt(said: str, at: float) -> Iterator[TerminalEntry]:
@@ -77,7 +77,7 @@ def _prompt(said: str, at: float) -> Iterator[TerminalEntry]:
         yield TurnStarted(at=at, prompt=said)
 
 
-def _given(part: Table, at: float) -> Iterator[TerminalEntry]:
+def _parse_user_part(part: Table, at: float) -> Iterator[TerminalEntry]:
     if part.get("type") == "tool_result":
         is_ok = part.get("is_error") is not True
         yield ToolFinished(at=at, call=text(part, "tool_use_id"), ok=is_ok, output=tool_text.output(part))
@@ -85,14 +85,14 @@ def _given(part: Table, at: float) -> Iterator[TerminalEntry]:
         yield from _prompt(text(part, "text"), at)
 
 
-def _said(part: Table, at: float) -> Iterator[TerminalEntry]:
+def _parse_assistant_part(part: Table, at: float) -> Iterator[TerminalEntry]:
     match part.get("type"):
         case "text" if text(part, "text").strip():
             yield MessageWritten(at=at, text=text(part, "text"))
         case "thinking" if text(part, "thinking").strip():
             yield ThoughtWritten(at=at, text=text(part, "thinking"))
         case "tool_use":
-            asked, name = table(part, "input"), text(part, "name")
+            args, name = table(part, "input"), text(part, "name")
             yield ToolStarted(
-                at=at, call=text(part, "id"), tool=name, title=tool_text.title(asked), input=tool_text.as_json(asked)
+                at=at, call=text(part, "id"), tool=name, title=tool_text.title(args), input=tool_text.as_json(args)
             )

@@ -21,21 +21,21 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable, seconds
 
 MARKS = (b'"session_meta"', b'"UserMessage"', b'"user_message"', b'"task_complete"')
-"""What is in the lines that are read; the others can be long."""
+"""Substrings of the lines that are parsed; others can be long."""
 
 ITEMS = (b'"item_completed"', b'"user_message"', b'"turn_aborted"')
-"""What is in the lines that say what was said and done."""
+"""Substrings of the lines that contain messages and actions."""
 LONGEST_TITLE = 300
 """In characters."""
 
 
 def conversations(folder: Path) -> Iterator[StoredConversation]:
-    """Those of codex's *folder*; what cannot be read is not there."""
+    """Yield the conversations in codex's *folder*; unreadable ones are omitted."""
     return readable(folder.glob("sessions/*/*/*/rollout-*.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:
-    """The one in *file*; None where that is no rollout, or nobody said anything.
+    """Return the conversation in *file*; None if that is no rollout, or contains no prompt.
 
     Raises:
         OSError: if it cannot be read.
@@ -56,8 +56,8 @@ def conversation(file: Path) -> StoredConversation | None:
 
 
 def _prompt(payload: dict[str, Any]) -> str:
-    """What a person said by this event; empty where it is another one."""
-    if payload.get("type") == "user_message":  # as older ones wrote it
+    """Return the user's prompt in this event; empty for any other event."""
+    if payload.get("type") == "user_message":  # the format of older versions
         return text(payload, "message")
     item = table(payload, "item")
     if payload.get("type") != "item_completed" or item.get("type") != "UserMessage":
@@ -66,7 +66,7 @@ def _prompt(payload: dict[str, Any]) -> str:
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
-    """Yield what was said and done in the conversation in *file* later than *after*, in seconds since the epoch.
+    """Yield the entries of the conversation in *file* later than *after*, in seconds since the epoch.
 
     Raises:
         OSError: if it cannot be read.

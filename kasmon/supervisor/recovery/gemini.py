@@ -1,6 +1,6 @@
 """Gemini's chats, `tmp/<project>/chats/session-*.jsonl` in its folder; read only (gemini 0.61).
 
-Which folder a project's short name means stands in `projects.json`.
+`projects.json` maps each folder to a project's short name.
 """
 
 import json
@@ -13,11 +13,11 @@ from kasmon.backends.common.json_access import rows, table, text
 from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable
 
 CONTEXT = "<session_context>"
-"""How the text begins that gemini itself puts in front of each conversation."""
+"""The prefix of the text that gemini itself puts at the start of each conversation."""
 
 
 def conversations(folder: Path) -> Iterator[StoredConversation]:
-    """Yield those of gemini's *folder*; what cannot be read is not there."""
+    """Yield the conversations in gemini's *folder*; unreadable ones are omitted."""
     try:
         projects = table(json.loads((folder / "projects.json").read_bytes()), "projects")
     except (OSError, ValueError, RecursionError, AttributeError):
@@ -31,7 +31,7 @@ def conversations(folder: Path) -> Iterator[StoredConversation]:
 
 
 def conversation(file: Path, directory: str) -> StoredConversation | None:
-    """The one in *file*, of the project in *directory*; None where nobody said anything in it.
+    """Return the conversation in *file*, of the project in *directory*; None if it contains no prompt.
 
     Raises:
         OSError: if it cannot be read.

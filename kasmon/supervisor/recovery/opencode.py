@@ -18,19 +18,19 @@ SAID = (
 
 
 def conversations(folder: Path) -> Iterator[StoredConversation]:
-    """Yield those of opencode's data *folder*; a database that cannot be read, or is made otherwise, has none."""
+    """Yield the conversations in opencode's data *folder*; none if the database is unreadable or has another schema."""
     file = folder / "opencode.db"
     if not file.is_file():
         return
     with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(file)) as database:
         for id_, directory, at in database.execute(SESSIONS).fetchall():
-            prompts, said = _said(database, id_)
+            prompts, said = _read_messages(database, id_)
             if isinstance(id_, str) and isinstance(directory, str) and prompts:
                 yield kept(id_, directory, prompts, said, float(at or 0) / 1000)
 
 
-def _said(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:
-    """What people said, and what the agent said last."""
+def _read_messages(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:
+    """Return the user's prompts, and the agent's last message."""
     prompts, said = [], ""
     for message, part in database.execute(SAID, (session,)):
         try:

@@ -1,6 +1,6 @@
-"""What is lost of the sessions that belong to no plan, and how each comes back: in its own conversation, or not at all.
+"""Recover lost sessions that belong to no plan: each resumes its own conversation, or is left.
 
-A program that keeps no conversation, a shell say, is not started again: what it ran may not be meant to run twice.
+A program that stores no conversation, such as a shell, is not restarted: its commands may not be safe to run twice.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, 
 
 
 def known(places: Paths, session: Session) -> LoggedConversation:
-    """What the log of *session* says; without a log, what it is. Blocks."""
+    """Return what the log of *session* has of its conversation; without a log, only the session's data. Blocks."""
     try:
         events = [event for event, _ in EventLog(places.log(session.id)).read()]
     except LogMissingError:
@@ -38,11 +38,11 @@ def known(places: Paths, session: Session) -> LoggedConversation:
 
 
 def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
-    """What *events*, the facts of *session*, say of its conversation."""
+    """Return what *events*, those of *session*, contain of its conversation."""
     by_turn: list[str] = []
     by_receipt: dict[ReceiptId, str] = {}
     typed: list[str] = []
-    said: list[str] = []
+    messages: list[str] = []
     is_whole = True
     for event in events:
         match event:
@@ -56,10 +56,10 @@ def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
                 if receipt.state in ARRIVED and receipt.id in by_receipt:
                     typed.append(by_receipt.pop(receipt.id))
             case MessageWritten(within="", text=text) if text.strip():
-                said.append(text)
+                messages.append(text)
             case _:
                 pass
-    if not by_turn:  # a terminal: people type into it too, and nobody hears that
+    if not by_turn:  # a terminal: users type into it too, which no event records
         is_whole = False
     return LoggedConversation(
         directory=session.workdir,
@@ -67,31 +67,31 @@ def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
         since=session.created_at,
         prompts=tuple(text for text in by_turn or typed if text.strip()),
         is_whole=is_whole,
-        said=tuple(said[-2:]),
+        said=tuple(messages[-2:]),
     )
 
 
 UNCERTAIN = (ReceiptState.TYPED, ReceiptState.UNSURE, ReceiptState.LOST)
-"""Receipts of prompts of which it is not known whether they arrived."""
+"""States of prompts whose delivery is uncertain."""
 STARTS_ANEW = "`kasmon restart` starts it again"
 
 
 class LostSession(msgspec.Struct, frozen=True, kw_only=True):
-    """One lost session, and what is to be done about it."""
+    """One lost session, and what recovery does about it."""
 
     session: Session
     deed: Literal["resume", "ask", "leave"]
     why: str
-    """By what its conversation is known; what is not known; or why it is left."""
+    """What proves its conversation; what is uncertain; or why it is left."""
     resume: str = ""
-    """The agent's own id of the conversation that it goes on with."""
+    """The agent's own id of the conversation to resume."""
     candidates: tuple[StoredConversation, ...] = ()
     lost: tuple[str, ...] = ()
-    """What does not come back, in words."""
+    """What cannot be recovered, as text."""
 
 
 def cases(places: Paths, fleet: Fleet) -> list[LostSession]:
-    """What is to be done about each session of *fleet* that is lost or was handed over, oldest first. Blocks.
+    """Return what to do about each lost or handed-over session of *fleet*, oldest first. Blocks.
 
     Sessions of plans are left out.
     """
@@ -105,10 +105,10 @@ def cases(places: Paths, fleet: Fleet) -> list[LostSession]:
 
 
 def chosen(case: LostSession, conversation: str) -> LostSession:
-    """*case*, where a person said which conversation it is.
+    """Return *case* with the conversation that the user chose.
 
     Raises:
-        RefusedError: if it is none of the candidates.
+        RefusedError: if it is not one of the candidates.
     """
     kept = next((each for each in case.candidates if each.id == conversation), None)
     if kept is None:
@@ -120,10 +120,10 @@ def chosen(case: LostSession, conversation: str) -> LostSession:
 
 
 async def bring_back(places: Paths, case: LostSession) -> str:
-    """Start the session of *case* with its conversation; what is known of that, in words.
+    """Restart the session of *case* with its conversation; return a description with the proof.
 
     Raises:
-        KasmonError: why it did not come back; it is as lost as before then.
+        KasmonError: if it cannot be restarted; it stays lost.
     """
     before = case.session
     if before.resume_id != case.resume:
@@ -166,13 +166,13 @@ def _finding(places: Paths, session: Session, launch: Launch, taken: set[str]) -
     there = stores.conversations(places, launch)
     if there is not None:
         return found(known(places, session), there, taken)
-    if session.resume_id and launch.mode is not Mode.TMUX:  # its backend proves it, before the first prompt
+    if session.resume_id and launch.mode is not Mode.TMUX:  # its backend verifies it before the first prompt
         return RecoveryMatch(kind="proven", why="matched by its id")
     return RecoveryMatch(kind="none", why="kasmon knows of no conversation that its program stores")
 
 
 def _lost(session: Session) -> list[str]:
-    """What of *session* does not come back with its conversation."""
+    """Return what of *session* is lost even if its conversation is resumed."""
     lost = []
     if session.in_turn or any(receipt.state is ReceiptState.STARTED for receipt in session.receipts):
         lost.append("the rest of the interrupted turn")
@@ -184,6 +184,6 @@ def _lost(session: Session) -> list[str]:
 
 
 def _remember(places: Paths, session: Session, conversation: str) -> None:
-    """Write down which conversation *session* goes on with, so that its next start opens that."""
+    """Store the conversation that *session* resumes, so that its next start opens it."""
     launch = msgspec.structs.replace(wanted(places, session.id), resume=conversation)
     write_private(places.launch(session.id), msgspec.json.encode(launch))

@@ -1,4 +1,4 @@
-"""Where each agent keeps its conversations, for one session: in its own home, or in its sandbox's."""
+"""The conversations that a session's agent stores, in the user's home or in its sandbox's home."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -35,11 +35,11 @@ STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path], Iterator[StoredCo
     "gemini": _gemini,
     "opencode": _opencode,
 }
-"""Program -> its conversations, by its variables and its home."""
+"""Program -> its conversations, from its environment variables and home folder."""
 
 
 def conversations(places: Paths, launch: Launch) -> list[StoredConversation] | None:
-    """All that the agent of *launch* keeps; None where nobody knows how it keeps them. Blocks."""
+    """Return all conversations that the agent of *launch* stores; None if their format is unknown. Blocks."""
     read = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
     if read is None:
         return None

@@ -1,6 +1,6 @@
-"""What an agent's sandbox gets, before it is made: as a policy, in words, and whether a person has agreed to it.
+"""What an agent's sandbox will get: as a policy, as text, and whether the user has confirmed it.
 
-What is handed to a sandbox leaves kasmon's hands: so a person says once that it may, for exactly what a profile says.
+kasmon has no control over what a sandbox gets. So the user confirms once, for exactly the profile's settings.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.shared import credentials
 
 AGREED: Final = "sandboxes-agreed.json"
-"""In the state folder: what was agreed to -> the profile's name."""
+"""In the state folder: digest of the confirmed grants -> the profile's name."""
 
 TOLD: Final[Mapping[Tier, tuple[str, str]]] = {
     "jail": (
@@ -30,19 +30,19 @@ TOLD: Final[Mapping[Tier, tuple[str, str]]] = {
     "microvm": ("{} as /workspace, the programs of its image", "{} of memory"),
     "e2b": ("what is in {}, the programs of its template", "the memory that its template has"),
 }
-"""Tier -> what an agent in it sees, and what it may use: of its folder, and of its size's memory."""
+"""Tier -> what its agent sees, with a place for its folder, and what it may use, with a place for its memory."""
 
 
 def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
-    """The sandbox that *resolved* asks for, of a session that has no id yet.
+    """Return the sandbox policy for *resolved*, of a session that has no id yet.
 
     Raises:
-        UsageError, RefusedError: if what its profile says of it makes no sense.
+        UsageError, RefusedError: if the profile's sandbox settings are invalid.
     """
     confined = resolved.confined
     where = f"agents.{resolved.agent}.confined"
-    for described in confined.credentials:
-        if why := credentials.fault(described):
+    for credential in confined.credentials:
+        if why := credentials.fault(credential):
             raise UsageError(f"the sandbox cannot be created: {why}.", hint=f"See {where} in the config.")
     allowlist(confined.network)
     allowlist(confined.refuse)
@@ -67,7 +67,7 @@ def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
 
 
 def told(resolved: ResolvedProfile, workdir: str) -> tuple[str, ...]:
-    """What the sandbox of an agent that works in *workdir* gets, a sentence each."""
+    """Describe what the sandbox of an agent in *workdir* gets, a sentence each."""
     confined, size = resolved.confined, SIZES[resolved.confined.size]
     reaches = f"may reach {', '.join(confined.network)}" if confined.network else "has no network access"
     sees, memory = TOLD.get(resolved.sandbox or "jail", TOLD["jail"])
@@ -84,7 +84,7 @@ def told(resolved: ResolvedProfile, workdir: str) -> tuple[str, ...]:
 
 
 def _handed(resolved: ResolvedProfile) -> tuple[str, ...]:
-    """What it is handed, a sentence each."""
+    """Describe the files and credentials it gets, a sentence each."""
     lines = []
     if files := given(resolved):
         lines.append(f"It gets copies of {', '.join(files)}, which are deleted when it ends.")
@@ -97,22 +97,22 @@ def _handed(resolved: ResolvedProfile) -> tuple[str, ...]:
 
 
 def given(resolved: ResolvedProfile) -> tuple[str, ...]:
-    """Those of the files that its profile hands over that are there."""
+    """Return those of the files granted by its profile that exist."""
     return tuple(file.source for file in resolved.confined.files if expanded(file.source).exists())
 
 
 def is_agreed(places: Paths, resolved: ResolvedProfile) -> bool:
-    """Whether its sandbox is handed nothing, or a person has agreed to just this."""
+    """Whether its sandbox gets no files or credentials, or the user has confirmed exactly these."""
     if not given(resolved) and not resolved.confined.credentials:
         return True
     return _digest(resolved) in _agreed(places)
 
 
 def check_agreed(places: Paths, resolved: ResolvedProfile, *, agrees: bool) -> None:
-    """Note what a person agrees to now.
+    """Check that the grants are confirmed; with *agrees*, record the confirmation.
 
     Raises:
-        RefusedError: if nobody has agreed, now or before, to what its sandbox is handed.
+        RefusedError: if the user has not confirmed, now or before, what its sandbox gets.
     """
     if is_agreed(places, resolved):
         return
@@ -129,7 +129,7 @@ def check_agreed(places: Paths, resolved: ResolvedProfile, *, agrees: bool) -> N
 
 
 def _digest(resolved: ResolvedProfile) -> str:
-    """By which it is known later to be just this. Whom it may reach and what it sees belong to what is handed over."""
+    """Return the digest of the confirmed grants. It includes the reachable hosts and the visible folders."""
     confined = resolved.confined
     handed = [confined.files, confined.credentials, confined.network]
     seen = [confined.mounts, confined.project, confined.project_writable]

@@ -1,6 +1,6 @@
-"""Which sandboxes can be had here, and for which agents: asked of the tiers themselves, before anything is made.
+"""Which sandbox tiers are available here, and for which agents: checked before anything is created.
 
-Nothing is tried for that, as `kasmon doctor` does: a tier says what it takes that is not here.
+Nothing is run for that, unlike in `kasmon doctor`: each tier reports its missing requirements.
 """
 
 import os
@@ -19,19 +19,19 @@ from kasmon.sandbox.remote_guest.scripted_agent import adapted
 
 
 class TierAvailability(msgspec.Struct, frozen=True, kw_only=True):
-    """One tier as it can be had here."""
+    """The availability of one tier here."""
 
     tier: Tier
     why_not: str = ""
-    """Why none can be made; empty where nothing speaks against it."""
+    """Why it is unavailable; empty if nothing known prevents it."""
     hint: str = ""
-    """What would help."""
+    """How to make it available."""
     has_agents: bool = True
-    """Whether agents run in it; interpreters do in each."""
+    """Whether agents run in it; interpreters run in every tier."""
 
 
 def offered(places: Paths) -> tuple[TierAvailability, ...]:
-    """Every tier, in the order of the config."""
+    """Return every tier, in the order of the config."""
     found = []
     for tier in tiers.TIERS:
         why_not, hint = tiers.load(tier, places).missing() or ("", "")
@@ -40,24 +40,25 @@ def offered(places: Paths) -> tuple[TierAvailability, ...]:
 
 
 def must_be_there(places: Paths, tier: LoggedTier) -> None:
-    """
+    """Raise unless a sandbox of *tier* can be created here.
+
     Raises:
-        NoSandboxError: if none of *tier* can be made here.
+        NoSandboxError: if its requirements are missing.
         UnableError: if there is no such tier.
     """
-    if (lack := tiers.load(tier, places).missing()) is not None:
-        raise NoSandboxError(tier, *lack)
+    if (missing := tiers.load(tier, places).missing()) is not None:
+        raise NoSandboxError(tier, *missing)
 
 
 def must_carry(
     places: Paths, resolved: ResolvedProfile, workdir: str, variables: Mapping[str, str] = os.environ
 ) -> None:
-    """Refuse what could not be started: the agent of *resolved* in its sandbox, at work in *workdir*.
+    """Raise unless the agent of *resolved* can start in its sandbox, working in *workdir*.
 
     Raises:
-        NoSandboxError: if no sandbox of its tier can be made here.
+        NoSandboxError: if no sandbox of its tier can be created here.
         UnableError: if no agent runs in one, or not this one.
-        NotFoundError: if its program is not there.
+        NotFoundError: if its program does not exist.
     """
     tier = resolved.sandbox
     if tier is None:
@@ -66,5 +67,5 @@ def must_carry(
     lodges = None if tier == "jail" else lodging(places, policy)
     must_be_there(places, tier)
     if lodges is not None and resolved.argv:
-        words, theirs = adapted(resolved.argv, dict(variables))
-        lodges.fitted(policy, tuple(words), workdir, theirs)
+        words, guest_variables = adapted(resolved.argv, dict(variables))
+        lodges.fitted(policy, tuple(words), workdir, guest_variables)

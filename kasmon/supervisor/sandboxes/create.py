@@ -1,4 +1,4 @@
-"""A session of interpreters comes into being: its policy, its files, the fleet told; and what is left of one goes."""
+"""Create interpreter sessions: policy, files, announcement to the fleet; and clean up what is left of them."""
 
 import contextlib
 import shutil
@@ -31,25 +31,25 @@ CALLED: Final = "interpreters"
 
 
 class NewSandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """A sandbox of interpreters that somebody wants. What is left out comes from the config."""
+    """The request for an interpreter sandbox; omitted settings come from the config."""
 
     name: str
     tier: Tier | None = None
     size: Literal["default", "build", "max"] | None = None
     folder: str = ""
-    """What is /workspace inside; empty is a folder of its own, which goes with the session."""
+    """The folder mounted as /workspace; empty for a folder of its own, which is deleted with the session."""
     project: str | None = None
-    """What is /project inside."""
+    """The folder mounted as /project."""
     project_writable: bool | None = None
     hosts: Sequence[str] | None = None
-    """Whom it may reach."""
+    """The hosts it may reach."""
 
 
 def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> SandboxPolicy:
-    """What *config* makes of the sandbox of *session*, but for what was *given*.
+    """Return the policy of the sandbox of *session* from *config*, overridden by *given*.
 
     Raises:
-        UsageError: if a credential makes no sense as it is described.
+        UsageError: if the description of a credential is invalid.
     """
     for described in config.credentials:
         if why := credentials.fault(described):
@@ -71,21 +71,21 @@ def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> San
     return msgspec.structs.replace(policy, **given)
 
 
-def prepared(places: Paths, config: Config, wanted: NewSandbox, at: float) -> Launch:
-    """Make the session known to the fleet; how it is to be started.
+def prepared(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -> Launch:
+    """Create the session and announce it to the fleet; return its launch.
 
     Raises:
-        NoSandboxError: if no sandbox of its tier can be made here.
+        NoSandboxError: if no sandbox of its tier can be created here.
         KasmonError: as `operations.create`.
     """
-    name = proper(wanted.name)
+    name = proper(new_sandbox.name)
     given: dict[str, object] = {
-        "tier": wanted.tier,
-        "size": wanted.size,
-        "workspace": _folder(wanted.folder) if wanted.folder else None,
-        "project": _folder(wanted.project) if wanted.project else None,
-        "project_writable": wanted.project_writable,
-        "hosts": None if wanted.hosts is None else tuple(wanted.hosts),
+        "tier": new_sandbox.tier,
+        "size": new_sandbox.size,
+        "workspace": _folder(new_sandbox.folder) if new_sandbox.folder else None,
+        "project": _folder(new_sandbox.project) if new_sandbox.project else None,
+        "project_writable": new_sandbox.project_writable,
+        "hosts": None if new_sandbox.hosts is None else tuple(new_sandbox.hosts),
     }
     given = {key: value for key, value in given.items() if value is not None}
     policy = policy_of(config.sandbox, SessionId(""), **given)
@@ -94,9 +94,9 @@ def prepared(places: Paths, config: Config, wanted: NewSandbox, at: float) -> La
 
 
 def made_known(places: Paths, name: str, policy: SandboxPolicy, at: float, origin: ForkOrigin | None = None) -> Launch:
-    """Make a session called *name* with a sandbox like *policy* known to the fleet; how it is to be started.
+    """Create and announce a session called *name* with a sandbox like *policy*; return its launch.
 
-    *origin*: what it is to be a copy of.
+    *origin*: the snapshot that it is to be a copy of.
     """
     sandbox = tiers.load(policy.tier)
     with claimed(places) as session:
@@ -120,10 +120,10 @@ def made_known(places: Paths, name: str, policy: SandboxPolicy, at: float, origi
 
 
 def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
-    """What the sandbox of *session* is.
+    """Return the policy of the sandbox of *session*.
 
     Raises:
-        SandboxError: if nothing says so.
+        SandboxError: if it cannot be read.
     """
     try:
         return msgspec.json.decode(places.sandbox(session).read_bytes(), type=SandboxPolicy)
@@ -132,14 +132,14 @@ def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
 
 
 def taken_back(places: Paths, session: SessionId) -> None:
-    """Forget a session that never began."""
+    """Delete a session that never started."""
     cleared(places, session)
     note(places, SessionForgotten(at=time.time(), session=session))
     shutil.rmtree(places.folder(session), ignore_errors=True)
 
 
 def cleared(places: Paths, session: SessionId) -> str:
-    """Remove what is kept of a sandbox that is gone; where its work lies, if that is a copy, which stays."""
+    """Remove what is left of an ended sandbox; return the path of its work if that is a copy, which stays."""
     kept = ""
     with contextlib.suppress(SandboxError):
         policy = policy_of_session(places, session)
@@ -156,8 +156,8 @@ def cleared(places: Paths, session: SessionId) -> str:
 
 
 def swept(places: Paths) -> tuple[str, ...]:
-    """End and remove what jails of ours left that no session knows; where work lies that stays."""
-    from kasmon.sandbox.jail.jail import Jail  # seldom wanted
+    """End and remove our jails that belong to no session; return the folders with work, which stay."""
+    from kasmon.sandbox.jail.jail import Jail  # rarely needed
     from kasmon.sandbox.jail.strays import strays
 
     kept: list[str] = []
@@ -166,7 +166,7 @@ def swept(places: Paths) -> tuple[str, ...]:
         if not stray.is_ours:
             continue
         policy = SandboxPolicy(session=SessionId(stray.folder.name))
-        with contextlib.suppress(KasmonError):  # `kasmon doctor` tells of what is left
+        with contextlib.suppress(KasmonError):  # `kasmon doctor` reports what is left
             jail.destroy(policy, None)
             if stray.holds_work:
                 kept.append(str(stray.folder / "workspace"))

@@ -1,6 +1,6 @@
-"""What happened in a session's sandbox, for a person to look back at: its runs, its checkpoints, whom it did not reach.
+"""The history of a session's sandbox: its runs, its checkpoints and the hosts that it could not reach.
 
-Read from what lies on disk; no host need be alive. Blocks: use a thread.
+Read from files on disk; needs no running host. Blocks: use a thread.
 """
 
 import contextlib
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
 
 
 class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that it wanted to reach and did not; all of it is foreign text but `fix`."""
+    """A host that the sandbox failed to reach; all fields but `fix` are untrusted text."""
 
     at: float
     host: str
     port: int
     why: str
     fix: str = ""
-    """The command by which a person allows it; empty where none does."""
+    """The command by which the user allows it; empty if none does."""
     entry: str = ""
-    """What that command allows, as a list has it."""
+    """The allowlist entry that this command adds."""
 
 
 class SandboxHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a sandbox beside what its session's value says. Each oldest first."""
+    """The history of a sandbox that is not in its session's value. Each tuple is oldest first."""
 
     policy: SandboxPolicy | None = None
-    """What it is and may; None where nothing says so."""
+    """Its policy; None if unknown."""
     runs: tuple[ReplayedRun, ...] = ()
     checkpoints: tuple[CheckpointRecord, ...] = ()
-    """All that are kept still."""
+    """All that still exist."""
     refused: tuple[RefusedHost, ...] = ()
     remembered: StoredSnapshots = StoredSnapshots()
-    """Its memory on disk, and what it began as."""
+    """Its snapshots on disk, and its fork origin."""
 
 
 def past(places: Paths, session: Session) -> SandboxHistory:
-    """What happened in the sandbox of *session*.
+    """Return the history of the sandbox of *session*.
 
     Raises:
         SandboxError: if its checkpoints cannot be read.
@@ -75,8 +75,8 @@ def past(places: Paths, session: Session) -> SandboxHistory:
 def _refused(policy: SandboxPolicy | None) -> tuple[RefusedHost, ...]:
     if policy is None:
         return ()
-    told = getattr(tiers.tier_of(policy), "denials", None)  # of a tier whose network kasmon itself watches over
-    found: tuple[Denial, ...] = told(policy) if told is not None else ()
+    read_denials = getattr(tiers.tier_of(policy), "denials", None)  # of a tier whose network kasmon itself filters
+    found: tuple[Denial, ...] = read_denials(policy) if read_denials is not None else ()
     return tuple(
         RefusedHost(at=each.at, host=each.host, port=each.port, why=each.why, fix=each.fix, entry=each.entry)
         for each in found

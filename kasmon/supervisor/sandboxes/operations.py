@@ -1,6 +1,6 @@
-"""The acts on sandboxes of interpreters that the command line, MCP and the dashboard share.
+"""Operations on interpreter sandboxes, shared by the command line, MCP and the dashboard.
 
-Reaching one starts its host where that is gone; a host finds the sandbox again that the one before it left.
+Each starts the session's host if it is gone; a new host reconnects to the sandbox of the previous one.
 """
 
 import asyncio
@@ -65,43 +65,43 @@ __all__ = [
 
 
 class ForkedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a fork."""
+    """The result of a fork."""
 
     session: SessionId
-    """The new one."""
+    """The new session."""
     origin: ForkOrigin
-    """What that has of its source."""
+    """What the new session inherited from its source."""
     lost: str = ""
-    """What the source lost by it; empty where nothing."""
+    """What the source lost by the fork; empty if nothing."""
 
 
-async def create(places: Paths, config: Config, wanted: NewSandbox) -> SessionId:
-    """Make the sandbox that is *wanted* and return its session's id; it runs then.
+async def create(places: Paths, config: Config, new_sandbox: NewSandbox) -> SessionId:
+    """Create the requested sandbox, start it, and return its session's id.
 
     Raises:
-        UsageError: if a name, a folder or a credential makes no sense as written.
+        UsageError: if a name, a folder or a credential is invalid.
         NameTakenError: if another session that is not forgotten has the name.
         UnableError: if there is no such tier.
-        KasmonError: if it could not be made; its session has ended then.
+        KasmonError: if it could not be created; its session has ended then.
     """
-    launch = await asyncio.to_thread(prepared, places, config, wanted, time.time())
+    launch = await asyncio.to_thread(prepared, places, config, new_sandbox, time.time())
     await begin(places, launch)
     return launch.session
 
 
-async def get_or_create(places: Paths, config: Config, wanted: NewSandbox) -> tuple[SessionId, str]:
-    """The session called as *wanted* says, woken and looked at; what was lost by that, empty where nothing was.
+async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) -> tuple[SessionId, str]:
+    """Return the session with the requested name, resumed and probed; and what was lost by that, empty if nothing.
 
-    It is made where it is not there, and begun anew over the same files where it has ended.
+    If it does not exist, it is created; if it has ended, it is restarted with the same files.
 
     Raises:
-        KasmonError: as `create` does.
+        KasmonError: as `create` raises.
         UnableError: if a session of another kind has the name.
     """
     fleet = await asyncio.to_thread(look_once, places)
-    known = next((session for session in fleet.sessions if session.name == wanted.name), None)
+    known = next((session for session in fleet.sessions if session.name == new_sandbox.name), None)
     if known is None:
-        return await create(places, config, wanted), ""
+        return await create(places, config, new_sandbox), ""
     must_be_sandbox(known)
     if known.state is SessionState.ENDED:
         await operations.restart(places, known)
@@ -110,34 +110,34 @@ async def get_or_create(places: Paths, config: Config, wanted: NewSandbox) -> tu
 
 
 @contextlib.asynccontextmanager
-async def ephemeral(places: Paths, config: Config, wanted: NewSandbox) -> AsyncIterator[Session]:
-    """A session like *wanted* that is there as long as the context lasts; its name has a few letters more.
+async def ephemeral(places: Paths, config: Config, new_sandbox: NewSandbox) -> AsyncIterator[Session]:
+    """Create a session like *new_sandbox* for the duration of the context; a random suffix is added to its name.
 
     Raises:
-        KasmonError: as `create` and `remove` do.
+        KasmonError: as `create` and `remove` raise.
     """
-    name = f"{wanted.name}-{secrets.token_hex(4)}"
-    session = await create(places, config, msgspec.structs.replace(wanted, name=name))
+    name = f"{new_sandbox.name}-{secrets.token_hex(4)}"
+    session = await create(places, config, msgspec.structs.replace(new_sandbox, name=name))
     try:
-        yield await asyncio.to_thread(_seen, places, session)
+        yield await asyncio.to_thread(_find_session, places, session)
     finally:
-        await remove(places, await asyncio.to_thread(_seen, places, session))
+        await remove(places, await asyncio.to_thread(_find_session, places, session))
 
 
 async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
-    """Put the session's sandbox to sleep, and read back that it slept with what it held; the session after that.
+    """Pause the session's sandbox and verify that it was paused with its state; return the session after that.
 
-    Another caller may have woken it again by then: it slept all the same, and the session says that it runs.
+    If another caller resumed it meanwhile, it was paused all the same; the returned session is running then.
 
     Raises:
-        SandboxError: if it did not sleep, its memory on disk cannot be used, or what it held was lost on the way: a
-            host that was killed meanwhile is replaced by one that makes another sandbox, which sleeps as well.
-        KasmonError: as `keep` does.
+        SandboxError: if it was not paused, its snapshot on disk is unusable, or its state was lost on the way: if
+            the host is killed meanwhile, the next one creates another sandbox, which is paused as well.
+        KasmonError: as `keep` raises.
     """
     log = EventLog(places.log(session.id))
     since = Cursor(await asyncio.to_thread(log.size))
     await keep(places, session, Pause(to_disk=to_disk))
-    now = await asyncio.to_thread(_seen, places, session.id)
+    now = await asyncio.to_thread(_find_session, places, session.id)
     if why := await asyncio.to_thread(_not_paused, places, now, log, since, to_disk):
         raise SandboxError(
             f"the sandbox of {session.name!r} was not paused", why, f"`kasmon sandbox show {session.id}` shows more."
@@ -146,7 +146,7 @@ async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
 
 
 def _not_paused(places: Paths, now: Session, log: EventLog, since: Cursor, to_disk: bool) -> str:
-    """Why *now* did not sleep, after *since* in its *log*, with what it held before; empty where it did."""
+    """Return why *now* was not paused, after *since* in its *log*, with its previous state; empty if it was."""
     housing, moves = now.housing, _moves(log, since)
     slept = max((at for at, move in enumerate(moves) if _shows_sleep(move, to_disk)), default=None)
     sleeps = housing is not None and housing.phase is SandboxPhase.PAUSED
@@ -154,7 +154,7 @@ def _not_paused(places: Paths, now: Session, log: EventLog, since: Cursor, to_di
         return "it is not paused" if housing is None else f"it is {housing.phase.value}"
     if lost := [move.lost for move in moves[:slept] if move.lost]:
         return f"{lost[-1]}; the paused sandbox does not have it"
-    if not sleeps or not to_disk or now.sandbox != "microvm":  # who keeps a memory at a service answers for it
+    if not sleeps or not to_disk or now.sandbox != "microvm":  # a remote service is responsible for its snapshots
         return ""
     remembered = SnapshotReader(places).of(now, whole=True)
     if remembered.missing or not remembered.snapshots:
@@ -162,7 +162,7 @@ def _not_paused(places: Paths, now: Session, log: EventLog, since: Cursor, to_di
     else:
         why = next((f"its memory snapshot: {each.refused}" for each in remembered.snapshots if each.refused), "")
     if why and any(move.phase is SandboxPhase.RESUMING for move in _moves(log, since)[len(moves) :]):
-        return ""  # another caller woke it in this moment, which uses its memory up
+        return ""  # another caller resumed it just now, which consumes the snapshot
     return why
 
 
@@ -171,17 +171,17 @@ def _moves(log: EventLog, since: Cursor) -> list[SandboxMoved]:
 
 
 def _shows_sleep(move: SandboxMoved, to_disk: bool) -> bool:
-    """Whether the sandbox slept at *move*: it went to sleep, or began to wake."""
+    """Whether *move* shows that the sandbox was paused: it was suspended, or began to resume."""
     is_seen = move.step == "confirmed" if move.phase is SandboxPhase.PAUSED else move.phase is SandboxPhase.RESUMING
     return is_seen and not (to_disk and move.held)
 
 
 def history(places: Paths, session: Session, until: str = "") -> tuple[tuple[Interpreter, str], ...]:
-    """The codes that *session* ran until the checkpoint *until* (empty: until now), each with its interpreter.
+    """Return the code that *session* ran until the checkpoint *until* (empty: until now), each with its interpreter.
 
     Raises:
         NotFoundError: if there is no such checkpoint.
-        UnableError: if the session is no sandbox of interpreters.
+        UnableError: if the session is no interpreter sandbox.
     """
     must_be_sandbox(session)
     facts = (event for event, _ in EventLog(places.log(session.id)).read())
@@ -189,15 +189,15 @@ def history(places: Paths, session: Session, until: str = "") -> tuple[tuple[Int
 
 
 async def fork(places: Paths, session: Session, name: str = "", checkpoint: str = "") -> ForkedSession:
-    """Make a session called *name* that begins where *session* is, or was at *checkpoint*; both go on.
+    """Fork *session* into a new one called *name*, from its present state or from *checkpoint*; both continue.
 
-    It has all memory too where the tier can copy that and no checkpoint is named; the origin says so, or why not. An
-    empty name is the source's own with a number behind it.
+    The fork includes memory if the tier can copy it and no checkpoint is named; the origin records that, or why not. An
+    empty name means the source's name with a number.
 
     Raises:
         NotFoundError: if there is no such checkpoint.
-        SandboxError: if it sleeps in a memory that may not be gone on from, or its tier is not there.
-        KasmonError: as `create` and `keep` do; there is no new session then.
+        SandboxError: if it is paused with a snapshot that may not be resumed, or its tier is unavailable.
+        KasmonError: as `create` and `keep` raise; there is no new session then.
     """
     must_be_sandbox(session)
     known = await asyncio.to_thread(policy_of_session, places, session.id)
@@ -207,10 +207,10 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
     launch = await asyncio.to_thread(made_known, places, name, policy, origin.at, origin)
     furnished = msgspec.structs.replace(policy, session=launch.session)
     memory = str(places.inherited(launch.session))
-    wish = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
+    command = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
     try:
         await asyncio.to_thread(lambda: tiers.furnish(tiers.load(policy.tier), furnished))
-        lost = await keep(places, session, wish)
+        lost = await keep(places, session, command)
     except BaseException:
         await asyncio.to_thread(taken_back, places, launch.session)
         raise
@@ -220,12 +220,12 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
 
 
 async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -> PortForward:
-    """A listener at port *here* of this machine's loopback, 0 being any free one, that leads to *port* inside.
+    """Forward port *here* of this machine's loopback (0 for any free one) to *port* in the sandbox.
 
     Raises:
         SandboxError: if the sandbox's network cannot be reached.
         RefusedError: if *here* is taken.
-        KasmonError: as `keep` does: it is woken for this.
+        KasmonError: as `keep` raises, since the sandbox is resumed for this.
     """
     await keep(places, session, Resume())
     now = (await asyncio.to_thread(look_once, places)).get(session.id)
@@ -238,18 +238,18 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
         )
 
     def opened() -> PortForward:
-        way = tier.ports(policy, runtime)
-        return PortForward(lambda: way.connect(port), here)
+        ports = tier.ports(policy, runtime)
+        return PortForward(lambda: ports.connect(port), here)
 
     return await asyncio.to_thread(opened)
 
 
 def diff(places: Paths, session: Session, turn: int | None = None) -> str:
-    """What *turn*, by default the last that is over, changed in the files, as a unified diff; its text is foreign.
+    """Return the file changes of *turn* (default: the last completed one) as a unified diff; its text is untrusted.
 
     Raises:
-        NotFoundError: if no checkpoint tells.
-        UnableError: if the session is no sandbox of interpreters.
+        NotFoundError: if no checkpoint has them.
+        UnableError: if the session is no interpreter sandbox.
     """
     must_be_sandbox(session)
     points = CheckpointStore(places.checkpoints(session.id))
@@ -258,14 +258,14 @@ def diff(places: Paths, session: Session, turn: int | None = None) -> str:
 
 
 async def remove(places: Paths, session: Session) -> str:
-    """End the session's sandbox if it is there, and forget the session: no process, socket or folder of it is left.
+    """End the session's sandbox if it exists, and forget the session, including its processes, sockets and folders.
 
-    Where it worked on a copy of the folder that it was given, and not all in it is as it is there, the copy stays: its
-    path, else "".
+    If it worked on a copy of its folder, and the copy differs from the folder, the copy stays. Its path is returned,
+    else "".
 
     Raises:
-        UnableError: if the session is no sandbox of interpreters.
-        KasmonError: if something of it is left.
+        UnableError: if the session is no interpreter sandbox.
+        KasmonError: if not everything could be removed.
     """
     must_be_sandbox(session)
     if session.state not in (SessionState.ENDED, SessionState.LOST):
@@ -276,12 +276,12 @@ async def remove(places: Paths, session: Session) -> str:
             pass
         except KasmonError:
             if await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
-                raise  # it may be at work on the sandbox; where there is no host, what is left goes below
+                raise  # its host may be using the sandbox; without a host, the rest is removed below
         session = msgspec.structs.replace(session, state=SessionState.ENDED)
     return await operations.forget(places, session)
 
 
-def _seen(places: Paths, session: SessionId) -> Session:
+def _find_session(places: Paths, session: SessionId) -> Session:
     now = look_once(places).get(session)
     if now is None:
         raise SessionNotFoundError(session)

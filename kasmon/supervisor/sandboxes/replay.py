@@ -1,4 +1,4 @@
-"""All that ran in one sandbox runs again in a new one, because a person asked for that."""
+"""Replay everything that ran in one sandbox in a new one, on the user's request."""
 
 import asyncio
 import time
@@ -16,13 +16,13 @@ from kasmon.supervisor.sessions.start import begin
 
 
 async def replayed(places: Paths, session: Session, name: str, until: str = "") -> str:
-    """Make a sandbox like that of *session*, called *name*, run in it what ran there until checkpoint *until*, and say
-    what came of it. Its files begin empty; where a run ends with an error the next one runs all the same.
+    """Create a sandbox called *name*, like that of *session*, and run in it what ran there until checkpoint *until*;
+    return a summary. It starts without files. A run that fails does not stop the next ones.
 
     Raises:
         NotFoundError: if there is no such checkpoint.
-        UnableError: if *session* is no sandbox of interpreters.
-        KasmonError: as `operations.create` and `operations.run` do.
+        UnableError: if *session* is no interpreter sandbox.
+        KasmonError: as `operations.create` and `operations.run` raise.
     """
     codes = await asyncio.to_thread(operations.history, places, session, until)
     known = await asyncio.to_thread(policy_of_session, places, session.id)

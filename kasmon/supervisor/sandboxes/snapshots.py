@@ -1,6 +1,6 @@
-"""The memories of sandboxes that lie on this machine's disk, and what a forked one began as: for whoever lists them.
+"""The sandbox snapshots on this machine's disk, and the origins of forked sandboxes, for listings.
 
-Read from what lies there; no host need be alive. Blocks: use a thread.
+Read from files on disk; needs no running host. Blocks: use a thread.
 """
 
 import functools
@@ -20,38 +20,38 @@ from kasmon.supervisor.sandboxes.create import policy_of_session
 
 
 class StoredSnapshots(msgspec.Struct, frozen=True, kw_only=True):
-    """What of one session's sandbox lies on disk beside its files and its checkpoints."""
+    """The snapshots of one session's sandbox on disk."""
 
     snapshots: tuple[SnapshotVerdict, ...] = ()
     missing: str = ""
-    """Why there is no memory though its facts say that it sleeps in one; empty where all is as it should be."""
+    """Why there is no snapshot although its events say that it is paused to one; empty if nothing is wrong."""
     origin: ForkOrigin | None = None
-    """What it began as, where it was forked."""
+    """The origin, if it was forked."""
 
 
 class SnapshotReader:
-    """Looks at memories; what a tier needs for that is found out once."""
+    """Reads snapshots; the requirements of each tier are determined once."""
 
     def __init__(self, places: Paths) -> None:
         self._places = places
         self._load = functools.cache(lambda tier: tiers.load(tier, places))
 
     def of(self, session: Session, *, whole: bool = False) -> StoredSnapshots:
-        """What lies on disk of the sandbox of *session*; read through only where it is told of the *whole*."""
+        """Return the snapshots of the sandbox of *session*; their content is verified only with *whole*."""
         origin = origin_of(self._places, session.id)
         tier = session.sandbox
         if session.housing is None or tier not in REMEMBERING:
             return StoredSnapshots(origin=origin)
         try:
-            judged = self._judged(session.id, session.housing.tier, whole)
+            verdict = self._judge(session.id, session.housing.tier, whole)
         except (KasmonError, OSError) as error:
             return StoredSnapshots(missing=_why(error), origin=origin)
-        if judged is None:
+        if verdict is None:
             sleeps = session.housing.is_asleep and not session.housing.held
             return StoredSnapshots(missing="it no longer exists" if sleeps and tier != "e2b" else "", origin=origin)
-        return StoredSnapshots(snapshots=(judged,), origin=origin)
+        return StoredSnapshots(snapshots=(verdict,), origin=origin)
 
-    def _judged(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
+    def _judge(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
         sandbox: SandboxTier = self._load(tier)
         policy: SandboxPolicy = policy_of_session(self._places, session)
         return sandbox.judged(policy, whole=whole) if isinstance(sandbox, LocalSnapshotTier) else None

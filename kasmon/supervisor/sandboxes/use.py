@@ -1,6 +1,7 @@
-"""What a sandbox that is there can be asked: to run code, to stop that, to sleep, to wake. Its host is started for it.
+"""Commands to an existing sandbox: run code, interrupt it, pause, resume. Its host is started if needed.
 
-It stands apart as `kasmon sandbox run` waits for every module: nothing here makes a sandbox or opens what one keeps.
+This is a module of its own because `kasmon sandbox run` waits for every import: it must not import what creates or
+removes sandboxes.
 """
 
 import contextlib
@@ -20,11 +21,11 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 
 MOVING_S: Final = 180.0
-"""How long a sandbox may take to sleep, to wake, to keep a checkpoint or to go back to one, its turn's end included."""
+"""How long it may take to pause or resume a sandbox, or to save or restore a checkpoint, after its turn's end."""
 AROUND_S: Final = 60.0
-"""How much longer than its own limit a run may take until it is told, in seconds: it may wait for its sandbox."""
+"""How much longer than its own limit the result of a run may take, in seconds: it may wait for its sandbox."""
 HOSTS: Final = 3
-"""Of so many hosts, each after the one before went away, it is asked what came of a run."""
+"""At most this many successive hosts are asked for the result of a run."""
 
 
 async def run(
@@ -38,42 +39,42 @@ async def run(
     printed: Callable[[RunOutputChunk], None] = lambda _: None,
     run: str = "",
 ) -> RunResult:
-    """Run *code* in the session's sandbox, waking it for that, and return what came of it.
+    """Run *code* in the session's sandbox, resuming it if needed, and return the result.
 
     Args:
-        places: where the session is kept.
-        session: whose sandbox.
-        interpreter: which.
-        code: what.
+        places: where the session is stored.
+        session: the session of the sandbox.
+        interpreter: the interpreter to use.
+        code: the code to run.
         timeout_s: how long it may take; None is as long as the sandbox's size allows.
         cap: how many bytes of output are returned at most.
-        printed: called with what it prints meanwhile.
-        run: its id: of two with one id only the first runs, and both get what came of it.
+        printed: called with the output as it appears.
+        run: its id: of two runs with one id only the first is executed, and both return its result.
 
-    Where its host goes away meanwhile, the next one is asked what came of it; the code is not run again by that.
+    If its host goes away meanwhile, the next one is asked for the result; the code is not run again by that.
 
     Raises:
-        SessionEndedError: if the sandbox is gone, by its time or by a person.
-        UnableError: if the session is no sandbox of interpreters.
-        RefusedError: if it sleeps, and use does not wake it.
-        HostUnreachableError, TimedOutError: if it is not known what came of it; the same *run* again tells.
+        SessionEndedError: if the sandbox has ended, by timeout or by the user.
+        UnableError: if the session is no interpreter sandbox.
+        RefusedError: if it is paused, and use does not resume it.
+        HostUnreachableError, TimedOutError: if the result is unknown; calling again with the same *run* returns it.
     """
-    wish = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or new_run())
+    command = Run(interpreter=interpreter, code=code, timeout_s=timeout_s, cap=cap, id=run or new_run())
     limit_s = AROUND_S + (max(size.time_s for size in SIZES.values()) if timeout_s is None else timeout_s)
 
-    def pushed(frame: FromHost) -> None:
-        if isinstance(frame, RunOutputChunk) and frame.run == wish.id:
+    def handle_push(frame: FromHost) -> None:
+        if isinstance(frame, RunOutputChunk) and frame.run == command.id:
             printed(frame)
 
-    for left in reversed(range(HOSTS)):
-        async with _linked(places, session) as host:
-            host.on_push = pushed
+    for hosts_left in reversed(range(HOSTS)):
+        async with _link_host(places, session) as host:
+            host.on_push = handle_push
             try:
-                done = await _asked(host, session, wish, limit_s)
+                done = await _ask_host(host, session, command, limit_s)
             except HostUnreachableError:
-                if not left:
+                if not hosts_left:
                     raise
-                wish = msgspec.structs.replace(wish, again=True)
+                command = msgspec.structs.replace(command, again=True)
                 continue
         if done.ran is not None:
             return done.ran
@@ -81,49 +82,49 @@ async def run(
 
 
 def new_run() -> str:
-    """An id for a run, as nobody else has it."""
+    """Return a new unique id for a run."""
     return os.urandom(8).hex()
 
 
-async def keep(places: Paths, session: Session, wish: SandboxWish) -> str:
-    """Put the session's sandbox to sleep, wake it, keep a checkpoint of it or go back to one, once its turn is over.
+async def keep(places: Paths, session: Session, command: SandboxWish) -> str:
+    """Pause or resume the session's sandbox, or save or restore a checkpoint, once its turn is over.
 
-    Returns the checkpoint's id; else what was lost, empty where nothing was.
+    Returns the checkpoint's id; else a description of what was lost, empty if nothing.
 
     Raises:
-        KasmonError: as `run` does, and why it could not be done.
+        KasmonError: as `run` raises, or if the command failed.
     """
-    is_agents = bool(session.sandbox) and isinstance(wish, Pause | Resume)
-    async with _linked(places, session, is_agents=is_agents) as host:
-        return (await _asked(host, session, wish, MOVING_S)).told
+    is_agents = bool(session.sandbox) and isinstance(command, Pause | Resume)
+    async with _link_host(places, session, is_agents=is_agents) as host:
+        return (await _ask_host(host, session, command, MOVING_S)).told
 
 
 async def take_up(places: Paths, session: Session) -> None:
-    """Start the host of a session whose sandbox outlived it, so that somebody keeps its time; it may sleep on.
+    """Start the host of a session whose sandbox outlived it, to enforce its timeouts; the sandbox may stay paused.
 
     Raises:
-        KasmonError: as `run` does.
+        KasmonError: as `run` raises.
     """
-    async with _linked(places, session):
+    async with _link_host(places, session):
         pass
 
 
 async def interrupt(places: Paths, session: Session, interpreter: Interpreter | None = None, *, run: str = "") -> None:
-    """Interrupt what runs in the session's sandbox; only in one interpreter, or only the run with the id *run*.
+    """Interrupt what runs in the session's sandbox; optionally only in one interpreter, or only the run with id *run*.
 
-    What its interpreters hold is kept where they react.
+    Interpreters keep their state if they react.
 
     Raises:
-        RefusedError: if *run* is over, or there was none; nothing was interrupted then.
-        SandboxError: if *run* goes on all the same.
-        KasmonError: as `run` does.
+        RefusedError: if *run* is over, or did not exist; nothing was interrupted then.
+        SandboxError: if *run* continues nevertheless.
+        KasmonError: as `run` raises.
     """
-    async with _linked(places, session) as host:
+    async with _link_host(places, session) as host:
         await host.ask(ExecuteCommand(n=0, session=session.id, wish=Interrupt(interpreter=interpreter, run=run)))
 
 
 @contextlib.asynccontextmanager
-async def _linked(places: Paths, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
+async def _link_host(places: Paths, session: Session, *, is_agents: bool = False) -> AsyncIterator[HostLink]:
     if not is_agents:
         must_be_sandbox(session)
     if session.state is SessionState.ENDED:
@@ -136,17 +137,18 @@ async def _linked(places: Paths, session: Session, *, is_agents: bool = False) -
         await host.aclose()
 
 
-async def _asked(host: HostLink, session: Session, wish: SandboxWish, limit_s: float) -> CommandDone:
-    done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=wish), limit_s)
+async def _ask_host(host: HostLink, session: Session, command: SandboxWish, limit_s: float) -> CommandDone:
+    done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
     if not isinstance(done, CommandDone):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done
 
 
 def must_be_sandbox(session: Session) -> None:
-    """
+    """Raise unless *session* is an interpreter sandbox.
+
     Raises:
-        UnableError: if *session* is no sandbox of interpreters.
+        UnableError: if it is not.
     """
     if session.mode is not Mode.INTERPRETER:
         raise UnableError(

@@ -1,4 +1,4 @@
-"""Who brings the search index up to date, and when: the dashboard that holds `fleet.lock`, a little at a time."""
+"""The writer of the search index: the dashboard that holds `fleet.lock` updates it in small steps."""
 
 import logging
 import threading
@@ -15,33 +15,33 @@ from kasmon.store.search_sources import SearchSource, SourceLines, sources, text
 from kasmon.supervisor.search.search import known
 
 PIECE_BYTES: Final = 1 << 18
-"""So much is looked through at once, so that who reads the index never waits long."""
+"""How much is indexed in one transaction, so that readers of the index never wait long."""
 LEAST_REST_S, LONGEST_REST_S = 5.0, 60.0
-"""How long it rests when nothing is left to do, in seconds: twice as long each time, within these. What is not in the
-index yet is found all the same, by looking through the files."""
+"""How long to pause when the index is up to date, in seconds: doubled each time, within these limits. Files not yet
+in the index are found by reading them."""
 RESTS: Final = 4
-"""While there is something to do it rests so many times as long as that took, and otherwise `IDLE_RESTS` times."""
+"""The pause is this many times the last step's duration, or `IDLE_RESTS` times if there was nothing to index."""
 IDLE_RESTS: Final = 200
 
 log = logging.getLogger(__name__)
 
 
 class SearchIndexWriter:
-    """Brings the index of *places* up to date while *may* says that it is ours to write, in a thread of its own."""
+    """Updates the index of *places* in a thread of its own, while *may* returns that this process may write it."""
 
     def __init__(self, places: Paths, fleet: Callable[[], Sequence[Session]], may: Callable[[], bool]) -> None:
         self._places, self._fleet, self._may = places, fleet, may
         self._index = SearchIndex(places.search_index)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeps the search index", daemon=True)
-        self._trouble = ""
+        self._last_problem = ""
 
     def start(self) -> None:
-        """Begin; once."""
+        """Start the thread. Call once."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write no more. Idempotent."""
+        """Stop writing. Idempotent."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2.0)
@@ -50,44 +50,44 @@ class SearchIndexWriter:
         rest_s = LEAST_REST_S
         while not self._ended.wait(rest_s):
             began = time.monotonic()
-            learnt = 0
+            indexed_bytes = 0
             try:
-                learnt = learn(self._index, self._places, self._fleet(), PIECE_BYTES) if self._may() else 0
-                self._trouble = ""
+                indexed_bytes = learn(self._index, self._places, self._fleet(), PIECE_BYTES) if self._may() else 0
+                self._last_problem = ""
             except (UnavailableError, OSError) as error:
-                self._complain(str(error))
+                self._log_once(str(error))
             took = time.monotonic() - began
             longer_s = min(2 * rest_s, LONGEST_REST_S)
-            rest_s = RESTS * took if learnt else max(LEAST_REST_S, longer_s, IDLE_RESTS * took)
+            rest_s = RESTS * took if indexed_bytes else max(LEAST_REST_S, longer_s, IDLE_RESTS * took)
         self._index.close()
 
-    def _complain(self, why: str) -> None:
-        """Say once why nothing is written: a search looks through the files then."""
-        if why != self._trouble:
-            self._trouble = why
+    def _log_once(self, why: str) -> None:
+        """Log once why nothing is written; searches read the files then."""
+        if why != self._last_problem:
+            self._last_problem = why
             log.warning("%s", why)
 
 
 def learn(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_bytes: int) -> int:
-    """Look through what was added to *sessions*, about *most_bytes* of it; how many bytes that were.
+    """Index what was added to *sessions*, about *most_bytes* of it; return how many bytes were indexed.
 
     Raises:
         UnavailableError: if the index cannot be written.
-        OSError: if a file is there and cannot be read.
+        OSError: if an existing file cannot be read.
     """
     terminals = frozenset(session.id for session in sessions if session.mode is Mode.TMUX)
 
     def text(source: SearchSource, block: SourceLines) -> str:
         return text_of(source, block, source.session in terminals)
 
-    there = [source for session in sessions for source in sources(places, session.id)]
-    learnt = index.learn(there, text, time.time(), most_bytes)
-    index.keep(there)
-    return learnt
+    current = [source for session in sessions for source in sources(places, session.id)]
+    indexed_bytes = index.learn(current, text, time.time(), most_bytes)
+    index.keep(current)
+    return indexed_bytes
 
 
 def bring_up(places: Paths) -> None:
-    """Bring the index up to date, all of it. The caller holds `fleet.lock`, or nobody else is there.
+    """Update the index completely. The caller holds `fleet.lock`, or no other process uses the index.
 
     Raises:
         UnavailableError, OSError: as `learn`.

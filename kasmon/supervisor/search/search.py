@@ -1,6 +1,6 @@
-"""Searching all transcripts and all that terminals printed: by the index as far as it goes, and through the rest.
+"""Search all transcripts and recorded terminal output, by the index and, for files not indexed yet, by reading them.
 
-So the answer is whole, whether a dashboard keeps the index or none ever did. Nothing here writes.
+So the result is complete, with or without an index. Nothing here writes.
 """
 
 import contextlib
@@ -33,20 +33,20 @@ from kasmon.store.search_sources import (
 
 FIRST_STEP_BYTES: Final = 1 << 13
 STEP_BYTES: Final = 1 << 16
-"""So much of a file is looked through before it is asked whether enough was found: less at first, then twice as much
+"""How much of a file is searched before checking whether there are enough hits: less at first, then doubled
 each time."""
 
 
 class SessionHits(msgspec.Struct, frozen=True):
-    """What was found in one session."""
+    """The hits in one session."""
 
     session: Session
     hits: tuple[SearchHit, ...]
-    """By time, the oldest first."""
+    """By time, oldest first."""
     more: bool = False
-    """There are more, older ones."""
+    """Whether there are more, older hits."""
     problem: str = ""
-    """Why not all of it could be looked through; empty where it was."""
+    """Why some files could not be searched; empty if all were."""
 
 
 def search(
@@ -58,26 +58,26 @@ def search(
     most: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[SessionHits]:
-    """Yield what is found of *pattern*, a session at a time, those with nothing left out.
+    """Yield the hits of *pattern*, a session at a time, omitting sessions without hits.
 
-    No secret of a session is found or told, whatever its files hold.
+    A session's secrets are neither matched nor returned, even if its files contain them.
 
     Args:
-        places: whose kasmon.
-        sessions: where to look, in this order.
-        pattern: what for.
-        context: so many lines above and below each hit are told too.
-        most: the newest so many hits of each session are enough.
-        stopped: asked now and then; once it says so, nothing more is found.
+        places: the folders of this kasmon.
+        sessions: the sessions to search, in this order.
+        pattern: what to search for.
+        context: how many lines above and below each hit to return.
+        most: return at most this many hits of each session, the newest.
+        stopped: called now and then; the search ends when it returns True.
     """
-    looked = _Looked(
+    parameters = _SearchParameters(
         places, SearchQuery(pattern, context, most), SearchLookup(places.search_index, pattern.grams), stopped
     )
     for session in sessions:
         if stopped():
             return
         try:
-            found = _in_session(looked, session)
+            found = _in_session(parameters, session)
         except OSError as error:
             yield SessionHits(
                 session, (), problem=f"{str(error.filename or places.folder(session.id))!r}: {error.strerror}"
@@ -85,15 +85,15 @@ def search(
             continue
         if found:
             yield SessionHits(
-                session, tuple(found[-most:] if most is not None else found), looked.query.is_enough(len(found))
+                session, tuple(found[-most:] if most is not None else found), parameters.query.is_enough(len(found))
             )
 
 
 def known(places: Paths) -> tuple[Session, ...]:
-    """Every session that is not forgotten, those that something was said in last first; no log is read for that.
+    """Return every session that is not forgotten, the most recently active first, without reading their logs.
 
     Raises:
-        OSError: if the fleet's log is there and cannot be read.
+        OSError: if the fleet's log exists and cannot be read.
     """
     fold = FleetIndex(places)
     remember(places.index, fold)
@@ -102,7 +102,7 @@ def known(places: Paths) -> tuple[Session, ...]:
 
 
 def by_use(places: Paths, sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """*sessions*, those that something was said in last first."""
+    """Return *sessions*, the most recently active first."""
     return tuple(sorted(sessions, key=lambda session: -_used_at(places, session)))
 
 
@@ -113,8 +113,8 @@ def _used_at(places: Paths, session: Session) -> float:
     return 0.0
 
 
-class _Looked(NamedTuple):
-    """How one search looks."""
+class _SearchParameters(NamedTuple):
+    """The parameters of one search."""
 
     places: Paths
     query: SearchQuery
@@ -122,39 +122,39 @@ class _Looked(NamedTuple):
     stopped: Callable[[], bool]
 
 
-def _in_session(looked: _Looked, session: Session) -> list[SearchHit]:
-    """The hits in *session*, the oldest first; of each of its files about so many of the newest as are enough."""
-    places, query = looked.places, looked.query
+def _in_session(parameters: _SearchParameters, session: Session) -> list[SearchHit]:
+    """Return the hits in *session*, oldest first; of each of its files about as many of the newest as suffice."""
+    places, query = parameters.places, parameters.query
     log = places.log(session.id)
     with contextlib.suppress(FileNotFoundError):
         check_regular(log, log.stat())  # a FIFO has no bytes to search, so reading it would not fail
-    there = hits_on_screen(places, session.id, query)
+    collected = hits_on_screen(places, session.id, query)
     in_parts = 0
     for source in sources(places, session.id):
         if source.kind == "record" and query.is_enough(in_parts):
             continue
-        found = _in_source(looked, source, in_terminal=session.mode is Mode.TMUX)
+        found = _in_source(parameters, source, in_terminal=session.mode is Mode.TMUX)
         in_parts += len(found) if source.kind == "record" else 0
-        there += _placed(places, source, found) if source.kind == "blob" else found
-    if not there:
+        collected += _add_positions(places, source, found) if source.kind == "blob" else found
+    if not collected:
         return []
-    there.sort(key=lambda hit: (hit.at, hit.place))
-    return _shown(query.newest(there), query.pattern, Redactor(secrets_of(places, session.id)))
+    collected.sort(key=lambda hit: (hit.at, hit.place))
+    return _redact(query.newest(collected), query.pattern, Redactor(secrets_of(places, session.id)))
 
 
-def _in_source(looked: _Looked, source: SearchSource, *, in_terminal: bool) -> list[SearchHit]:
-    """From its end towards its beginning, until it is enough."""
-    query = looked.query
-    there: list[SearchHit] = []
-    for block in _from_the_end(source, looked.lookup.ranges(source), query.most is not None):
-        there += hits(source, block, query, in_terminal=in_terminal)
-        if looked.stopped() or query.is_enough(len(there)):
+def _in_source(parameters: _SearchParameters, source: SearchSource, *, in_terminal: bool) -> list[SearchHit]:
+    """Search *source* from its end to its beginning, until there are enough hits."""
+    query = parameters.query
+    collected: list[SearchHit] = []
+    for block in _from_the_end(source, parameters.lookup.ranges(source), query.most is not None):
+        collected += hits(source, block, query, in_terminal=in_terminal)
+        if parameters.stopped() or query.is_enough(len(collected)):
             break
-    return there
+    return collected
 
 
 def _from_the_end(source: SearchSource, ranges: Sequence[tuple[int, int]], is_stepwise: bool) -> Iterator[SourceLines]:
-    """Yield the blocks of *ranges*, those at the end first where it *is_stepwise*."""
+    """Yield the blocks of *ranges*; from the end in growing steps if *is_stepwise*."""
     if not is_stepwise:
         for start, end in ranges:
             yield from blocks(source, start, end)
@@ -168,7 +168,7 @@ def _from_the_end(source: SearchSource, ranges: Sequence[tuple[int, int]], is_st
 
 
 def _line_start(source: SearchSource, at: int) -> int:
-    """Where the line begins that byte *at* is in."""
+    """Return the offset of the line that contains byte *at*."""
     with source.path.open("rb") as file:
         while at > 0:
             before = max(0, at - (1 << 16))
@@ -180,20 +180,20 @@ def _line_start(source: SearchSource, at: int) -> int:
     return 0
 
 
-def _placed(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> list[SearchHit]:
-    """Hits in a blob, with the time and the place of the fact that it is of."""
+def _add_positions(places: Paths, source: SearchSource, found: Sequence[SearchHit]) -> list[SearchHit]:
+    """Return hits in a blob with the time and place of the event that it belongs to."""
     if not found:
         return []
     place, at = whose_blob(places.log(source.session), source.name)
     return [msgspec.structs.replace(hit, place=place, at=at) for hit in found] if at else []
 
 
-def _shown(there: Iterable[SearchHit], pattern: SearchPattern, hiding: Redactor) -> list[SearchHit]:
-    """Those hits that are still there when the session's secrets are hidden."""
+def _redact(collected: Iterable[SearchHit], pattern: SearchPattern, redactor: Redactor) -> list[SearchHit]:
+    """Return the hits that still match after the session's secrets are redacted."""
     shown: list[SearchHit] = []
-    for hit in there:
-        line = hiding.line(hit.line)
-        before, after = (tuple(map(hiding.line, lines)) for lines in (hit.before, hit.after))
+    for hit in collected:
+        line = redactor.line(hit.line)
+        before, after = (tuple(map(redactor.line, lines)) for lines in (hit.before, hit.after))
         if line == hit.line and before == hit.before and after == hit.after:
             shown.append(hit)
         elif (span := pattern.find(line)) is not None:

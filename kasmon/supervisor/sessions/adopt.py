@@ -1,4 +1,4 @@
-"""A session of the user's own tmux is watched from now on: its panes are listed when asked, and one is adopted."""
+"""Adopt panes of the user's own tmux: list the candidates, and start to monitor one of them as a session."""
 
 import asyncio
 import contextlib
@@ -23,26 +23,26 @@ from kasmon.supervisor.sessions.start import begin
 
 
 async def foreign_panes(places: Paths, socket: str = "") -> tuple[AdoptablePane, ...]:
-    """What could be adopted of the user's own tmux at *socket*; empty is the one that this runs in, else the usual one.
+    """Return the adoptable panes of the user's own tmux at *socket*; empty is the current one, else the default one.
 
     Raises:
         NotFoundError, TmuxError: if no tmux answers there.
-        RefusedError: if that is kasmon's own.
+        RefusedError: if it is kasmon's own.
     """
-    return (await _seen(places, socket)).panes
+    return (await _list_panes(places, socket)).panes
 
 
 async def adopt(places: Paths, target: str, name: str = "", socket: str = "") -> Launch:
-    """Watch the pane that *target* means, see `model.pane_candidate.meant`; *name* is by default its tmux session's.
+    """Adopt the pane that *target* names, see `model.pane_candidate.meant`; *name* defaults to its tmux session's.
 
     Raises:
         NotFoundError, UsageError: if that is no pane, or several.
-        RefusedError: if it is watched already, or its program has ended.
-        NameTakenError: if another session is called so.
-        KasmonError: as `begin` does.
+        RefusedError: if it is already adopted, or its program has ended.
+        NameTakenError: if another session has the name.
+        KasmonError: as `begin` raises.
     """
-    seen = await _seen(places, socket)
-    pane = meant(target, seen.panes)
+    listing = await _list_panes(places, socket)
+    pane = meant(target, listing.panes)
     if pane.adopted:
         raise RefusedError(f"{pane.target!r} is already adopted as {pane.adopted!r}.")
     if pane.is_dead:
@@ -60,24 +60,24 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
             socket=str(_socket(places, socket)),
             pane=pane.pane,
             target=pane.target,
-            server_pid=seen.server_pid,
-            server_started=seen.server_started,
+            server_pid=listing.server_pid,
+            server_started=listing.server_started,
         ),
         created_at=time.time(),
     )
-    launch = await asyncio.to_thread(_known, places, launch)
+    launch = await asyncio.to_thread(_announce, places, launch)
     await begin(places, launch)
     return launch
 
 
-async def _seen(places: Paths, socket: str) -> ForeignPanes:
+async def _list_panes(places: Paths, socket: str) -> ForeignPanes:
     await asyncio.to_thread(places.make)
     frame = ListForeignPanes(n=0, socket=str(_socket(places, socket)))
     async with contextlib.aclosing(await link(places, SessionId(""), Mode.TMUX)) as host:
-        seen = await host.ask(frame)
-    if not isinstance(seen, ForeignPanes):
+        listing = await host.ask(frame)
+    if not isinstance(listing, ForeignPanes):
         raise HostUnreachableError("tmux", "it did not list its panes")
-    return seen
+    return listing
 
 
 def _socket(places: Paths, socket: str) -> Path:
@@ -86,8 +86,8 @@ def _socket(places: Paths, socket: str) -> Path:
     return default_socket(os.environ, os.getuid(), places.tmux_socket)
 
 
-def _known(places: Paths, launch: Launch) -> Launch:
-    """*launch* with its id, its folder there and the fleet told."""
+def _announce(places: Paths, launch: Launch) -> Launch:
+    """Return *launch* with its id, after creating its folder and announcing it to the fleet."""
     with claimed(places) as session:
         launch = msgspec.structs.replace(launch, session=session)
         write_private(places.launch(session), msgspec.json.encode(launch))

@@ -1,4 +1,4 @@
-"""A new session's id and folder: all that belongs into it is there when the fleet is told, or nothing of it is."""
+"""Claim a new session's id and folder; on an error while its files are written, the folder is removed again."""
 
 import contextlib
 import shutil
@@ -16,10 +16,10 @@ ID_LENGTH: Final = 8
 
 @contextlib.contextmanager
 def claimed(places: Paths) -> Iterator[SessionId]:
-    """A new session id, whose empty folder is ours; where the context ends with an error, the folder is gone again.
+    """Claim a new session id with an empty folder; if the context raises, the folder is removed.
 
     Raises:
-        UnavailableError: if the state folder takes no files.
+        UnavailableError: if the state folder is not writable.
     """
     try:
         places.make()
@@ -37,8 +37,8 @@ def claimed(places: Paths) -> Iterator[SessionId]:
 
 
 def claim(places: Paths) -> SessionId:
-    """A new session id; its folder is ours from now on."""
-    import secrets  # only here: the dashboard starts with this module, and seldom makes a session in its first frame
+    """Return a new session id, claimed by creating its folder."""
+    import secrets  # only here: the dashboard imports this module at its start, and rarely creates a session at once
 
     while True:
         session = SessionId(

@@ -3,8 +3,8 @@
 Measured with claude 2.1.330 and codex 0.169. Neither promises these formats, so each result is checked
 against the agent's process, and nothing is guessed.
 
-A terminal gives kasmon states and rows, not messages. Claude and codex keep a transcript file; its part since the
-session last left its protocol is written into the log, marked as imported.
+A terminal gives kasmon states and rows, not messages. Claude and codex keep a transcript file. When the session
+returns to a protocol, the part since it last left one is written into the log, marked as imported.
 """
 
 import contextlib
@@ -36,23 +36,23 @@ log = logging.getLogger(__name__)
 
 
 def import_turns(places: Paths, session: SessionId, program: str, folder: Path, conversation: str) -> int:
-    """Write into the log of *session* what *program* said and did in its terminal; how many entries. Blocks.
+    """Import what *program* wrote in its terminal into the log of *session*; return the number of entries. Blocks.
 
-    No host may run for it. What cannot be read or written is left out: a move does not fail for that.
+    It must have no running host. What cannot be read or written is left out: a move does not fail because of it.
 
     Args:
-        places: where the session is kept.
-        session: whose log it is.
-        program: `claude` or `codex`; nothing is known of others.
-        folder: where that keeps its conversations.
-        conversation: its own id of it.
+        places: where the session is stored.
+        session: the session of the log.
+        program: `claude` or `codex`; others are not supported.
+        folder: the folder of its conversations.
+        conversation: its own id of the conversation.
     """
     lock = HostLock(places.host_lock(session))
     try:
         if program not in READERS or not lock.take():
             return 0
         try:
-            after = _left_at(event for event, _ in EventLog(places.log(session)).read())
+            after = _import_start(event for event, _ in EventLog(places.log(session)).read())
             entries = () if after is None else READERS[program](folder, conversation, after)
             return _write(SessionLog(places, session), entries, program)
         finally:
@@ -62,18 +62,18 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
         return 0
 
 
-def _write(book: SessionLog, entries: Iterable[TerminalEntry], program: str) -> int:
+def _write(session_log: SessionLog, entries: Iterable[TerminalEntry], program: str) -> int:
     count = 0
     for entry in entries:
-        if not book.append(EntryImported(at=time.time(), entry=entry, program=program)):
+        if not session_log.append(EntryImported(at=time.time(), entry=entry, program=program)):
             break
         count += 1
     return count
 
 
-def _left_at(events: Iterable[Event]) -> float | None:
-    """The time after which what the agent says is in no fact: since when it runs in a terminal, or that of the last
-    entry that was imported; None where it does not run in one."""
+def _import_start(events: Iterable[Event]) -> float | None:
+    """Return the time after which the agent's messages are not in the log: when it was moved to a terminal, or that
+    of the last imported entry; None if it does not run in a terminal."""
     since: float | None = None
     last = 0.0
     for event in events:
@@ -101,13 +101,13 @@ READERS: Final[dict[str, Callable[[Path, str, float], Iterator[TerminalEntry]]]]
 
 
 TELLING: Final = frozenset({"claude", "codex"})
-"""Programs whose processes tell their conversation to whoever looks."""
+"""Programs whose processes reveal their conversation."""
 BUSY: Final = frozenset({"busy", "waiting"})
-"""What claude's registry says of a turn that runs, or waits for a person."""
+"""The statuses in claude's registry for a turn that runs, or waits for the user."""
 
 
 def folder_of(places: Paths, launch: Launch, home: Path | None) -> Path | None:
-    """The folder in which the agent of *launch* keeps its conversations; None for a program of which nobody knows it.
+    """Return the folder where the agent of *launch* stores its conversations; None for an unsupported program.
 
     *home* as in `conversation_of`.
     """
@@ -122,46 +122,46 @@ def folder_of(places: Paths, launch: Launch, home: Path | None) -> Path | None:
 
 
 class TerminalConversation(NamedTuple):
-    """What is known of the conversation in a terminal."""
+    """The conversation in a terminal, as far as known."""
 
     id: str
     is_busy: bool | None
-    """Whether a turn runs; None where its agent does not tell."""
+    """Whether a turn runs; None if its agent does not report it."""
 
 
 def conversation_of(program: str, pid: int, home: Path | None = None) -> TerminalConversation | None:
-    """The conversation that the agent *program* has in process *pid*; None if it does not say. Blocks.
+    """Return the conversation of the agent *program* in process *pid*; None if unknown. Blocks.
 
-    Processes below it that have left its session are servers of others, too, and count for nothing. *home*: of one in a
-    sandbox, the folder of this machine that is its home there.
+    Child processes that have left its session may serve other agents too, and are ignored. *home*: for a sandboxed
+    agent, the folder of this machine that is its home there.
     """
     with contextlib.suppress(psutil.Error, OSError):
         agent, its_session = psutil.Process(pid), os.getsid(pid)
         below = agent.children(recursive=True)
         family = [agent, *(process for process in below if os.getsid(process.pid) == its_session)]
         if program == "claude":
-            found = [_registered(*_registry(process, home)) for process in family]
+            found = [_read_registry(*_registry_location(process, home)) for process in family]
         elif program == "codex":
-            found = [_rolled_out(process.pid) for process in family]
+            found = [_read_rollout(process.pid) for process in family]
         else:
             return None
         return next((conversation for conversation in found if conversation is not None), None)
     return None
 
 
-def _registry(process: psutil.Process, home: Path | None) -> tuple[int, Path]:
-    """The id that *process* has for itself, and the folder where it writes what claude's registry says of it."""
+def _registry_location(process: psutil.Process, home: Path | None) -> tuple[int, Path]:
+    """Return the pid of *process* in its own namespace, and the config folder with its registry entry."""
     if home is not None:
-        from kasmon.sandbox.shared.processes import name_inside  # only where there is a sandbox
+        from kasmon.sandbox.shared.processes import name_inside  # only imported if there is a sandbox
 
         return int(name_inside(process.pid) or 0), home / ".claude"
     environment = process.environ()
-    own = environment.get("CLAUDE_CONFIG_DIR")
-    return process.pid, Path(own) if own else Path(environment.get("HOME", "/")) / ".claude"
+    config_dir = environment.get("CLAUDE_CONFIG_DIR")
+    return process.pid, Path(config_dir) if config_dir else Path(environment.get("HOME", "/")) / ".claude"
 
 
-def _registered(pid: int, folder: Path) -> TerminalConversation | None:
-    """What claude's registry says of process *pid*, which writes its entry and removes it when it ends cleanly."""
+def _read_registry(pid: int, folder: Path) -> TerminalConversation | None:
+    """Read the claude registry entry of process *pid*, which writes it and removes it when it ends cleanly."""
     try:
         entry: dict[str, Any] = msgspec.json.decode((folder / "sessions" / f"{pid}.json").read_bytes(), type=dict)
     except (OSError, msgspec.DecodeError):
@@ -172,6 +172,6 @@ def _registered(pid: int, folder: Path) -> TerminalConversation | None:
     return TerminalConversation(conversation, None if status is None else status in BUSY)
 
 
-def _rolled_out(pid: int) -> TerminalConversation | None:
+def _read_rollout(pid: int) -> TerminalConversation | None:
     found = rollout([pid])
     return TerminalConversation(found, None) if found else None

@@ -34,15 +34,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def named(given: Iterable[str]) -> frozenset[str]:
-    """The names in *given*, whose members are `NAME` or `NAME=value`."""
+    """Return the names in *given*, whose items are `NAME` or `NAME=value`."""
     return frozenset(text.partition("=")[0] for text in given)
 
 
 def own_variables(profile: Mapping[str, str], given: Iterable[str], caller: Mapping[str, str]) -> dict[str, str]:
-    """The variables of *profile*, and over them those that are *given*: `NAME` with the *caller*'s value, `NAME=value`.
+    """Return the variables of *profile*, overridden by *given*: `NAME` with the *caller*'s value, or `NAME=value`.
 
     Raises:
-        UsageError: if one has no proper name, is kasmon's own to set, or the caller has no value for it.
+        UsageError: if one has an invalid name, is reserved for kasmon, or is not set by the caller.
     """
     own = dict(profile)
     for text in given:
@@ -65,62 +65,62 @@ def own_variables(profile: Mapping[str, str], given: Iterable[str], caller: Mapp
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that somebody wants. What is left out comes from the config, or from where the caller stands."""
+    """The request for a new session. Omitted fields come from the config, or from the caller's folder."""
 
     name: str
     agent: str = ""
-    """A profile's name; empty is the program's own name with *argv*, else the config's default."""
+    """A profile's name; if empty, the program's own name with *argv*, else the config's default."""
     mode: Mode | None = None
     argv: tuple[str, ...] = ()
     """Any program to run in tmux, with its arguments."""
     workdir: str = ""
-    """Empty is the caller's own folder; on another machine it is a path there, and empty the home folder."""
+    """If empty, the caller's own folder. On another machine it is a path there; if empty, the home folder."""
     prompt: str = ""
     """The first prompt."""
     parent: SessionId | None = None
-    """Open a further window beside this tmux session's."""
+    """Open another window next to this tmux session's."""
     environment: tuple[str, ...] = ()
-    """`NAME` takes the caller's value, `NAME=value` says it. The values count as secret."""
+    """`NAME` takes the caller's value, `NAME=value` sets it. The values count as secret."""
     public_environment: tuple[str, ...] = ()
-    """As `environment`, of variables whose values are no secrets."""
+    """As `environment`, for variables whose values are not secret."""
     task: int | None = None
     wave: int | None = None
     peers: int | None = None
-    """The size of the wave, this session counted."""
+    """The size of the wave, including this session."""
     plan: str | None = None
     sandbox: str | None = None
-    """What confines it: a tier, or empty for nothing; None is what the profile says."""
+    """The sandbox: a tier, or empty for none; None means the profile's setting."""
     agrees: bool = False
-    """The person agrees to what its sandbox is handed; asked for once for what a profile says."""
+    """Whether the user confirms what its sandbox gets; required once for each profile's settings."""
     window: str = ""
-    """tmux: what its window is called; empty is its name."""
+    """tmux: the name of its window; if empty, the session's name."""
     seed: int = 0
-    """For the scripted agent: what its pauses are drawn from."""
+    """For the scripted agent: the random seed of its pauses."""
     speed: float = 1.0
     """For the scripted agent: its pauses are divided by this; 0 means none."""
 
 
 def prepare(
-    places: Paths, config: Config, wanted: NewSession, at: float, variables: Mapping[str, str] = os.environ
+    places: Paths, config: Config, new: NewSession, at: float, variables: Mapping[str, str] = os.environ
 ) -> Launch:
-    """Make the session that is *wanted* known to the fleet, and return how it is to be started.
+    """Create the requested session, announce it to the fleet, and return its launch.
 
     Args:
         at: the time of day.
         variables: the caller's environment.
 
     Raises:
-        UsageError: if the name, the folder, a variable or the mode makes no sense as written.
+        UsageError: if the name, the folder, a variable or the mode is invalid.
         NameTakenError: if another session that is not forgotten has the name.
-        KasmonError: what `config.resolve` says of an agent that cannot be started.
-        UnableError, SessionEndedError, SessionNotFoundError: if there is no terminal to open a window beside.
-        UntrustedFolderError: if a structured agent would run what the folder brings along, and nobody has trusted it.
-        UnavailableError: if the state folder takes no files.
+        KasmonError: as `config.resolve` raises for an agent that cannot be started.
+        UnableError, SessionEndedError, SessionNotFoundError: if there is no terminal for a window next to it.
+        UntrustedFolderError: if a structured agent would run code from the folder that the user has not trusted.
+        UnavailableError: if the state folder is not writable.
     """
-    name = proper(wanted.name)
-    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox, environment=variables)
-    own = own_variables(resolved.environment, (*wanted.environment, *wanted.public_environment), variables)
-    secret, public = named(wanted.environment), named(wanted.public_environment)
+    name = proper(new.name)
+    resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
+    own = own_variables(resolved.environment, (*new.environment, *new.public_environment), variables)
+    secret, public = named(new.environment), named(new.public_environment)
     if both := secret & public:
         raise UsageError(f"{min(both)!r} is given by both --env and --env-public.", hint="Give it once.")
     launch = Launch(
@@ -130,24 +130,24 @@ def prepare(
         mode=resolved.mode,
         backend=resolved.backend,
         argv=resolved.argv,
-        workdir=there(resolved.machine, wanted.workdir) if resolved.machine else str(_folder(wanted.workdir)),
-        prompt=wanted.prompt,
+        workdir=there(resolved.machine, new.workdir) if resolved.machine else str(_folder(new.workdir)),
+        prompt=new.prompt,
         model=resolved.model,
-        parent=_parent(places, wanted.parent, resolved),
-        task=wanted.task,
-        wave=wanted.wave,
-        peers=wanted.peers,
-        plan=wanted.plan,
+        parent=_parent(places, new.parent, resolved),
+        task=new.task,
+        wave=new.wave,
+        peers=new.peers,
+        plan=new.plan,
         fallback=resolved.fallback,
         bypassing=resolved.bypassing,
         is_command=resolved.is_command,
         public_variables=tuple(sorted(public)),
-        brought="" if resolved.machine else brought(places, config, wanted.workdir, resolved.agent),
+        brought="" if resolved.machine else brought(places, config, new.workdir, resolved.agent),
         machine=resolved.machine,
         sandbox=resolved.sandbox,
-        window=wanted.window,
-        seed=wanted.seed,
-        speed=wanted.speed,
+        window=new.window,
+        seed=new.seed,
+        speed=new.speed,
         created_at=at,
     )
     _check_writable(launch)
@@ -155,26 +155,26 @@ def prepare(
     if launch.mode is Mode.SDK:
         passed = inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
         project_trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
-    policy = _policy(places, resolved, launch, agrees=wanted.agrees)
+    policy = _policy(places, resolved, launch, agrees=new.agrees)
     if policy is not None:
         by_name = {name for name, value in (passed | own).items() if secret_values({name: value})}
         policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secret | (by_name - public))))
     with claimed(places) as session:
         launch = msgspec.structs.replace(launch, session=session)
-        _furnish(places, launch, own, variables, policy)
+        _write_files(places, launch, own, variables, policy)
     return launch
 
 
 def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees: bool) -> SandboxPolicy | None:
-    """What its sandbox is; None where it has none.
+    """Return the policy of its sandbox; None if it has none.
 
     Raises:
-        RefusedError: if it is handed something that nobody has agreed to.
-        KasmonError: why it cannot be made here.
+        RefusedError: if it gets something that the user has not confirmed.
+        KasmonError: if it cannot be created here.
     """
     if launch.sandbox is None:
         return None
-    from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
+    from kasmon.supervisor.sandboxes import agent_policy, availability  # only imported if there is a sandbox
 
     policy = agent_policy.policy_of(resolved)
     availability.must_carry(places, resolved, launch.workdir)
@@ -182,21 +182,21 @@ def _policy(places: Paths, resolved: ResolvedProfile, launch: Launch, *, agrees:
     return policy
 
 
-def _furnish(
+def _write_files(
     places: Paths, launch: Launch, own: Mapping[str, str], variables: Mapping[str, str], policy: SandboxPolicy | None
 ) -> None:
-    """Fill the session's folder and tell the fleet."""
+    """Write the files into the session's folder and announce it to the fleet."""
     if policy is not None:
-        workspace = "" if policy.tier == "jail" else launch.workdir  # a jail is told that by each start
+        workspace = "" if policy.tier == "jail" else launch.workdir  # a jail gets it at each start
         policy = msgspec.structs.replace(policy, session=launch.session, workspace=workspace)
         write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
     write_private(places.environment(launch.session), encoded(own))
     write_private(places.launch(launch.session), msgspec.json.encode(launch))
     passed = inherited(own_prefixes(launch.argv), variables)
     hidden = [value for name, value in own.items() if name not in launch.public_variables]
-    told = Redactor((*hidden, *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
+    logged = Redactor((*hidden, *secret_values(passed))).fact(msgspec.structs.replace(launch, prompt=""))
     machine = launch.machine or socket.gethostname()
-    announce(places, SessionCreated(at=launch.created_at, launch=told, machine=machine))
+    announce(places, SessionCreated(at=launch.created_at, launch=logged, machine=machine))
 
 
 def _folder(workdir: str) -> Path:
@@ -210,13 +210,13 @@ def _folder(workdir: str) -> Path:
     return folder
 
 
-def _parent(places: Paths, wanted: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:
-    """The session beside which a window is to be opened, if there is one to open it beside."""
-    if wanted is None:
+def _parent(places: Paths, requested: SessionId | None, resolved: ResolvedProfile) -> SessionId | None:
+    """Return the session whose terminal gets another window; None if none is requested."""
+    if requested is None:
         return None
-    parent = look_once(places).get(wanted)
+    parent = look_once(places).get(requested)
     if parent is None:
-        raise SessionNotFoundError(wanted)
+        raise SessionNotFoundError(requested)
     if parent.mode is not Mode.TMUX:
         raise UnableError(f"cannot open a window of {parent.name!r}: a structured session has no terminal.")
     if resolved.mode is not Mode.TMUX:
@@ -227,7 +227,7 @@ def _parent(places: Paths, wanted: SessionId | None, resolved: ResolvedProfile) 
 
 
 def _check_writable(launch: Launch) -> None:
-    """Refuse what no log could hold: it is written in UTF-8."""
+    """Refuse text that is not UTF-8, which the log could not hold."""
     for text in (launch.workdir, launch.prompt, *launch.argv, launch.plan or ""):
         try:
             text.encode()

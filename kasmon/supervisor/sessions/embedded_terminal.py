@@ -1,4 +1,4 @@
-"""A session's live terminal for somebody else to draw: its rows as they are now, and a way in for bytes."""
+"""A session's live terminal for another program to draw: its current rows, and a way to send input."""
 
 import asyncio
 from typing import Final
@@ -25,14 +25,14 @@ FIRST_S: Final = 10.0
 
 
 class EmbeddedTerminal:
-    """The terminal of one tmux session, at a size of one's own. Close it."""
+    """The terminal of one tmux session, at the caller's size. Close it."""
 
     def __init__(self, host: HostLink, session: SessionId) -> None:
         self.rows: list[str] = []
-        """The screen's rows as text with SGR sequences and nothing else that a terminal would act on."""
+        """The screen's rows as text with SGR sequences and no other control sequences."""
         self.cursor = Cursor()
         self.gone = ""
-        """Why there is nothing to see any more; empty while there is."""
+        """Why the terminal is gone; empty while it exists."""
         self._host = host
         self._session = session
         self._changed = asyncio.Event()
@@ -41,11 +41,11 @@ class EmbeddedTerminal:
 
     @classmethod
     async def open(cls, places: Paths, session: SessionId, columns: int, rows: int) -> "EmbeddedTerminal":
-        """Look at the terminal of *session*, which takes this size.
+        """Subscribe to the terminal of *session* and resize it.
 
         Raises:
-            HostUnreachableError: if there is none.
-            TimedOutError: if nothing was seen of it in 10 s.
+            HostUnreachableError: if it has no terminal.
+            TimedOutError: if no rows arrive within 10 s.
         """
         terminal = cls(await link(places, session, Mode.TMUX), session)
         try:
@@ -62,20 +62,20 @@ class EmbeddedTerminal:
         return terminal
 
     async def changed(self) -> None:
-        """Return when something is another than at the last call."""
+        """Wait until something changed since the last call."""
         await self._changed.wait()
         self._changed.clear()
 
     def write(self, data: bytes) -> None:
-        """Send *data* as a keyboard would."""
+        """Send *data* as keyboard input."""
         self._host.tell(SendKeys(session=self._session, data=data))
 
     def paste(self, text: str) -> None:
-        """Paste *text*, bracketed where the program asked for that."""
+        """Paste *text*, bracketed if the program requested that."""
         self._host.tell(Paste(session=self._session, text=text))
 
     def resize(self, columns: int, rows: int) -> None:
-        """Want the pane to be so large; it is, unless somebody else looks at it as well."""
+        """Request this size of the pane; it applies unless another client also shows the pane."""
         self._host.tell(Focus(session=self._session, columns=columns, rows=rows))
 
     def scroll(self, up: int) -> None:
@@ -83,7 +83,7 @@ class EmbeddedTerminal:
         self._host.tell(Scroll(session=self._session, up=up))
 
     async def aclose(self) -> None:
-        """Look no more; the session goes on. Idempotent."""
+        """Unsubscribe; the session continues. Idempotent."""
         if self._host.is_open:
             self._host.tell(Blur(session=self._session))
         await self._host.aclose()

@@ -1,6 +1,6 @@
-"""Why a session is in its state: its signals and what they add up to, its changes, and what stands on its screen now.
+"""Explain a session's state: its signals and the verdict from them, its transitions, and its current screen.
 
-The signals and the changes are facts of its log. Its screen is looked at where its host is there; none is started.
+Signals and transitions come from its log. The screen is captured if its host runs; no host is started for that.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
 
 BY_TIME: Final = "time"
-"""What made a change that no fact made: a signal became too old to be believed, or sources disagreed for too long."""
+"""The cause of a change without an event: a signal expired, or sources disagreed for too long."""
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,17 +45,17 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     state: SessionState
     source: str
     by: str
-    """The fact that made it, by its tag, of a signal with its source; or `BY_TIME`."""
+    """The event that caused it: its tag, for a signal with its source; or `BY_TIME`."""
     asking: RequestKind | None = None
     why: str = ""
     """Why it is unsure, or how it ended."""
 
 
 def transitions(session: Session, facts: Iterable[Event], until: float) -> list[Transition]:
-    """The changes that *facts*, oldest first, make of *session*, and those that time makes up to *until*."""
+    """Return the changes that *facts*, oldest first, cause in *session*, and those caused by time up to *until*."""
     found: list[Transition] = []
 
-    def go_on(after: Session, at: float, by: str) -> Session:
+    def record(after: Session, at: float, by: str) -> Session:
         nonlocal session
         if (after.state, after.asking) != (session.state, session.asking):
             why = after.unsure_why or (after.end_why if after.state is SessionState.ENDED else "")
@@ -69,13 +69,13 @@ def transitions(session: Session, facts: Iterable[Event], until: float) -> list[
         while session.mode is Mode.TMUX and session.recheck_at is not None and session.recheck_at <= now:
             due_at = session.recheck_at
             aged = judged(session, due_at)
-            go_on(aged, due_at, BY_TIME)
+            record(aged, due_at, BY_TIME)
             if aged.recheck_at is not None and aged.recheck_at <= due_at:
                 return
 
     for fact in facts:
         age(fact.at)
-        go_on(apply(session, fact), fact.at, _name(fact))
+        record(apply(session, fact), fact.at, _name(fact))
     age(until)
     return found
 
@@ -86,35 +86,35 @@ def _name(fact: Event) -> str:
 
 
 KEPT: Final = 12
-"""So many of the last changes are told."""
+"""How many of the last changes are returned."""
 LOOK_S: Final = 5.0
-"""How long a look at the screen may take, in seconds."""
+"""How long capturing the screen may take, in seconds."""
 NO_HOST: Final = "it has no running host, so this is from its log"
 NO_SCREEN: Final = "it has no screen: its agent reports its state by protocol"
 
 
 class ExplainedState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that can be said of how a state came about."""
+    """All that is known about the cause of a state."""
 
     verdict: StateVerdict
     signals: tuple[Signal, ...] = ()
     absent: tuple[tuple[str, str], ...] = ()
-    """Sources that say nothing of it, each with the reason, where that is known."""
+    """Silent sources, each with the reason if known."""
     reading: ScreenReading | None = None
-    """The screen, where a file knows it."""
+    """The screen, if screen rules recognise it."""
     note: str = ""
-    """Why the screen was read by these rules, where they are not made for exactly this version."""
+    """Why these rules were used, if they are not made for exactly this version."""
     unseen: str = ""
-    """Why its screen was not looked at; empty where it was."""
+    """Why its screen was not captured; empty if it was."""
     transitions: tuple[Transition, ...] = ()
     """The last changes, oldest first."""
     text: str = ""
-    """The screen as `tmux capture-pane -e` would give it."""
+    """The screen as `tmux capture-pane -e` would print it."""
     shot: Screenshot | None = None
 
 
 async def explain(places: Paths, session: Session, catalogue: RuleCatalog | None = None) -> ExplainedState:
-    """Why *session*, as it was seen now, is in its state; *catalogue* knows screens, by default with a person's own."""
+    """Explain the current state of *session*; *catalogue* has the screen rules, by default with the user's own."""
     now = time.time()
     verdict = judge(session.signals, now) if session.mode is Mode.TMUX else None
     found = ExplainedState(
@@ -135,14 +135,14 @@ async def explain(places: Paths, session: Session, catalogue: RuleCatalog | None
     if session.host is None or not session.host.alive:
         return msgspec.structs.replace(found, unseen=NO_HOST)
     try:
-        pane, rows = await _looked(places, session)
+        pane, rows = await _capture(places, session)
     except KasmonError as error:
         return msgspec.structs.replace(found, unseen=error.message)
     return await asyncio.to_thread(_read, places, session, found, pane, rows, catalogue)
 
 
 def program_in(places: Paths, session: Session) -> str:
-    """The program of *session*, as screens' files name it."""
+    """Return the program of *session*, as the files of screen rules name it."""
     try:
         launch = launch_of(places, session.id)
     except LaunchError:
@@ -155,8 +155,8 @@ def _absent(places: Paths, session: Session) -> tuple[tuple[str, str], ...]:
         launch = launch_of(places, session.id)
     except LaunchError:
         return ()
-    heard = {signal.source for signal in session.signals}
-    return tuple(absent(program_of(launch.argv, launch.agent), launch.argv, heard).items())
+    reporting = {signal.source for signal in session.signals}
+    return tuple(absent(program_of(launch.argv, launch.agent), launch.argv, reporting).items())
 
 
 def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, ...]:
@@ -167,11 +167,11 @@ def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, .
         return ()
 
 
-async def _looked(places: Paths, session: Session) -> tuple[PaneSeen, TerminalRows]:
-    """What stands in the session's pane now.
+async def _capture(places: Paths, session: Session) -> tuple[PaneSeen, TerminalRows]:
+    """Return the current content of the session's pane.
 
     Raises:
-        KasmonError: if nobody can tell.
+        KasmonError: if it cannot be captured.
     """
     shown: asyncio.Future[TerminalRows | SubscriptionEnded] = asyncio.get_running_loop().create_future()
 
@@ -203,7 +203,7 @@ def _read(
     rows: TerminalRows,
     catalogue: RuleCatalog | None,
 ) -> ExplainedState:
-    """*found* with what stands in *rows*, by the rules that there are for it."""
+    """Return *found* with the reading of *rows*, by the applicable rules."""
     text = "\n".join(f"{row}\x1b[m" if "\x1b" in row else row for _, row in sorted(rows.changed))
     shot = captured(
         text,

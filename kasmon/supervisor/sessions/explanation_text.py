@@ -1,5 +1,5 @@
-"""An explanation in words: lines for a person, an object for a program, a golden folder for tests. What stood on the
-screen stands in all of them."""
+"""Format an explanation: lines for the user, an object for programs, a golden folder for tests. All of them contain
+the screen's text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,33 +19,33 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.sessions.explain import ExplainedState, Transition
 
 SCREEN, TITLE, EXPECTED, EVIDENCE = "screen.txt", "title.txt", "expected.toml", "evidence.json"
-"""The files of a golden folder; the last only where there is more than a screen."""
+"""The files of a golden folder; the last only if there is more than a screen."""
 
 
 def lines(found: ExplainedState) -> list[str]:
-    """*found* for a person, a line each."""
+    """Return *found* as lines for the user."""
     verdict, reading = found.verdict, found.reading
     asking = f" ({verdict.asking})" if verdict.asking else ""
     why = f": {clean_line(verdict.why)}" if verdict.why else ""
-    told_lines = [f"{verdict.state}{asking} (source: {verdict.source}){why}"]
+    output = [f"{verdict.state}{asking} (source: {verdict.source}){why}"]
     if reading is not None:
-        told_lines += _reading_lines(reading, found.note)
+        output += _reading_lines(reading, found.note)
     elif found.note:
-        told_lines.append(f"  rules     {found.note}")
+        output.append(f"  rules     {found.note}")
     if found.unseen:
-        told_lines.append(f"  unseen    {clean_line(found.unseen)}")
+        output.append(f"  unseen    {clean_line(found.unseen)}")
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
-    told_lines += [
-        f"  {signal.source:<9} {_word(signal)}{_since(signal)}"
+    output += [
+        f"  {signal.source:<9} {_describe_signal(signal)}{_since(signal)}"
         + (f"; {lost[signal.source]}" if signal.source in lost else "")
         for signal in found.signals
     ]
-    told_lines += [f"  {source:<9} silent: {clean_line(why)}" for source, why in found.absent]
-    return told_lines + [f"  {_changed(change)}" for change in found.transitions]
+    output += [f"  {source:<9} silent: {clean_line(why)}" for source, why in found.absent]
+    return output + [f"  {_changed(change)}" for change in found.transitions]
 
 
 def as_object(found: ExplainedState) -> dict[str, Any]:
-    """*found* for a program."""
+    """Return *found* as a JSON object."""
     verdict, reading = found.verdict, found.reading
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
     return {
@@ -65,16 +65,16 @@ def as_object(found: ExplainedState) -> dict[str, Any]:
 def save(
     folder: Path, text: str, shot: Screenshot, found: ExplainedState, evidence: Mapping[str, Any] | None = None
 ) -> None:
-    """Write *text*, a captured screen, and what is read there as a golden folder, with *evidence* of more than that.
+    """Write a golden folder: *text*, a captured screen, with its reading, and *evidence* beyond the screen, if any.
 
     Raises:
-        RefusedError: if there is one in *folder* already.
+        RefusedError: if *folder* already has one.
     """
     import tomli_w
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if taken := next((name for name in (SCREEN, TITLE, EXPECTED, EVIDENCE) if (folder / name).exists()), None):
-        raise RefusedError(f"{str(folder / taken)!r} already exists.", hint="Name another folder.")
+    if existing := next((name for name in (SCREEN, TITLE, EXPECTED, EVIDENCE) if (folder / name).exists()), None):
+        raise RefusedError(f"{str(folder / existing)!r} already exists.", hint="Name another folder.")
     reading = found.reading or ScreenReading()
     facts = {
         "columns": shot.columns,
@@ -124,7 +124,7 @@ def _screen_object(reading: ScreenReading, version_note: str) -> dict[str, Any]:
     return {**seen, "file": Path(reading.file).name, "note": version_note or None}
 
 
-def _word(signal: Signal) -> str:
+def _describe_signal(signal: Signal) -> str:
     asking = f" ({signal.asking})" if signal.asking else ""
     rule = f", {signal.rule}" if signal.rule else ""
     return clean_line(f"says {signal.value}{asking}{rule}")

@@ -1,4 +1,4 @@
-"""All of one session as a text: Markdown for people, JSON for programs. Secrets are hidden in both."""
+"""Export one session as text: Markdown for people, JSON for programs. Both are redacted."""
 
 import errno
 import os
@@ -28,28 +28,28 @@ NOT_RECORDED: Final = "… (some output was missed here)"
 
 
 def as_markdown(places: Paths, session: Session) -> str:
-    """What was said and done in *session*, then what its terminal printed; each text whole."""
-    hiding = Redactor(secrets_of(places, session.id))
-    whole = (_whole(places, session, event) for event in _events(places, session))
+    """Return the transcript of *session*, then its recorded terminal output, without truncation."""
+    redactor = Redactor(secrets_of(places, session.id))
+    whole = (_with_full_texts(places, session, event) for event in _events(places, session))
     parts = [export.head(session), *export.told(whole, session.mode is Mode.TMUX)]
     parts.append(export.printed(_printed(places, session)))
-    return hiding.line("".join(parts))
+    return redactor.line("".join(parts))
 
 
 def as_objects(places: Paths, session: Session) -> dict[str, Any]:
-    """`events`: each fact as it was written; `terminal`: each line that was printed, with its number and time."""
-    hiding = Redactor(secrets_of(places, session.id))
-    events = [_hidden(event, hiding) for event in _events(places, session)]
+    """Return `events`: each event as logged; `terminal`: each recorded line with its number and time."""
+    redactor = Redactor(secrets_of(places, session.id))
+    events = [_redact(event, redactor) for event in _events(places, session)]
     lines = terminal_record.numbered(terminal_record.everything(places.record(session.id)))
-    terminal = [{"n": number, "at": at, "line": hiding.line(line)} for number, at, line in lines]
+    terminal = [{"n": number, "at": at, "line": redactor.line(line)} for number, at, line in lines]
     return {"events": events, "terminal": terminal}
 
 
 def write(path: Path, text: str) -> None:
-    """Put *text* into a new file at *path*, which its owner alone can read.
+    """Write *text* to a new file at *path* that only its owner can read.
 
     Raises:
-        RefusedError: if something is there already.
+        RefusedError: if *path* already exists.
         KasmonError: if it cannot be written.
     """
     try:
@@ -68,7 +68,7 @@ def write(path: Path, text: str) -> None:
 
 
 def write_beside(folder: Path, session: Session, text: str, format_: Format = "markdown") -> Path:
-    """Put *text* into a new file in *folder* that is named after *session*; where.
+    """Write *text* to a new file in *folder* that is named after *session*; return its path.
 
     Raises:
         KasmonError: as `write`.
@@ -93,26 +93,26 @@ def _events(places: Paths, session: Session) -> Iterator[Event]:
         return
 
 
-def _whole(places: Paths, session: Session, event: Event) -> Event:
-    """*event* with the texts that its blobs have."""
-    put = msgspec.structs.replace
+def _with_full_texts(places: Paths, session: Session, event: Event) -> Event:
+    """Return *event* with the full texts of its blobs."""
+    replace = msgspec.structs.replace
     blobs = places.blobs(session.id)
     if isinstance(event, EntryImported):
-        return put(event, entry=_whole(places, session, event.entry))
+        return replace(event, entry=_with_full_texts(places, session, event.entry))
     if isinstance(event, MessageWritten) and event.blob:
-        return put(event, text=_blob(blobs, event.blob, event.text), blob="")
+        return replace(event, text=_blob(blobs, event.blob, event.text), blob="")
     if isinstance(event, ToolFinished) and event.blob:
         whole = _blob(blobs, event.blob, event.output)
-        return put(event, output=whole, diff=event.diff if whole.endswith(NOT_THERE) else "", blob="")
+        return replace(event, output=whole, diff=event.diff if whole.endswith(NOT_THERE) else "", blob="")
     for name in ("text", "input", "prompt"):
         text = getattr(event, name, None)
         if isinstance(text, str) and (cut := CUT.search(text)) is not None:
-            return put(event, **{name: _blob(blobs, cut[1], text[: cut.start()])})
+            return replace(event, **{name: _blob(blobs, cut[1], text[: cut.start()])})
     return event
 
 
 def _blob(blobs: Path, digest: str, beginning: str) -> str:
-    """The text of a blob; where that is gone its *beginning*, which says so."""
+    """Return the text of a blob; if it no longer exists, its *beginning* with a remark."""
     try:
         return (blobs / Path(digest).name).read_text("utf-8", "replace")
     except OSError:
@@ -126,10 +126,10 @@ def _printed(places: Paths, session: Session) -> Iterator[str]:
         yield from each.lines
 
 
-def _hidden(event: Event, hiding: Redactor) -> Any:
-    """*event* as JSON has it, without secrets."""
+def _redact(event: Event, redactor: Redactor) -> Any:
+    """Return *event* as a JSON value, redacted."""
     line = encode(event)
     try:
-        return msgspec.json.decode(hiding.line(line.decode("utf-8", "replace")))
+        return msgspec.json.decode(redactor.line(line.decode("utf-8", "replace")))
     except (msgspec.DecodeError, RecursionError):
         return {"kind": "unknown", "at": event.at}

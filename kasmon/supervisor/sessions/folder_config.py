@@ -1,7 +1,7 @@
-"""The config in force in a folder: the person's own, with what the folder brings along where a person trusts just that.
+"""The config that applies in a folder: the user's own, with that of the folder if the user trusts its content.
 
-The folder's file is read once: what is compared is what counts. A session that such a profile began is started again
-only while that profile counts.
+The folder's file is read once: the content compared is the content used. A session whose profile came from it can be
+restarted only while that profile applies.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from kasmon.store.trusted_folders import TrustedFolders
 
 
 class FolderSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts in one folder."""
+    """The settings that apply in one folder."""
 
     config: Config
     local: FolderConfig | None = None
-    """What the folder brings along, whether it counts or not."""
+    """The folder's own config, whether it applies or not."""
     counts: bool = False
     notice: str = ""
-    """One line: why what it brings along does not count, and what a person would do; empty where there is no need."""
+    """One line: why the folder's own config does not apply, and what the user can do; empty if there is no need."""
 
 
 def in_folder(places: Paths, config: Config, folder: str | Path) -> FolderSettings:
-    """*config* as it is in force in *folder*, a path as a person writes it; empty is the caller's own. Blocks."""
+    """Return *config* as it applies in *folder*, a path as a user writes it; empty is the caller's own. Blocks."""
     local = look(expanded(str(folder) or ".").absolute())
     if local is None:
         return FolderSettings(config=config)
@@ -47,11 +47,11 @@ def in_folder(places: Paths, config: Config, folder: str | Path) -> FolderSettin
 
 
 def for_session(places: Paths, config: Config, folder: str, agent: str) -> FolderSettings:
-    """*config* as it is in force for a new session of *agent* in *folder*; on another machine nothing is added to it.
+    """Return *config* as it applies to a new session of *agent* in *folder*; on another machine, *config* itself.
 
     Raises:
-        UsageError: if *agent* names no machine that can be one.
-        RefusedError: if only what the folder brings along knows *agent*, and nobody has trusted that.
+        UsageError: if *agent* names an invalid machine.
+        RefusedError: if only the folder's own config defines *agent*, and the user has not trusted it.
     """
     name, machine = split(agent)
     if machine:
@@ -63,7 +63,7 @@ def for_session(places: Paths, config: Config, folder: str, agent: str) -> Folde
 
 
 def brought(places: Paths, config: Config, folder: str, agent: str) -> str:
-    """By what the profile of *agent* in *config* is known, where a trusted config of *folder* has a part in it; else
+    """Return the hash of the profile of *agent* in *config*, if a trusted config of *folder* contributes to it; else
     empty. Blocks."""
     local = look(expanded(folder or ".").absolute())
     if (
@@ -73,21 +73,21 @@ def brought(places: Paths, config: Config, folder: str, agent: str) -> str:
         or not TrustedFolders(places).counts(local)
     ):
         return ""
-    return _known_by(config.agents[agent])
+    return _profile_digest(config.agents[agent])
 
 
 def check_brought(places: Paths, launch: Launch) -> None:
-    """Refuse to start again what only a folder's own config made of an agent, and what counts no more. Blocks.
+    """Refuse to restart an agent whose profile came from a folder's own config that no longer applies. Blocks.
 
     Raises:
-        RefusedError: if a person has withdrawn that trust, or what was trusted has changed.
+        RefusedError: if the user has revoked the trust, or the trusted content has changed.
     """
     if not launch.brought:
         return
     own = in_force(places)
     here = in_folder(places, own, launch.workdir)
     profiles = (config.agents.get(launch.agent) for config in (own, here.config))
-    if not any(profile is not None and _known_by(profile) == launch.brought for profile in profiles):
+    if not any(profile is not None and _profile_digest(profile) == launch.brought for profile in profiles):
         raise RefusedError(
             f"cannot restart session {launch.name!r}: the config of its folder, which defined the agent "
             f"{launch.agent!r}, is now ignored.",
@@ -95,15 +95,15 @@ def check_brought(places: Paths, launch: Launch) -> None:
         )
 
 
-def _known_by(profile: Profile) -> str:
-    """SHA-256 of what *profile* says; a field that a later version adds changes nothing."""
+def _profile_digest(profile: Profile) -> str:
+    """Return the SHA-256 of the settings of *profile*; fields added by later versions do not change it."""
     plain, unsaid = msgspec.to_builtins(profile), msgspec.to_builtins(Profile())
-    said = {field: value for field, value in plain.items() if value != unsaid[field]}
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+    settings = {field: value for field, value in plain.items() if value != unsaid[field]}
+    return hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()
 
 
 def _notice(places: Paths, local: FolderConfig) -> str:
-    """Why *local* does not count, and what a person would do."""
+    """Return why *local* does not apply, and what the user can do."""
     if local.fault:
         return f"{local.file!r} is ignored: {local.fault}."
     if local.is_linked:
@@ -111,6 +111,6 @@ def _notice(places: Paths, local: FolderConfig) -> str:
             f"{local.file!r} is ignored: its folder was reached through a symbolic link. Its real path is "
             f"{local.root!r}."
         )
-    was = any(known.root == local.root for known in TrustedFolders(places).read())
-    why = "it, or its folder, is not the one that you trusted" if was else "you have not trusted it"
+    was_trusted = any(known.root == local.root for known in TrustedFolders(places).read())
+    why = "it, or its folder, is not the one that you trusted" if was_trusted else "you have not trusted it"
     return f"{local.file!r} is ignored: {why}. Review it with `kasmon trust {local.root}`."

@@ -1,6 +1,6 @@
-"""Ask a structured host of any version to hand over: to finish the agent's turn and end, so that another resumes it.
+"""Ask a structured host of any version to hand over: finish the agent's turn and end, so that another resumes it.
 
-Only a process that is the one in the log, by id, start time and boot, is ever signalled.
+Only a process that matches the one in the log, by id, start time and boot, is ever signalled.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from kasmon.paths import Paths
 from kasmon.process_identity import is_running
 
 GRACE_S: Final = 3.0
-"""How long it may take to end by itself, in seconds."""
+"""How long a process may take to end by itself, in seconds."""
 
 
 def end_orphan(pid: int | None, started: float | None, of_boot: str = "") -> bool:
@@ -30,7 +30,7 @@ def end_orphan(pid: int | None, started: float | None, of_boot: str = "") -> boo
     """
     if pid is None or started is None or pid <= 1 or not is_running(pid, started, of_boot):
         return True
-    from kasmon.backends.common.process_family import family_of  # loads psutil, and is seldom wanted
+    from kasmon.backends.common.process_family import family_of  # loads psutil, and is rarely needed
 
     handle, family = _handle(pid), family_of(pid)
     try:
@@ -50,7 +50,7 @@ def end_orphan(pid: int | None, started: float | None, of_boot: str = "") -> boo
 
 
 def _handle(pid: int) -> int | None:
-    """A handle of the process as it is now: its id could come to mean another. None where the system has none."""
+    """Return a pidfd of the process, since its pid may be reused; None if the system has none."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except OSError:
@@ -66,7 +66,7 @@ def _send(handle: int | None, pid: int, number: signal.Signals) -> None:
 
 
 LOOK_S = 0.1
-"""How often it is looked whether the host has ended, in seconds."""
+"""How often to check whether the host has ended, in seconds."""
 
 
 async def request(places: Paths, session: Session, kind: ControlKind) -> HostStatus | None:
@@ -79,7 +79,7 @@ async def request(places: Paths, session: Session, kind: ControlKind) -> HostSta
 
 
 async def speaks_other_version(places: Paths, session: Session) -> bool:
-    """Whether the structured host of *session* runs, and says that it speaks another protocol than this kasmon."""
+    """Whether the structured host of *session* runs, and reports another protocol version than this kasmon's."""
     with contextlib.suppress(HostUnreachableError, TimedOutError):
         status = await request(places, session, ControlKind.STATUS)
         return status is not None and status.protocol != VERSION
@@ -90,7 +90,7 @@ async def hand_over(places: Paths, session: Session, limit_s: float = HAND_OVER_
     """Have the structured host of *session* finish the agent's turn and end; return when it has ended.
 
     Raises:
-        RefusedError: if the agent could not be resumed, or asks something: only its own version can answer that.
+        RefusedError: if the agent could not be resumed, or has an open request: only its own version can answer that.
         TimedOutError: if the turn did not end within *limit_s* seconds. The host still hands over when it ends.
         KasmonError: if the host does not answer.
     """

@@ -1,4 +1,4 @@
-"""A session's place on the list: another name, or none any more."""
+"""Rename a session, mark it as viewed, or remove it from the list."""
 
 import asyncio
 import contextlib
@@ -21,23 +21,23 @@ from kasmon.supervisor.sessions.start import forget_prompt
 
 
 async def rename(places: Paths, session: Session, name: str) -> str:
-    """Give the session another name, and return it as it is shown from now on.
+    """Rename the session, and return the name as displayed from now on.
 
     Raises:
-        UsageError: if it is no proper name.
+        UsageError: if the name is invalid.
         NameTakenError: if another session has it.
     """
     clean = proper(name)
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
     await asyncio.to_thread(announce, places, fact)
     if session.mode is Mode.TMUX:
-        with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the name when it starts
-            await _tell_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
+        with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the new name when it starts
+            await _ask_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
     return clean
 
 
 async def mark_viewed(places: Paths, session: Session) -> None:
-    """Note that a person looked at what *session* finished; nothing is written where that is known.
+    """Log that the user viewed the result of *session*, unless that is logged already.
 
     Raises:
         UnavailableError: if it cannot be written.
@@ -47,13 +47,13 @@ async def mark_viewed(places: Paths, session: Session) -> None:
 
 
 async def forget(places: Paths, session: Session) -> str:
-    """Take an ended session off the list, with its variables, its first prompt and its dead pane; its log stays.
+    """Remove an ended session from the list, with its variables, first prompt and dead pane; its log stays.
 
-    One of the user's own tmux is let go as it is: nothing there changes. Where its sandbox worked on a copy of its
-    folder, and not all in it is as it is there, the copy stays: its path, else "".
+    A session in the user's own tmux is only released: nothing there changes. If its sandbox worked on a copy of its
+    folder, and the copy differs from the folder, the copy stays. Its path is returned, else "".
 
     Raises:
-        RefusedError: if its agent runs, or may.
+        RefusedError: if its agent runs, or may run.
     """
     if session.state in ALIVE and not session.adopted:
         raise RefusedError(
@@ -62,10 +62,10 @@ async def forget(places: Paths, session: Session) -> str:
         )
     if session.mode is Mode.TMUX:
         with contextlib.suppress(UnavailableError, TimedOutError):  # then its pane is gone, or goes with its server
-            await _tell_running_host(places, ReleasePane(n=0, session=session.id))
+            await _ask_running_host(places, ReleasePane(n=0, session=session.id))
     kept = ""
     if session.sandbox and session.mode is not Mode.INTERPRETER:
-        from kasmon.sandbox.agent import launch  # only where there was a sandbox
+        from kasmon.sandbox.agent import launch  # only imported if there was a sandbox
 
         with contextlib.suppress(KasmonError):
             kept = await asyncio.to_thread(launch.forget, places, session.id)
@@ -73,25 +73,25 @@ async def forget(places: Paths, session: Session) -> str:
         from kasmon.supervisor.sandboxes.create import cleared  # likewise
 
         kept = await asyncio.to_thread(cleared, places, session.id)
-    await asyncio.to_thread(_strike_off, places, session.id)
+    await asyncio.to_thread(_remove_from_list, places, session.id)
     return kept
 
 
 def copy_stays(path: str) -> str:
-    """What a person is told of a copy that `forget` left at *path*."""
+    """Return the message to the user about a copy that `forget` left at *path*."""
     return f"Its work is in a copy of its folder, which is kept: {path}. `rm -r {shlex.quote(path)}` deletes it."
 
 
-async def _tell_running_host(places: Paths, frame: Numbered) -> None:
-    """Ask the shared tmux host, if there is one; none is started for this."""
+async def _ask_running_host(places: Paths, frame: Numbered) -> None:
+    """Send *frame* to the shared tmux host, if it runs; it is not started for this."""
     async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
         await host.ask(frame)
 
 
-def _strike_off(places: Paths, session: SessionId) -> None:
+def _remove_from_list(places: Paths, session: SessionId) -> None:
     note(places, SessionForgotten(at=time.time(), session=session))
     places.environment(session).unlink(missing_ok=True)
     forget_prompt(places, session)
     forget_record(places.record(session))
-    with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone covers nothing
+    with contextlib.suppress(KasmonError, OSError):  # a rule for a session that is gone applies to nothing
         RuleBook(places.rules).drop_session(session)

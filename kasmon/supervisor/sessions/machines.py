@@ -1,4 +1,4 @@
-"""The machines that a person may mean: those that sessions run on, and those that ssh's own config has a name for."""
+"""The machines to suggest to the user: those that sessions run on, and those named in the ssh config."""
 
 import re
 import shlex
@@ -11,27 +11,27 @@ from kasmon.config.agent_address import HOST, machine_of
 from kasmon.model.fleet import Fleet
 
 MOST: Final = 100
-"""So many names are found at most."""
+"""At most this many names are returned."""
 DEEPEST: Final = 4
-"""So deep files may include each other."""
+"""At most this many levels of included files are read."""
 LARGEST_BYTES: Final = 1 << 20
 LINE: Final = re.compile(r"\s*(host|include)(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 
 
 def used(fleet: Fleet) -> tuple[str, ...]:
-    """The other machines that the sessions of *fleet* run on, or ran on, each once."""
+    """Return the other machines that the sessions of *fleet* run or ran on, each once."""
     named = (machine_of(session.agent) for session in fleet.sessions)
     return tuple(dict.fromkeys(machine for machine in named if HOST.fullmatch(machine)))
 
 
 def known(ssh: Sequence[str], fleet: Fleet) -> tuple[str, ...]:
-    """Those in use, then those with a name in the config of *ssh*, which is the program with its arguments. Blocks."""
-    names = (name for name in _named(config_of(ssh), 0) if HOST.fullmatch(name))  # a pattern is none
+    """Return those in use, then those named in the config of *ssh* (the program with its arguments). Blocks."""
+    names = (name for name in _named(config_of(ssh), 0) if HOST.fullmatch(name))  # patterns are excluded
     return tuple(dict.fromkeys((*used(fleet), *islice(names, MOST))))
 
 
 def config_of(ssh: Sequence[str]) -> Path:
-    """The config that *ssh* reads: the one after `-F`, else the user's own."""
+    """Return the config file that *ssh* reads: the one after `-F`, else the user's own."""
     for word, after in zip(ssh, [*ssh[1:], ""], strict=True):
         if word.startswith("-F") and (path := word[2:] or after):
             return Path(path)
@@ -39,7 +39,7 @@ def config_of(ssh: Sequence[str]) -> Path:
 
 
 def _named(config: Path, depth: int) -> Iterator[str]:
-    """The words on the `Host` lines of *config* and of what it includes, patterns among them."""
+    """Yield the words on the `Host` lines of *config* and of the files that it includes; some are patterns."""
     try:
         if depth > DEEPEST or not config.is_file() or config.stat().st_size > LARGEST_BYTES:
             return
@@ -47,13 +47,13 @@ def _named(config: Path, depth: int) -> Iterator[str]:
     except OSError:
         return
     for line in lines:
-        if (said := LINE.match(line)) is None:
+        if (line_match := LINE.match(line)) is None:
             continue
         try:
-            words = shlex.split(said[2], comments=True)
+            words = shlex.split(line_match[2], comments=True)
         except ValueError:
             continue
-        if said[1].lower() == "host":
+        if line_match[1].lower() == "host":
             yield from words
         else:
             for word in words:

@@ -1,7 +1,7 @@
-"""A session goes on in the other mode: ended here, and the same conversation resumed there, by the agent's own means.
+"""Move a session to the other mode: end it in one mode and resume the same conversation in the other.
 
-Nothing is ended before it is known that the other side can be started, and a turn that runs is never cut off. Where the
-other side does not start all the same, or has another conversation, the session goes back to where it was.
+Nothing is ended before it is known that the other mode can be started, and a running turn is never cut off. If the
+other mode fails to start nevertheless, or opens another conversation, the session returns to its previous mode.
 """
 
 import asyncio
@@ -44,38 +44,38 @@ from kasmon.supervisor.sessions.start import begin, resuming
 
 IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})
 BEGIN_S: Final = 10.0
-"""So long after it was given, in seconds, a prompt may still begin a turn."""
+"""How long after a prompt was sent it may still begin a turn, in seconds."""
 SETTLE_S: Final = 15.0
-"""How long an agent in a terminal may take to tell its conversation, in seconds; one that stays silent is kept."""
+"""How long an agent in a terminal may take to report its conversation, in seconds; a silent one is kept."""
 LEAVE_S: Final = 10.0
-"""How long the host of an agent that has ended may take to clear up behind it, in seconds."""
+"""How long the host of an agent that has ended may take to clean up, in seconds."""
 HOLD_S: Final = 2.0
-"""How long one that never tells it has to run to count as started, in seconds."""
+"""How long an agent that never reports it must run to count as started, in seconds."""
 
 
 async def move(
     places: Paths, config: Config, session: Session, to: Mode, *, changes_permissions: bool = False
 ) -> Launch:
-    """Go on with the conversation of *session* in the mode *to*, under the same id and in the same log.
+    """Continue the conversation of *session* in the mode *to*, with the same id and log.
 
-    Its permission mode goes with it, as the agent said it last.
+    The permission mode last reported by the agent is kept.
 
     Args:
-        places: where the session is kept.
-        config: the config as it is in force for its folder.
-        session: what is moved.
+        places: where the session is stored.
+        config: the config that applies in its folder.
+        session: the session to move.
         to: the other mode.
-        changes_permissions: a person agrees that it may ask more or less than before, where the permission mode cannot
-            go with it.
+        changes_permissions: the user accepts that the agent may ask more or less than before, if the permission mode
+            cannot be kept.
 
     Raises:
-        PermissionModeError: if that cannot, and nobody has agreed.
-        RefusedError: if it runs there already, or prompts wait; or if a plan's task that it works for has lost its
-            worktree.
-        SessionBusyError: if a turn runs, or nobody can tell that none does.
-        UnableError: if its program cannot go on there, or does not tell which conversation it has.
-        LaunchError: if it did not start there, or not with this conversation; it runs where it was, or the message says
-            otherwise.
+        PermissionModeError: if it cannot be kept, and the user has not accepted that.
+        RefusedError: if the session already runs in *to*, or prompts are queued; or if the worktree of its plan's
+            task is gone.
+        SessionBusyError: if a turn runs, or it is unknown whether one does.
+        UnableError: if its program cannot continue there, or does not report its conversation.
+        LaunchError: if it did not start there, or not with this conversation; it runs in its previous mode, unless the
+            message says otherwise.
     """
     if session.adopted:
         raise RefusedError(f"cannot move session {session.name!r}: it is in your own tmux.")
@@ -86,7 +86,7 @@ async def move(
             f"session {session.name!r} has {session.queue} queued prompts.",
             hint="Let them run or remove them from the queue.",
         )
-    if _is_given(session, time.time()):
+    if _is_prompt_pending(session, time.time()):
         raise RefusedError(f"a prompt is being sent to session {session.name!r}.", hint="Try again in a moment.")
     await asyncio.to_thread(check_session, places, session)
     before = await asyncio.to_thread(launch_of, places, session.id)
@@ -109,25 +109,25 @@ async def move(
     config_of_folder = await asyncio.to_thread(brought, places, config, before.workdir, before.agent)
     before = msgspec.structs.replace(before, brought=config_of_folder)
     permissions = await asyncio.to_thread(_permissions, places, before, home, conversation)
-    after, problem = _moved(session, before, resolved, conversation, permissions)
+    after, problem = _build_launch(session, before, resolved, conversation, permissions)
     if problem and not changes_permissions:
         raise PermissionModeError(session.name, problem)
-    was = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
-    back, _ = _moved(session, before, was, conversation, permissions)
+    previous_profile = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
+    previous_launch, _ = _build_launch(session, before, previous_profile, conversation, permissions)
     if session.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
             await stop(places, session)
-    await _let_the_last_one_leave(places, session)
+    await _wait_for_host_exit(places, session)
     if to is not Mode.TMUX and (folder := folder_of(places, before, home)) is not None:
         await asyncio.to_thread(import_turns, places, session.id, program_of(before.argv), folder, conversation)
     try:
-        await _go_on(places, after)
+        await _resume(places, after)
     except KasmonError as error:
         told = f"session {session.name!r} did not start in mode {to.value!r}"
         try:
             await _end(places, after)
-            await _let_the_last_one_leave(places, session)
-            await _go_on(places, msgspec.structs.replace(back, generation=after.generation + 1))
+            await _wait_for_host_exit(places, session)
+            await _resume(places, msgspec.structs.replace(previous_launch, generation=after.generation + 1))
         except KasmonError as other:
             raise LaunchError(
                 f"{told}: {error.message} It also did not restart in its previous mode: {other.message}",
@@ -137,8 +137,8 @@ async def move(
     return after
 
 
-async def _go_on(places: Paths, launch: Launch) -> None:
-    """Start the agent of *launch*, and see that it goes on with its conversation.
+async def _resume(places: Paths, launch: Launch) -> None:
+    """Start the agent of *launch*, and verify that it continues its conversation.
 
     Raises:
         KasmonError: as `begin`; LaunchError if it ended at once, or has another conversation.
@@ -146,12 +146,12 @@ async def _go_on(places: Paths, launch: Launch) -> None:
     facts = await asyncio.to_thread(NewEvents, places, launch.session)
     await asyncio.to_thread(write_private, places.launch(launch.session), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
-    if launch.mode is Mode.TMUX:  # a structured agent was asked by its backend
+    if launch.mode is Mode.TMUX:  # the backend of a structured agent verifies it
         await _settle(launch, facts, home_of(places, launch))
 
 
-async def _let_the_last_one_leave(places: Paths, session: Session) -> None:
-    """Wait until the host of an agent that has ended has cleared up behind it; the one that comes waits no longer."""
+async def _wait_for_host_exit(places: Paths, session: Session) -> None:
+    """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
     deadline = time.monotonic() + LEAVE_S
     while await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
         if time.monotonic() > deadline:
@@ -160,7 +160,7 @@ async def _let_the_last_one_leave(places: Paths, session: Session) -> None:
 
 
 async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
-    """Return once the agent of *launch* in its terminal tells that it has its conversation.
+    """Return once the agent of *launch* in its terminal reports its conversation.
 
     Raises:
         LaunchError: if it ends, or has another one.
@@ -174,9 +174,9 @@ async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
                 pid = event.pid
             elif isinstance(event, SessionEnded):
                 how = event.signal or f"exit code {event.exit_code}"
-                said = event.why.removeprefix(AT_ONCE).lstrip(": ").rstrip(".")
+                reason = event.why.removeprefix(AT_ONCE).lstrip(": ").rstrip(".")
                 raise LaunchError(
-                    f"{program!r} exited immediately with {how}" + (f": {said}." if said else "."),
+                    f"{program!r} exited immediately with {how}" + (f": {reason}." if reason else "."),
                     hint="Its last screen shows the reason.",
                 )
         told = await asyncio.to_thread(conversation_of, program, pid, home) if pid else None
@@ -188,7 +188,7 @@ async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
 
 
 async def _end(places: Paths, launch: Launch) -> None:
-    """End the agent of *launch* if it runs."""
+    """Stop the agent of *launch* if it runs."""
     now = (await asyncio.to_thread(look_once, places)).get(launch.session)
     if now is not None and now.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
@@ -196,16 +196,16 @@ async def _end(places: Paths, launch: Launch) -> None:
 
 
 def home_of(places: Paths, launch: Launch) -> Path | None:
-    """The folder that is the home of the agent of *launch* in its sandbox; None where it has none."""
+    """Return the local folder that is the home of the agent of *launch* in its sandbox; None without a sandbox."""
     if launch.sandbox is None:
         return None
-    from kasmon.sandbox.agent import launch as inmate  # only where there is a sandbox
+    from kasmon.sandbox.agent import launch as agent_launch  # only imported if there is a sandbox
 
-    return inmate.home_of(places, launch.session)
+    return agent_launch.home_of(places, launch.session)
 
 
 def _conversation(session: Session, program: str, home: Path | None) -> str:
-    """The conversation to go on with, of an agent that is in no turn.
+    """Return the conversation to continue, of an agent that is not in a turn.
 
     Raises:
         SessionBusyError, UnableError: as `move`.
@@ -230,32 +230,32 @@ def _conversation(session: Session, program: str, home: Path | None) -> str:
 
 
 def _is_in_turn(session: Session) -> bool:
-    """At its limit an agent may have ended its turn; of one in a terminal nobody knows."""
+    """An agent at its usage limit may have ended its turn; in a terminal that is unknown."""
     if session.state is SessionState.LIMITED and session.mode is not Mode.TMUX:
         return session.in_turn
     return session.state in IN_A_TURN
 
 
-def _is_given(session: Session, now: float) -> bool:
-    """Whether a prompt has just been given that may begin a turn any moment."""
+def _is_prompt_pending(session: Session, now: float) -> bool:
+    """Whether a prompt has just been sent that may begin a turn at any moment."""
     given = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
     latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
     return session.state in ALIVE and session.mode is not Mode.TMUX and now - latest < BEGIN_S
 
 
 def _permissions(places: Paths, launch: Launch, home: Path | None, conversation: str) -> CodexPermissions:
-    """What codex's rollout says of its *conversation*; of other programs nothing."""
+    """Return what codex's rollout has of the permissions of its *conversation*; for other programs nothing."""
     folder = folder_of(places, launch, home) if program_of(launch.argv) == "codex" else None
     return of_codex(folder, conversation) if folder else CodexPermissions()
 
 
-def _moved(
+def _build_launch(
     session: Session, before: Launch, resolved: ResolvedProfile, conversation: str, told: CodexPermissions
 ) -> tuple[Launch, str]:
-    """How the session is started on the other side, and why it would not ask as much there; empty where it does.
+    """Return the launch in the other mode, and why the agent would ask less there; empty if it would not.
 
     Raises:
-        UnableError: if its program takes no conversation there.
+        UnableError: if its program cannot resume a conversation there.
     """
     program = program_of(resolved.argv)
     carried = carry(program, resolved.argv, session.permission_mode, resolved.mode, told)
@@ -276,7 +276,7 @@ def _moved(
 
 
 def _argv(launch: Launch, conversation: str) -> tuple[str, ...]:
-    """The command line that goes on with *conversation*; a structured agent is told it by its protocol."""
+    """Return the command line that resumes *conversation*; a structured agent gets the id by its protocol."""
     if launch.mode is not Mode.TMUX:
         return launch.argv
     program = Path(launch.argv[0]).name if launch.argv else ""

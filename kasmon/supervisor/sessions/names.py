@@ -1,4 +1,4 @@
-"""Names of sessions: what makes one proper, and how one is given so that no other session has it."""
+"""Session names: validate them, and assign them so that no two sessions have the same."""
 
 import itertools
 import unicodedata
@@ -17,7 +17,7 @@ WIDTH_CELLS: Final = 80
 
 
 def proper(name: str) -> Clean:
-    """*name* as it will be shown: cleaned, without blanks around it. A caller that cares compares the two.
+    """Return *name* as it will be displayed: cleaned and stripped. Callers may compare it with the original.
 
     Raises:
         UsageError: if nothing is left of it, or it is too wide.
@@ -33,7 +33,7 @@ def proper(name: str) -> Clean:
 
 
 def next_name(places: Paths, name: str) -> Clean:
-    """*name* with the first number behind it, from 2 on, that no session has: `lab-2`."""
+    """Return *name* with the first number, from 2 on, that no session has: `lab-2`."""
     stem = Clean(clean_line(name).strip())
     taken = {*named(event for event, _ in EventLog(places.fleet_log).read()).values()}
     numbered = (Clean(f"{stem}-{number}") for number in itertools.count(2))
@@ -45,11 +45,11 @@ def note(
     fact: SessionCreated | SessionRenamed | SessionForgotten | SessionViewed,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Write *fact* into the fleet's log.
+    """Append *fact* to the fleet's log.
 
     Raises:
         UnavailableError: if it cannot be written.
-        KasmonError: what *check* says; nothing was written then.
+        KasmonError: raised by *check*; nothing was written then.
     """
     try:
         EventLog(places.fleet_log).append(fact, check=check)
@@ -58,12 +58,12 @@ def note(
 
 
 def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
-    """Write *fact* into the fleet's log, unless another session that is not forgotten has the name it gives.
+    """Append *fact* to the fleet's log, unless another session that is not forgotten has the name in it.
 
-    Looking and writing are one step: of two that want one name at the same moment, one gets it.
+    Check and append are atomic: if two callers request one name at the same moment, one gets it.
 
     Raises:
-        NameTakenError: if another session is called so, or has this as its id.
+        NameTakenError: if another session has this name or id.
         UnavailableError: if it cannot be written.
     """
     session, name = (
@@ -80,9 +80,9 @@ def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
 
 
 def width_cells(text: str) -> int:
-    """How many terminal cells *text* takes, near enough for a table: `ls` cannot wait for the tables of `wcwidth`.
+    """Return how many terminal cells *text* takes, approximately: `ls` cannot wait for the tables of `wcwidth`.
 
-    Three others count on purpose as somebody else does: `model.transcript.text.cells` as the widest terminal,
+    Three others deliberately count differently: `model.transcript.text.cells` as the widest terminal,
     `host.terminal.cell_widths` as tmux, and `rich.cells` in the TUI as Textual, which draws there.
     """
     return sum(_width(character) for character in text)

@@ -1,6 +1,6 @@
-"""The acts on sessions that the command line and the dashboard share. Each is done, or raises why it was not.
+"""Operations on sessions, shared by the command line and the dashboard. Each succeeds, or raises the reason.
 
-A `Session` that is passed in is what the caller saw; where it matters the host has the last word.
+A `Session` argument is the state that the caller saw; where that matters, the host decides by the current state.
 """
 
 import asyncio
@@ -80,21 +80,21 @@ __all__ = [
 ]
 
 WAKING_S: Final = 180.0
-"""How long a host may take to wake what sleeps on disk before it does what is wanted."""
+"""How long a host may take to resume a session from disk before it executes a command, in seconds."""
 INTERRUPT_S: Final = 10.0
 """How long a turn may take to end when it is interrupted, in seconds."""
 IN_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED})
 ENDING_S: Final = 20.0
-"""How much longer than its grace a stop may take until the log says that the agent ended, in seconds."""
+"""How long a stop may take in addition to its grace until the log has the end of the agent, in seconds."""
 
 
-async def create(places: Paths, config: Config, wanted: NewSession) -> SessionId:
-    """Start the session that is *wanted* and return its id; its agent runs then.
+async def create(places: Paths, config: Config, new_session: NewSession) -> SessionId:
+    """Start the requested session and return its id; its agent runs then.
 
     Raises:
-        KasmonError: as `prepare` and `begin` do. Where the agent could not be started, its session has ended.
+        KasmonError: as `prepare` and `begin` raise. If the agent could not be started, its session has ended.
     """
-    launch = await asyncio.to_thread(prepare, places, config, wanted, time.time())
+    launch = await asyncio.to_thread(prepare, places, config, new_session, time.time())
     try:
         await begin(places, launch)
     except ProtocolVersionError as error:
@@ -107,17 +107,17 @@ async def create(places: Paths, config: Config, wanted: NewSession) -> SessionId
 async def send(
     places: Paths, session: Session, text: str, when: When = "now", by: Sender = "user", *, anyway: bool = False
 ) -> Receipt:
-    """Give the agent *text* as one prompt, and return how far it came until now; the log tells how it goes on.
+    """Send the agent *text* as one prompt, and return its receipt so far; the log has the later states.
 
-    A structured agent whose host is of another version is resumed by this one first.
+    A structured agent whose host has another version is first resumed by this one.
 
     *anyway*: as `Prompt.anyway`.
 
     Raises:
         UsageError: if there is no text.
         SessionBusyError: if the agent is in a turn and *when* is `refuse`.
-        SessionEndedError, HostUnreachableError: if nobody is there to take it.
-        TimedOutError: if the host did not answer in time; whether it has the prompt is not known then.
+        SessionEndedError, HostUnreachableError: if no host can take it.
+        TimedOutError: if the host did not answer in time; whether it has the prompt is unknown then.
     """
     if not text.strip():
         raise UsageError("missing prompt.")
@@ -133,30 +133,30 @@ async def send(
     return await _receipt(places, resumed_session, prompt)
 
 
-async def requeue(places: Paths, session: Session, wish: Requeue) -> Receipt:
-    """Change, move or take back a prompt that waits, and return its receipt.
+async def requeue(places: Paths, session: Session, command: Requeue) -> Receipt:
+    """Change, move or cancel a queued prompt, and return its receipt.
 
     Raises:
         NotFoundError: if there is no such prompt.
-        RefusedError: if it waits no more.
+        RefusedError: if it is no longer queued.
         UsageError: if it would be empty.
-        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+        SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    return await _receipt(places, session, wish)
+    return await _receipt(places, session, command)
 
 
-async def configure(places: Paths, session: Session, wish: Configure) -> None:
-    """Change how the agent goes on from now.
+async def configure(places: Paths, session: Session, command: Configure) -> None:
+    """Change settings of the running agent.
 
     Raises:
         UnableError: if this kind of agent cannot change that while it runs.
-        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+        SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    await _do(places, session, wish)
+    await _execute(places, session, command)
 
 
 async def declare(places: Paths, session: Session, *, waiting: str | None = None, done: str | None = None) -> None:
-    """Note what the session's agent says of itself: what it waits for on purpose, or that its task is done.
+    """Log what the session's agent reports: what it deliberately waits for, or that its task is done.
 
     Raises:
         SessionEndedError, HostUnreachableError: if it does not run.
@@ -168,16 +168,16 @@ async def declare(places: Paths, session: Session, *, waiting: str | None = None
 
 
 async def interrupt(places: Paths, session: Session) -> str:
-    """End the agent's turn, and return what came of it, in words: it is interrupted only once its turn has ended.
+    """Interrupt the agent's turn, and describe the result; "interrupted" means that the turn has ended.
 
     Raises:
         UnableError: if this kind of agent cannot be interrupted.
-        SessionEndedError, HostUnreachableError: if nobody is there to take it.
-        TimedOutError: if the agent's turn goes on.
+        SessionEndedError, HostUnreachableError: if no host can take it.
+        TimedOutError: if the agent's turn continues.
     """
     facts = await asyncio.to_thread(NewEvents, places, session.id)
     now = (await asyncio.to_thread(look_once, places)).get(session.id) or session
-    await _do(places, session, Interrupt())
+    await _execute(places, session, Interrupt())
     if now.state is SessionState.UNSURE:
         return "interrupt sent; it is unknown whether the turn ended"
     if now.state not in IN_TURN:
@@ -201,21 +201,21 @@ async def continue_stopped(places: Paths, session: Session) -> None:
     """Continue an agent that a stop signal (Ctrl-Z) stopped in its terminal.
 
     Raises:
-        RefusedError: if it is not stopped, or is not ours to continue.
+        RefusedError: if it is not stopped, or kasmon may not continue it.
         SessionEndedError, HostUnreachableError: if it does not run.
     """
-    await _do(places, session, Continue())
+    await _execute(places, session, Continue())
 
 
 async def answer(places: Paths, session: Session, answer: Answer) -> None:
-    """Carry *answer* to the agent that asked.
+    """Send *answer* to the agent whose request it answers.
 
     Raises:
-        RequestClosedError, StaleRequestError, RequestNotFoundError: if this is not what the agent waits for.
-        UnableError: if it does not take this answer.
-        SessionEndedError, HostUnreachableError: if nobody is there to take it.
+        RequestClosedError, StaleRequestError, RequestNotFoundError: if the agent does not wait for this answer.
+        UnableError: if it does not accept this kind of answer.
+        SessionEndedError, HostUnreachableError: if no host can take it.
     """
-    await _do(places, session, answer)
+    await _execute(places, session, answer)
 
 
 async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
@@ -223,7 +223,7 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
 
     Raises:
         SessionEndedError, HostUnreachableError: if it does not run.
-        TimedOutError: if it was told, and its end was not heard of.
+        TimedOutError: if it was sent, but the end of the agent was not logged in time.
     """
     if session.is_orphaned:
         await _end_orphan(session)
@@ -232,7 +232,7 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
         return
     facts = await asyncio.to_thread(NewEvents, places, session.id)
     try:
-        await _do(places, session, Stop(grace_s=grace_s))
+        await _execute(places, session, Stop(grace_s=grace_s))
     except ProtocolVersionError as other:
         if session.mode is Mode.TMUX or other.host_version is None:
             raise
@@ -245,16 +245,16 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
 
 
 async def restart(places: Paths, session: Session, *, force: bool = False) -> None:
-    """Start the agent again, with its conversation where its backend can; id and log stay, the generation is the next.
+    """Start the agent again, with its conversation if its backend can; id and log stay, the generation increments.
 
     A structured agent that runs under a host of another version is moved to this one, once its turn has ended.
 
     Raises:
         TimedOutError: if that host did not hand over in time.
-        RefusedError: if it runs under a host of this version, and *force* does not say to stop it first; or if it is
-            what a folder's own config made of its agent, and that counts no more; or if a plan's task that it works
-            for has lost its worktree.
-        KasmonError: as `begin` does.
+        RefusedError: if it runs under a host of this version and *force* is not set, which would stop it first; or if
+            its agent is defined by a folder's own config that no longer applies; or if the worktree of its plan's
+            task is gone.
+        KasmonError: as `begin` raises.
     """
     if session.adopted:
         raise RefusedError(
@@ -282,7 +282,7 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
         name=session.name,
         generation=session.generation + 1,
         resume=session.resume_id or launch.resume,
-        argv=_resumed(launch, session.resume_id),
+        argv=_resume_argv(launch, session.resume_id),
     )
     await asyncio.to_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
@@ -292,7 +292,7 @@ async def _end_orphan(session: Session) -> None:
     """End the agent of *session*, whose host is gone.
 
     Raises:
-        RefusedError: if it still runs then.
+        RefusedError: if it still runs afterwards.
     """
     if not await asyncio.to_thread(end_orphan, session.pid, session.pid_started, session.pid_boot):
         raise RefusedError(
@@ -301,19 +301,19 @@ async def _end_orphan(session: Session) -> None:
         )
 
 
-def _resumed(launch: Launch, conversation: str | None) -> tuple[str, ...]:
-    """The command line with which a terminal's agent goes on with *conversation*, where it is known how."""
+def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:
+    """Return the command line by which a terminal's agent resumes *conversation*, if known; else the launch's own."""
     if launch.mode is not Mode.TMUX or not conversation or not launch.argv:
         return launch.argv
     return resumed(Path(launch.argv[0]).name, launch.argv, launch.resume, conversation) or launch.argv
 
 
 async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneSeen:
-    """What tmux says of the session's pane. *attaching*: for somebody who is going to sit down at it.
+    """Return tmux's description of the session's pane. *attaching*: a user is about to attach to it.
 
     Raises:
-        InteractiveOnlyError: if it has none.
-        UnavailableError: if tmux or its host is not there.
+        InteractiveOnlyError: if it has no pane.
+        UnavailableError: if tmux or its host is unavailable.
     """
     if session.mode is not Mode.TMUX:
         raise InteractiveOnlyError(session.name)
@@ -325,7 +325,7 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
 
 
 async def attach_argv(places: Paths, session: Session) -> list[str]:
-    """The command line that attaches a terminal to the session's.
+    """Return the command line that attaches a terminal to the session's pane.
 
     Raises:
         InteractiveOnlyError, UnavailableError: as `pane`.
@@ -333,16 +333,16 @@ async def attach_argv(places: Paths, session: Session) -> list[str]:
     return list((await pane(places, session, attaching=True)).attach)
 
 
-async def _receipt(places: Paths, session: Session, wish: Prompt | Requeue) -> Receipt:
-    """What became of a prompt until now, by the session's host that carries out *wish*."""
-    receipt = (await _do(places, session, wish)).receipt
+async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -> Receipt:
+    """Have the session's host execute *command*, and return the receipt of the prompt."""
+    receipt = (await _execute(places, session, command)).receipt
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not report the receipt of the prompt")
     return receipt
 
 
-async def _do(places: Paths, session: Session, wish: Wish | Requeue) -> CommandDone:
-    """Have the session's host carry out *wish*."""
+async def _execute(places: Paths, session: Session, command: Wish | Requeue) -> CommandDone:
+    """Have the session's host execute *command*."""
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
     if session.state is SessionState.LOST:
@@ -353,8 +353,8 @@ async def _do(places: Paths, session: Session, wish: Wish | Requeue) -> CommandD
         ways = f"`kasmon stop {session.id}` stops it, `kasmon restart {session.id}` restarts it"
         raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
-        limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else as long as the host says
-        done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=wish), limit_s)
+        limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
+        done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
     if not isinstance(done, CommandDone):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done

@@ -1,4 +1,4 @@
-"""Running hosts of other versions of kasmon: which there are, and how each is replaced by one of this version."""
+"""Running hosts of other versions of kasmon: find them, and replace each by one of this version."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.handover import LOOK_S, hand_over
 
 TURN_S = 5.0
-"""How long a turn may take to end where several hosts are replaced one after the other, in seconds."""
+"""How long a turn may take to end while several hosts are replaced in sequence, in seconds."""
 
 
 class OtherHost(msgspec.Struct, frozen=True):
@@ -34,25 +34,25 @@ class OtherHost(msgspec.Struct, frozen=True):
     """The session's name, or `tmux` for the shared host."""
     pid: int
     status: HostStatus | None
-    """None for one that is older than control requests, and cannot hand over."""
+    """None for a host that is older than control requests, and cannot hand over."""
     session: Session | None = None
     """None for the shared tmux host."""
 
     @property
     def text(self) -> str:
-        """Which host it is, and of which version."""
+        """Description of the host and its version."""
         version = f"kasmon {self.status.kasmon}, protocol {self.status.protocol}" if self.status else "an older kasmon"
         what = "the tmux host" if self.session is None else f"the host of {self.name}"
         return f"{what} (pid {self.pid}, {version})"
 
     @property
     def end(self) -> str:
-        """How a person ends it."""
+        """How the user can end it."""
         return end_old_host("tmux" if self.session is None else self.session.id, self.pid)
 
 
 def find_other_hosts(places: Paths, sessions: Iterable[Session]) -> list[OtherHost]:
-    """The running hosts of another release or protocol than ours, the tmux host first. Blocks."""
+    """Return the running hosts whose release or protocol differs from ours, the tmux host first. Blocks."""
     alone = [each for each in sessions if each.mode is not Mode.TMUX and each.host is not None and each.host.alive]
     hosts: list[tuple[Session | None, Path, Path]] = [(None, places.tmux_host_lock, places.tmux_host_socket)]
     hosts += [(each, places.host_lock(each.id), places.socket(each.id)) for each in alone]
@@ -63,19 +63,19 @@ def find_other_hosts(places: Paths, sessions: Iterable[Session]) -> list[OtherHo
         try:
             status = request(socket, ControlKind.STATUS)
         except KasmonError:
-            continue  # it is on its way up or out
+            continue  # it is starting or ending
         if status is None or (status.protocol, status.kasmon) != (VERSION, __version__):
             found.append(OtherHost(session.name if session else "tmux", pid, status, session))
     return found
 
 
 async def replace(places: Paths, other: OtherHost) -> None:
-    """Have *other* hand over, and start a host of this version in its place; agents in tmux run on.
+    """Have *other* hand over, and start a host of this version in its place; agents in tmux continue.
 
     Raises:
-        RefusedError: if it cannot hand over, or its session is a plan's that runs.
-        TimedOutError: if it did not leave in time; it leaves when what it does is finished.
-        KasmonError: as `operations.restart` and `client.link` do.
+        RefusedError: if it cannot hand over, or its session belongs to a running plan.
+        TimedOutError: if it did not exit in time; it exits when its current work is finished.
+        KasmonError: as `operations.restart` and `client.link` raise.
     """
     if other.status is None:
         raise RefusedError(f"{other.text} cannot hand over.", hint=other.end)

@@ -1,4 +1,4 @@
-"""The permission mode of an agent, carried over a move between a terminal and its protocol.
+"""Keep the permission mode of an agent when it moves between a terminal and its protocol.
 
 | program | in a terminal | structured |
 |---|---|---|
@@ -7,8 +7,8 @@
 | gemini | `--approval-mode` | its protocol's `session/set_mode` |
 | opencode | `--agent` | its protocol's `session/set_mode` |
 
-What an agent of opencode may do is in its config and variables, which are the same on both sides. As claude 2.1.330,
-codex 0.169, gemini 0.61 and opencode 1.18 take it.
+The permissions of an opencode agent are in its config and variables, which both sides share. Flags as in
+claude 2.1.330, codex 0.169, gemini 0.61 and opencode 1.18.
 """
 
 import contextlib
@@ -35,43 +35,43 @@ FLAGS: Final = {
     "gemini": {"--approval-mode": 2, "--yolo": 1, "-y": 1},
     "opencode": {"--agent": 2, "--auto": 1},
 }
-"""Program -> its flags that say how much it asks, each with the number of its words."""
+"""Program -> its flags for permissions, each with its number of words."""
 GEMINI: Final = {"autoEdit": "auto_edit"}
-"""Where gemini's flag and its protocol have different names for a mode."""
+"""Modes that gemini's flag and its protocol name differently."""
 POLICIES: Final = ("on-request", "never")
-"""The approval policies that codex takes in a terminal."""
+"""The approval policies that codex accepts in a terminal."""
 REVIEWED: Final = "--approve-for-me"
-"""With it codex reviews requests itself; it says policy and sandbox too."""
+"""With this flag codex reviews requests itself; it also sets policy and sandbox."""
 
 
 class CarriedMode(NamedTuple):
-    """How an agent is started so that it asks as much as before."""
+    """How to start an agent so that it asks as much as before."""
 
     argv: tuple[str, ...]
     permission_mode: str = ""
     """For `Launch.permission_mode`."""
     problem: str = ""
-    """Why it would not ask as much as before; empty where it does."""
+    """Why it would not ask as much as before; empty if it would."""
 
 
-def carry(program: str, argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions | None = None) -> CarriedMode:
-    """*argv*, without a conversation, for *program* to go on in *to* with the permission mode *mode*. Pure.
+def carry(program: str, argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions | None = None) -> CarriedMode:
+    """Return *argv*, without a conversation, for *program* to continue in *to* with the permission mode *mode*. Pure.
 
     Args:
         program: the name of the program.
         argv: the program and the flags of its profile.
-        mode: what its agent said last, by the names of its protocol; empty: it did not say.
-        to: where it goes on.
-        told: codex: what its rollout says.
+        mode: the mode last reported by its agent, as its protocol names it; empty if never reported.
+        to: the mode of the session to continue in.
+        codex: the permissions in its rollout, for codex.
     """
     if program not in FLAGS:
         why = f"kasmon does not know how to start {program!r} in permission mode {mode!r}" if mode else ""
         return CarriedMode(tuple(argv), problem=why)
     if program == "codex":
-        return _codex(argv, mode, to, told or CodexPermissions())
+        return _codex(argv, mode, to, codex or CodexPermissions())
     if not mode:
         return CarriedMode(tuple(argv), problem=f"{program} did not report its permission mode")
-    plain, is_terminal = _without(argv, FLAGS[program]), to is Mode.TMUX
+    plain, is_terminal = _remove_flags(argv, FLAGS[program]), to is Mode.TMUX
     if program == "claude":
         return CarriedMode((*plain, "--permission-mode", mode))
     if program == "gemini":
@@ -80,19 +80,19 @@ def carry(program: str, argv: Sequence[str], mode: str, to: Mode, told: CodexPer
         )
     if "--auto" in argv:
         why = "opencode's --auto, which allows what its config asks for, works in terminals only"
-        return CarriedMode(_without(argv, FLAGS[program]) if to is Mode.SDK else tuple(argv), _acp(mode, to), why)
+        return CarriedMode(_remove_flags(argv, FLAGS[program]) if to is Mode.SDK else tuple(argv), _acp(mode, to), why)
     return CarriedMode((*plain, "--agent", mode) if is_terminal else plain, _acp(mode, to))
 
 
 def problem_of(program: str, mode: str, to: Mode) -> str:
-    """Why *program* in the permission mode *mode* would not ask as much in *to*, as far as the mode tells that."""
+    """Return why *program* in permission mode *mode* would not ask as much in *to*, as far as *mode* alone shows."""
     if program not in FLAGS:
         return ""
     return carry(program, (program,), mode, to, CodexPermissions(policy="on-request", sandbox="read-only")).problem
 
 
 def of_codex(folder: Path, conversation: str) -> CodexPermissions:
-    """What codex's own rollout of *conversation*, in its *folder*, says; nothing where that is gone. Blocks."""
+    """Return the permissions in codex's rollout of *conversation*, in its *folder*; empty if it is gone. Blocks."""
     from kasmon.backends.tmux.evidence.codex_rollout import permissions  # the dashboard's dialog needs no backend
 
     with contextlib.suppress(OSError):
@@ -101,11 +101,11 @@ def of_codex(folder: Path, conversation: str) -> CodexPermissions:
     return CodexPermissions()
 
 
-def _codex(argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions) -> CarriedMode:
-    policy = told.policy if mode in ("", PLAN) else mode
-    is_planning = (mode or told.mode) == PLAN
-    sandbox = told.sandbox or _sandbox_of(argv)
-    plain, own_mode = _without(argv, FLAGS["codex"]), PLAN if is_planning and to is Mode.SDK else ""
+def _codex(argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions) -> CarriedMode:
+    policy = codex.policy if mode in ("", PLAN) else mode
+    is_planning = (mode or codex.mode) == PLAN
+    sandbox = codex.sandbox or _sandbox_of(argv)
+    plain, own_mode = _remove_flags(argv, FLAGS["codex"]), PLAN if is_planning and to is Mode.SDK else ""
     carried = (*plain, "-a", policy, *(("-s", sandbox) if sandbox else ()))
     problem = ""
     if not policy:
@@ -115,7 +115,7 @@ def _codex(argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions) -> 
         problem = "codex uses the approval policy 'untrusted', which it does not accept in a terminal"
     elif policy not in (*POLICIES, "untrusted"):
         carried, problem = tuple(argv), f"codex accepts the approval policy {clean_line(policy)!r} only from its config"
-    elif told.policy and not told.sandbox:
+    elif codex.policy and not codex.sandbox:
         problem = "codex has not reported the sandbox of its commands since its last turn"
     elif REVIEWED in argv and (policy, sandbox) == ("on-request", "workspace-write"):
         carried = tuple(argv)
@@ -125,7 +125,7 @@ def _codex(argv: Sequence[str], mode: str, to: Mode, told: CodexPermissions) -> 
 
 
 def _sandbox_of(argv: Sequence[str]) -> str:
-    """The sandbox that the flags in *argv* name; empty where they name none."""
+    """Return the sandbox that the flags in *argv* name; empty if they name none."""
     from kasmon.backends.codex.cli_flags import wanted  # likewise
 
     try:
@@ -138,8 +138,8 @@ def _acp(mode: str, to: Mode) -> str:
     return mode if to is Mode.SDK else ""
 
 
-def _without(argv: Sequence[str], flags: dict[str, int]) -> tuple[str, ...]:
-    """*argv* without *flags*, each with as many words as it has; a value may also be joined with `=`."""
+def _remove_flags(argv: Sequence[str], flags: dict[str, int]) -> tuple[str, ...]:
+    """Return *argv* without *flags*, each with its number of words; a value may also be joined with `=`."""
     left: list[str] = []
     at = 0
     while at < len(argv):

@@ -1,4 +1,4 @@
-"""What a session shows, as lines: a terminal's from its host, a structured session's drawn from its log."""
+"""Read the displayed lines of a session: of a terminal from its host, of a structured session from its log."""
 
 import asyncio
 import contextlib
@@ -14,9 +14,9 @@ from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
 
 WIDTH_CELLS: Final = 100
-"""How wide a structured session's lines are drawn."""
+"""The width at which a structured session's lines are laid out."""
 ABOVE: Final = 50
-"""How many lines above a terminal's screen are shown where no range is given."""
+"""How many lines above a terminal's screen are returned if no range is given."""
 
 Line = TypeVar("Line")
 
@@ -31,13 +31,13 @@ async def read(
     ansi: bool = False,
     width: int = WIDTH_CELLS,
 ) -> list[str]:
-    """The session's lines *start* to *end*, both included: n >= 0 counts from the first, n < 0 from the last (-1).
+    """Return the session's lines *start* to *end*, inclusive: n >= 0 counts from the first, n < 0 from the last (-1).
 
-    Without a range: the last *lines*; without these either, a terminal's screen and 50 lines above it, or all of a
-    structured session. A terminal's wrapped lines are joined; with *ansi* its colours are in them.
+    Without a range, return the last *lines*. Without these too, return a terminal's screen and 50 lines above it, or
+    all of a structured session. A terminal's wrapped lines are joined; with *ansi* they include its colours.
 
     Raises:
-        UnavailableError: if a terminal's host or tmux is not there.
+        UnavailableError: if a terminal's host or tmux is unavailable.
     """
     if session.mode is not Mode.TMUX:
         return await asyncio.to_thread(_drawn, places, session, start, end, lines, width)
@@ -58,7 +58,7 @@ async def read(
 
 
 def within(lines: Sequence[Line], start: int | None, end: int | None) -> Sequence[Line]:
-    """Those of *lines* from *start* to *end*, both included, by the rule of `read`."""
+    """Return *lines* from *start* to *end*, inclusive, counted as in `read`."""
     first = 0 if start is None else start if start >= 0 else max(0, len(lines) + start)
     last = len(lines) - 1 if end is None else end if end >= 0 else len(lines) + end
     return lines[first : last + 1] if last >= first else lines[:0]
@@ -67,7 +67,7 @@ def within(lines: Sequence[Line], start: int | None, end: int | None) -> Sequenc
 def _drawn(
     places: Paths, session: Session, start: int | None, end: int | None, lines: int | None, width: int
 ) -> list[str]:
-    from kasmon.model.transcript.layout import Transcript  # half of `kasmon send` would be its import
+    from kasmon.model.transcript.layout import Transcript  # its import would be half of the time of `kasmon send`
 
     transcript = Transcript(fold=False)
     with contextlib.suppress(LogMissingError):

@@ -1,4 +1,4 @@
-"""An agent is started, for the first time or again: its host is reached, and the log says that it runs."""
+"""Start an agent, for the first time or again: reach its host, and wait until the log shows that it runs."""
 
 import asyncio
 import contextlib
@@ -34,26 +34,26 @@ from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
 
 START_S: Final = 60.0
-"""How long an agent may take until its log says that it runs, in seconds: longer than any kind of them needs for its
-introduction. Where the config gives that more, this grows with it."""
+"""How long an agent may take until its log shows that it runs, in seconds: longer than the handshake of any kind.
+If the config allows a longer handshake, this increases with it."""
 LODGED_S: Final = 240.0
-"""So much longer it may take where a sandbox has to begin that is no jail: the first virtual machine of its size."""
+"""How much longer it may take in a sandbox other than a jail, in seconds: the first VM of its size must start."""
 
 
 async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
     """Start the agent of *launch* and return when it runs, or has run.
 
-    Where it does not start, the session has ended and says why. One that was started meanwhile is not started twice.
+    If it does not start, the session ends with the reason. One that was started meanwhile is not started twice.
 
     Args:
-        places: where the session is kept.
-        launch: what its `launch.json` says.
-        again: it ran before, so its last host may still be on its way out.
+        places: where the session is stored.
+        launch: the content of its `launch.json`.
+        again: it ran before, so its last host may still be ending.
 
     Raises:
-        KasmonError: why it could not be started.
-        TimedOutError: if nothing was heard of it; it may still start.
-        ProtocolVersionError: if the host is of another version; nothing is written down.
+        KasmonError: if it could not be started.
+        TimedOutError: if no start was logged in time; it may still start.
+        ProtocolVersionError: if the host has another version; nothing is logged.
     """
     try:
         facts = await asyncio.to_thread(NewEvents, places, launch.session)
@@ -64,18 +64,18 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
     except (TimedOutError, ProtocolVersionError):
         raise
     except KasmonError as error:
-        await asyncio.to_thread(_leave_ended, places, launch, error.message)
+        await asyncio.to_thread(_log_failed_start, places, launch, error.message)
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
 
 
 def forget_prompt(places: Paths, session: SessionId) -> None:
-    """Take the first prompt out of the session's `launch.json`; the log has it, and knows what became of it.
+    """Remove the first prompt from the session's `launch.json`; the log has it, and its delivery.
 
-    It stays there until the agent runs: another try at a start that failed needs it.
+    It stays there until the agent runs, since a retry of a failed start needs it.
     """
-    with contextlib.suppress(KasmonError, OSError):  # it is a courtesy, and the file is ours alone
+    with contextlib.suppress(KasmonError, OSError):  # it is a courtesy, and only this user can read the file
         launch = wanted(places, session)
         if launch.prompt:
             spent = msgspec.structs.replace(launch, prompt="")
@@ -92,13 +92,13 @@ async def _start(places: Paths, launch: Launch, facts: NewEvents, again: bool) -
                 await host.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), START_S)
         finally:
             await host.aclose()
-    except (SessionEndedError, HostUnreachableError) as error:  # it may be over already: the log knows
+    except (SessionEndedError, HostUnreachableError) as error:  # it may have ended already: the log shows that
         unreachable = error
-    await _hear(places, launch, facts, unreachable)
+    await _wait_until_running(places, launch, facts, unreachable)
 
 
-async def _hear(places: Paths, launch: Launch, facts: NewEvents, unreachable: KasmonError | None) -> None:
-    """Wait until *facts* say that the agent runs, or never will."""
+async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, unreachable: KasmonError | None) -> None:
+    """Wait until *facts* show that the agent runs, or never will."""
     is_tmux = launch.mode is Mode.TMUX
     lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
     limit_s = START_S + ((await asyncio.to_thread(in_force, places)).limits.handshake_s or 0.0)
@@ -113,10 +113,10 @@ async def _hear(places: Paths, launch: Launch, facts: NewEvents, unreachable: Ka
                 why = (event.why or "it exited immediately").rstrip(".")
                 raise LaunchError(f"session {launch.name!r} could not be started: {why}.")
         if not is_hosted:
-            said = await asyncio.to_thread(
+            last_message = await asyncio.to_thread(
                 last_words, places.tmux_host_log if is_tmux else places.host_log(launch.session)
             )
-            raise unreachable or HostUnreachableError(launch.name, said or "it ended without a message")
+            raise unreachable or HostUnreachableError(launch.name, last_message or "it ended without a message")
         if time.monotonic() > deadline:
             raise TimedOutError(
                 f"session {launch.name!r} did not start within {limit_s:g} s.",
@@ -127,10 +127,10 @@ async def _hear(places: Paths, launch: Launch, facts: NewEvents, unreachable: Ka
 
 
 def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
-    """The variables of ours that the credentials of its sandbox are taken from, or that it is reached by elsewhere."""
+    """Return our variables that its sandbox's credentials come from, or that its remote sandbox service needs."""
     if launch.sandbox is None:
         return {}
-    from kasmon.sandbox.agent.launch import policy_of  # only where there is a sandbox
+    from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
 
     wanted = [credential.variable for credential in policy_of(places, launch.session).credentials]
     if launch.sandbox == "e2b":
@@ -138,26 +138,26 @@ def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
     return {name: os.environ[name] for name in wanted if name in os.environ}
 
 
-def _leave_ended(places: Paths, launch: Launch, why: str) -> None:
-    """Write down that the session could not be started, where no host is there to do it."""
+def _log_failed_start(places: Paths, launch: Launch, why: str) -> None:
+    """Log that the session could not be started, if no host runs that could log it."""
     end = SessionEnded(at=time.time(), why=why, never_began=True)
     leave_ended(places, launch.session, end, unless_lost=bool(launch.machine))
 
 
 def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_lost: bool = False) -> None:
-    """Write down *end* of *session*, where no host is there to do it and it has not ended; *unless_lost*: nor was lost.
+    """Log *end* of *session*, if no host runs that could and it has not ended; *unless_lost*: nor was it lost.
 
-    What cannot be written is left to the list, which shows the session as lost.
+    If it cannot be written, the session is displayed as lost.
     """
     lock = HostLock(places.host_lock(session))
     with contextlib.suppress(OSError):
         if not lock.take():
             return
         try:
-            book = SessionLog(places, session)
-            before = book.session.state
+            session_log = SessionLog(places, session)
+            before = session_log.session.state
             if before is not SessionState.ENDED and not (unless_lost and before is SessionState.LOST):
-                book.append(end)
+                session_log.append(end)
         finally:
             lock.let_go()
 
@@ -167,7 +167,7 @@ AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "
 
 
 def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
-    """*argv*, a program and its flags, with what makes it go on with *conversation*; None if it is not known how."""
+    """Return *argv* with the arguments that resume *conversation*; None if unknown for *program*."""
     if program == "codex":
         alone = () if ALONE[program][1] in argv else ALONE[program]
         return (argv[0], "resume", conversation, *alone, *argv[1:])
@@ -177,7 +177,7 @@ def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str,
 
 
 def resumed(program: str, argv: Sequence[str], before: str | None, conversation: str) -> tuple[str, ...] | None:
-    """Like `resuming`, of an *argv* that may go on with the conversation *before* already."""
+    """Like `resuming`, for an *argv* that may already resume the conversation *before*."""
     if before and program == "codex" and tuple(argv[1:3]) == ("resume", before):
         argv = (argv[0], *argv[3:])
     elif before and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), before):

@@ -1,4 +1,4 @@
-"""The shared tmux host, brought back for sessions that lost it: their agents live in tmux and may run on without it."""
+"""Restart the shared tmux host for sessions that lost it: their agents run in tmux and may continue without it."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,9 @@ from kasmon.supervisor.fleet.liveness import HOST_GONE
 
 
 def without_host(sessions: Iterable[Session]) -> list[Session]:
-    """The tmux sessions whose host is gone while nothing in their logs says that they ended or were lost.
+    """Return the tmux sessions whose host is gone and whose logs do not show that they ended or were lost.
 
-    Only a new host can tell what became of each: whether its pane is there, and with which exit code an agent ended.
+    Only a new host can find out whether their panes still exist, and with which exit code an agent ended.
     """
     return [
         each
@@ -30,7 +30,7 @@ def without_host(sessions: Iterable[Session]) -> list[Session]:
 
 
 async def bring_back(places: Paths) -> bool:
-    """Start the shared tmux host where none runs, and wait until it answers; whether it was started.
+    """Start the shared tmux host if none runs, and wait until it answers; return whether it was started.
 
     Raises:
         KasmonError: if it cannot be started, or does not answer in time.

@@ -1,1 +1,1 @@
-"""Git worktrees: made (`worktree`), what they changed (`changes`), collisions between them, unsaved work."""
+"""Git worktrees: create them (`worktree`), their changes (`changes`), collisions between them, unsaved work."""

@@ -1,4 +1,4 @@
-"""What a worktree changed: the files, the lines, the diff. Calls block; use a thread."""
+"""The changes of a worktree: files, lines, diff. Calls block; use a thread."""
 
 import contextlib
 import hashlib
@@ -10,31 +10,31 @@ from kasmon.model.collisions import WorktreeChanges, touched
 from kasmon.supervisor.worktrees.git import git, head, where
 
 MOST_NEW: Final = 200
-"""Of so many new files a diff shows what is in them."""
+"""A diff shows the content of at most this many new files."""
 PLAIN_DIFF: Final = (
     *("diff", "--no-color", "--no-ext-diff", "--no-textconv"),
     *("--src-prefix=a/", "--dst-prefix=b/"),
 )
-"""A diff that runs nothing which a repository's config names, and looks as it does where no config says otherwise."""
+"""A diff that runs nothing configured in the repository, and has the default format regardless of the config."""
 
 
 def changed(path: Path, base: str) -> tuple[str, ...]:
-    """The files of the worktree at *path* that differ from the commit *base*, and those that git does not know yet."""
+    """Return the files of the worktree at *path* that differ from the commit *base*, including untracked files."""
     tracked = git(path, "diff", "--name-only", "--no-renames", "-z", base, "--").split("\0")
     new = git(path, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", ":/").split("\0")
     return tuple(sorted({name for name in (*tracked, *new) if name}))
 
 
 def state(path: Path) -> str:
-    """What tells the worktree at *path* as it is now from every other state of it: its commit, and what is not in that.
+    """Return a digest of the state of the worktree at *path*: its commit and its uncommitted changes.
 
     Raises:
-        GitError: if git cannot tell.
+        GitError: if git fails.
     """
-    told = git(path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
-    digest = hashlib.sha256(f"{head(path)}\0{told}".encode("utf-8", "surrogateescape"))
+    status = git(path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+    digest = hashlib.sha256(f"{head(path)}\0{status}".encode("utf-8", "surrogateescape"))
     top = Path(where(path)[0])
-    for line in told.split("\0"):
+    for line in status.split("\0"):
         with contextlib.suppress(OSError):
             facts = (top / line[3:]).lstat()
             digest.update(f"{facts.st_mtime_ns} {facts.st_size}\0".encode())
@@ -42,10 +42,10 @@ def state(path: Path) -> str:
 
 
 def fork(path: Path) -> str:
-    """The commit at which the worktree at *path* left the one that the main worktree stands on; empty before any.
+    """Return the commit at which the worktree at *path* diverged from the main worktree's HEAD; empty without commits.
 
     Raises:
-        GitError: if git cannot tell.
+        GitError: if git fails.
     """
     shared = where(path)[1]
     main = git(Path(shared), "--git-dir", shared, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
@@ -54,10 +54,10 @@ def fork(path: Path) -> str:
 
 
 def touched_since_fork(path: Path) -> WorktreeChanges:
-    """What the worktree at *path* changed since it left the commit that the main worktree stands on.
+    """Return what the worktree at *path* changed since it diverged from the main worktree's HEAD.
 
     Raises:
-        GitError: if git cannot tell.
+        GitError: if git fails.
     """
     base = fork(path)
     if not base:
@@ -68,7 +68,7 @@ def touched_since_fork(path: Path) -> WorktreeChanges:
 
 
 def diff(path: Path, base: str) -> str:
-    """What the worktree at *path* changed since *base*, as a unified diff, files that git does not know among it."""
+    """Return the changes of the worktree at *path* since *base* as a unified diff, including untracked files."""
     parts = [git(path, *PLAIN_DIFF, base, "--")]
     names = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
     for name in names[:MOST_NEW]:

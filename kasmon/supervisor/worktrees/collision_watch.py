@@ -1,4 +1,4 @@
-"""The radar as it goes on: a sweep whenever something in a live session's worktree changed, and never without cause."""
+"""Watch for collisions: a sweep after each change in a live session's worktree, and none without a change."""
 
 import asyncio
 import logging
@@ -15,32 +15,32 @@ from kasmon.model.session import Session
 from kasmon.supervisor.worktrees.collisions import CollisionDetector, CollisionSweep
 
 SETTLE_MS: Final = 200
-"""So long changes are gathered before anybody looks, in ms."""
+"""How long changes are gathered before a sweep, in ms."""
 LOOK_MS: Final = 500
-"""How often it is asked which sessions there are."""
+"""How often the list of sessions is checked, in ms."""
 ALL_S: Final = 60.0
-"""How often all is looked at where it does: it may drop what it has to tell."""
+"""How often everything is swept if the system reports changes: it may drop reports."""
 POLL_S: Final = 2.0
-"""How often all is looked at where the system does not tell what changes."""
+"""How often everything is swept if the system does not report changes."""
 
 log = logging.getLogger(__name__)
 
 
 async def sweeps(live: Callable[[], tuple[Session, ...]], *, alone: bool = False) -> AsyncIterator[CollisionSweep]:
-    """Yield what the radar sees now, and again after each change; never ends by itself.
+    """Yield a sweep now, and another after each change; never ends by itself.
 
     Args:
-        live: the sessions that count at the moment; the same tuple again costs nothing.
-        alone: tell also of worktrees that have no other one to collide with.
+        live: returns the sessions to cover; returning the same tuple again costs nothing.
+        alone: also cover worktrees that have no other one to collide with.
     """
     radar = CollisionDetector(alone=alone)
     while True:
-        grounds = _SessionFolders(live)
-        sessions = {session.id: session for session in grounds.sessions}
+        folders = _SessionFolders(live)
+        sessions = {session.id: session for session in folders.sessions}
         yield await asyncio.to_thread(radar.sweep, sessions.values())
         tops = sorted(radar.tops(session.workdir for session in sessions.values()))
         try:
-            async for stale in _stale(tops, grounds.differ):
+            async for stale in _stale(tops, folders.differ):
                 yield await asyncio.to_thread(radar.sweep, sessions.values(), stale)
         except (OSError, RuntimeError) as error:
             log.info("worktrees are not watched but polled: %s", error)
@@ -48,15 +48,15 @@ async def sweeps(live: Callable[[], tuple[Session, ...]], *, alone: bool = False
 
 
 async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[frozenset[str]]:
-    """Yield which of *tops* changed, until *is_over*."""
+    """Yield the *tops* that changed, until *is_over*."""
     if not tops:
-        while not is_over():  # noqa: ASYNC110  # sessions come to the fleet, which tells nobody here
+        while not is_over():  # noqa: ASYNC110  # noqa: ASYNC110  # new sessions are not signalled here
             await asyncio.sleep(LOOK_MS / 1000)
         return
-    looked_at = -math.inf  # what changed before the watch began is seen with its first look
+    looked_at = -math.inf  # the first sweep finds what changed before the watch began
     async for changes in watchfiles.awatch(
         *tops,
-        watch_filter=_counts,
+        watch_filter=_is_relevant,
         step=SETTLE_MS,
         rust_timeout=LOOK_MS,
         yield_on_timeout=True,
@@ -71,14 +71,14 @@ async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[
             yield stale
 
 
-def _counts(_: watchfiles.Change, path: str) -> bool:
-    """Whether a change at *path* may be one of the files that git knows, or of its HEAD."""
+def _is_relevant(_: watchfiles.Change, path: str) -> bool:
+    """Whether a change at *path* may concern a tracked file or the worktree's HEAD."""
     parts = PurePath(path).parts
     return ".kasmon" not in parts and (".git" not in parts or parts[-1] in ("HEAD", "index"))
 
 
 class _SessionFolders:
-    """Which sessions work where, and whether that is so still."""
+    """The folders where the sessions work, and whether these have changed."""
 
     def __init__(self, live: Callable[[], tuple[Session, ...]]) -> None:
         self._live = live

@@ -1,6 +1,6 @@
-"""The worktrees in which live sessions work, looked at again when something in them changes; off the UI's loop.
+"""Detect collisions between the worktrees of live sessions, after changes in them; runs off the UI's loop.
 
-Two sessions in one worktree share it on purpose; it is two worktrees of one repository that can collide.
+Two sessions in one worktree share it on purpose; only two worktrees of one repository can collide.
 """
 
 import concurrent.futures
@@ -18,7 +18,7 @@ from kasmon.supervisor.worktrees.changes import touched_since_fork
 from kasmon.supervisor.worktrees.git import where
 
 AT_ONCE: Final = 4
-"""How many worktrees are looked at at once: each look waits for git."""
+"""How many worktrees are read in parallel: each read waits for git."""
 
 
 class WorktreeLocation(NamedTuple):
@@ -26,50 +26,50 @@ class WorktreeLocation(NamedTuple):
 
     top: str
     repository: str
-    """The folder that all worktrees of one repository share."""
+    """The git folder that all worktrees of one repository share."""
 
 
 class CollisionSweep(NamedTuple):
-    """What the radar saw."""
+    """The result of one sweep."""
 
     files: Mapping[SessionId, tuple[str, ...]]
-    """What each session's worktree changed since it left the others, where it works in one."""
+    """The files that each session's worktree changed since it diverged, if it works in one."""
     hits: Mapping[SessionId, tuple[tuple[SessionId, FileCollision], ...]]
     """Session -> the sessions of other worktrees that change the same files."""
 
 
 class CollisionDetector:
-    """Knows worktrees by folder. Its calls block and may come from any thread, one at a time."""
+    """Remembers the worktree of each folder. Its calls block and may come from any thread, one at a time."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """*alone*: look also at worktrees that have no other one to collide with."""
+        """*alone*: also cover worktrees that have no other one to collide with."""
         self._alone = alone
         self._places: dict[str, WorktreeLocation | None] = {}
-        self._seen: dict[str, WorktreeChanges] = {}
+        self._changes: dict[str, WorktreeChanges] = {}
         self._busy = threading.Lock()
 
     def sweep(self, sessions: Iterable[Session], stale: Iterable[str] | None = None) -> CollisionSweep:
-        """Look at the worktrees of *sessions*.
+        """Read the worktrees of *sessions* and detect collisions.
 
         Args:
-            sessions: those that count: live ones.
-            stale: the tops of the worktrees in which something changed; None is all. The others are as they were seen.
+            sessions: the live sessions.
+            stale: the tops of the changed worktrees; None for all. For the others, the last result is used.
         """
         with self._busy:
             places = {session.id: self._place(session.workdir) for session in sessions}
             tops = self._counting(places.values())
-            wanted = [top for top in tops if stale is None or top in stale or top not in self._seen]
+            wanted = [top for top in tops if stale is None or top in stale or top not in self._changes]
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-                self._seen |= zip(wanted, pool.map(_look, wanted), strict=True)
+                self._changes |= zip(wanted, pool.map(_read_changes, wanted), strict=True)
             found: dict[str, tuple[FileCollision, ...]] = {}
             for repository in set(tops.values()):
-                found |= hits({top: self._seen[top] for top, of in tops.items() if of == repository})
+                found |= hits({top: self._changes[top] for top, of in tops.items() if of == repository})
         by_top: dict[str, list[SessionId]] = {}
         for session, place in places.items():
             if place is not None and place.top in tops:
                 by_top.setdefault(place.top, []).append(session)
         return CollisionSweep(
-            files={s: tuple(sorted(self._seen[top].files)) for top, all_of in by_top.items() for s in all_of},
+            files={s: tuple(sorted(self._changes[top].files)) for top, all_of in by_top.items() for s in all_of},
             hits={
                 session: tuple((other, hit) for hit in of_it for other in by_top[hit.other])
                 for top, of_it in found.items()
@@ -78,33 +78,33 @@ class CollisionDetector:
         )
 
     def tops(self, folders: Iterable[str]) -> frozenset[str]:
-        """The worktrees that *folders* are in: what to watch."""
+        """Return the worktrees that *folders* are in, which are to be watched."""
         with self._busy:
             return frozenset(self._counting([self._place(folder) for folder in folders]))
 
     def _counting(self, places: Iterable[WorktreeLocation | None]) -> dict[str, str]:
-        """Worktree -> its repository, of those that are looked at."""
+        """Return worktree -> its repository, for those that are covered."""
         tops = {place.top: place.repository for place in places if place is not None}
         many = Counter(tops.values())
         return {top: repository for top, repository in tops.items() if self._alone or many[repository] > 1}
 
     def _place(self, folder: str) -> WorktreeLocation | None:
-        """The worktree that *folder* is in; None where it is in none. Asked once for each folder."""
+        """Return the worktree that *folder* is in, None if in none; cached by folder."""
         if folder not in self._places:
-            self._places[folder] = _placed(folder)
+            self._places[folder] = _locate(folder)
         return self._places[folder]
 
 
-def _placed(folder: str) -> WorktreeLocation | None:
+def _locate(folder: str) -> WorktreeLocation | None:
     try:
-        said = where(Path(folder))
+        location = where(Path(folder))
     except (KasmonError, OSError):
         return None
-    return WorktreeLocation(*said)
+    return WorktreeLocation(*location)
 
 
-def _look(top: str) -> WorktreeChanges:
-    """What the worktree at *top* changed since it left the main one; nothing where nobody can tell."""
+def _read_changes(top: str) -> WorktreeChanges:
+    """Return what the worktree at *top* changed since it diverged; nothing if git fails."""
     try:
         return touched_since_fork(Path(top))
     except (KasmonError, OSError):

@@ -1,7 +1,7 @@
-"""git, asked about a folder. Calls block; use a thread.
+"""Run git in a folder. Calls block; use a thread.
 
-It runs without the repository's hooks, file watchers and filters, and does not enter its submodules, so that asking it,
-or making a worktree, runs nothing of the repository's own; and no `GIT_` variable of ours leads it elsewhere.
+It runs without the repository's hooks, file watchers and filters, and does not enter its submodules. So reading it, or
+creating a worktree, runs no code of the repository; and no `GIT_` variable of our environment affects it.
 """
 
 import os
@@ -23,25 +23,25 @@ OURS: Final = {
     "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
     "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
 }  # fmt: skip
-"""The last two: what is missing in a repository is not fetched from where its config says."""
+"""The last two: objects missing in a repository are not fetched from its configured remotes."""
 ENTERS: Final = frozenset({"diff", "status"})
-"""What would ask git within each submodule, by that one's config."""
+"""Commands that would run git within each submodule, with the submodule's config."""
 FILTERS: Final = frozenset({"diff", "merge", "status", "worktree"})
-"""What reads files through the filters that a config names, or writes them so."""
+"""Commands that read or write files through filters that a config names."""
 MERGE_DRIVER: Final = re.compile(r"merge\..*\.driver")
 CONFLICTS: Final = "false"
-"""The command of a merge driver that resolves nothing: in its place a person does."""
+"""The command of a merge driver that resolves nothing, so that the user resolves the conflict."""
 OUTSIDE: Final = frozenset({"system", "global"})
-"""Whose config is this person's: what it names is run, as their own git does."""
+"""The scopes of the user's own config: commands in it are run, as by the user's own git."""
 NOT_INSTALLED: Final = "it is not installed"
 NO_REPOSITORY: Final = ("not a git repository", "must be run in a work tree", NOT_INSTALLED)
 
 
 def repository(folder: Path) -> Path | None:
-    """The top folder of the git repository that *folder* is in; None where it is in none, or git is missing.
+    """Return the top folder of the git repository that *folder* is in; None if in none, or git is missing.
 
     Raises:
-        GitError: if it is in one that git does not open: another user's, a broken one.
+        GitError: if git refuses to open the repository: it is another user's, or broken.
     """
     try:
         said = git(folder, "rev-parse", "--show-toplevel")
@@ -53,31 +53,31 @@ def repository(folder: Path) -> Path | None:
 
 
 def where(folder: Path) -> tuple[str, str]:
-    """The top of the worktree that *folder* is in, and the git folder that all worktrees of its repository share.
+    """Return the top of the worktree that *folder* is in, and the git folder that its repository's worktrees share.
 
     Raises:
         GitError: if it is in none.
     """
-    asked = ("--show-toplevel", "--git-common-dir")
-    said = git(folder, "rev-parse", *asked).split("\n")[:-1]
-    if len(said) != len(asked):  # a folder's name has a line break: asked one by one
-        said = [git(folder, "rev-parse", each).removesuffix("\n") for each in asked]
+    queries = ("--show-toplevel", "--git-common-dir")
+    said = git(folder, "rev-parse", *queries).split("\n")[:-1]
+    if len(said) != len(queries):  # a folder's name has a line break, so query one by one
+        said = [git(folder, "rev-parse", each).removesuffix("\n") for each in queries]
     top, shared = said
     return top, str((folder / shared).resolve())
 
 
 def head(repo: Path) -> str:
-    """The commit that *repo* stands on; empty before the first one."""
+    """Return the HEAD commit of *repo*; empty before the first commit."""
     return git(repo, "rev-parse", "HEAD").strip() if knows(repo, "HEAD") else ""
 
 
 def knows(repo: Path, name: str) -> bool:
-    """Whether *name* says something that *repo* has: a commit, a branch."""
+    """Whether *name* resolves in *repo*: a commit, a branch."""
     return bool(git(repo, "rev-parse", "--verify", "--quiet", name, fails=True).strip())
 
 
 def git(folder: Path, *arguments: str, fails: bool = False, settings: Mapping[str, str] | None = None) -> str:
-    """What git says in *folder*; with *fails*, also where it ends with an error. *settings* go over its config.
+    """Return git's output in *folder*; with *fails*, also if it exits with an error. *settings* override its config.
 
     Raises:
         GitError: if it ends with an error, or is not installed.
@@ -87,21 +87,21 @@ def git(folder: Path, *arguments: str, fails: bool = False, settings: Mapping[st
     variables |= OURS
     verb, *words = arguments
     if verb in FILTERS:
-        variables |= _unfiltered(folder, variables)
+        variables |= _disable_filters(folder, variables)
     if verb in ENTERS:
         words.insert(0, "--ignore-submodules=dirty")
     own = [word for key, value in (settings or {}).items() for word in ("-c", f"{key}={value}")]
-    return _said(folder, (verb, *words), variables, fails, own)
+    return _run_git(folder, (verb, *words), variables, fails, own)
 
 
-def _unfiltered(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables by which each filter and merge driver that the repository itself names is what the person's own config
-    says, or else none; in the place of a driver then the merge has a conflict."""
+def _disable_filters(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that replace each filter and merge driver named by the repository itself by the user's own
+    config, or else by none; a merge without its driver has a conflict."""
     wanted = r"^filter\.|^merge\..*\.driver$"
-    told = _said(folder, ("config", "--null", "--show-scope", "--get-regexp", wanted), variables, fails=True)
+    output = _run_git(folder, ("config", "--null", "--show-scope", "--get-regexp", wanted), variables, fails=True)
     values: dict[str, str] = {}
     own: set[str] = set()
-    pieces = told.split("\0")
+    pieces = output.split("\0")
     for scope, entry in zip(pieces[::2], pieces[1::2], strict=False):
         key, _, value = entry.partition("\n")
         if scope in OUTSIDE:
@@ -116,7 +116,7 @@ def _unfiltered(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
     return said
 
 
-def _said(
+def _run_git(
     folder: Path, arguments: tuple[str, ...], variables: Mapping[str, str], fails: bool, settings: Sequence[str] = ()
 ) -> str:
     try:

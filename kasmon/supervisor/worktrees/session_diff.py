@@ -1,4 +1,4 @@
-"""What a session's worktree changed since it left the others, as a diff for people; blocks, use a thread."""
+"""The changes of a session's worktree since it diverged, as a diff for display; blocks, use a thread."""
 
 from pathlib import Path
 from typing import Final
@@ -10,15 +10,15 @@ from kasmon.supervisor.worktrees.changes import diff, fork
 from kasmon.supervisor.worktrees.git import repository, where
 
 LONGEST: Final = 4 << 20
-"""So many characters of a diff are shown."""
+"""At most this many characters of a diff are returned."""
 
 
 def diff_of(session: Session) -> str:
-    """The diff of the worktree in which *session* works, cleaned.
+    """Return the diff of the worktree in which *session* works, cleaned.
 
     Raises:
         UnableError: if it works in no git repository.
-        GitError: if git cannot tell.
+        GitError: if git fails.
     """
     folder = Path(session.workdir)
     if not folder.is_dir() or repository(folder) is None:

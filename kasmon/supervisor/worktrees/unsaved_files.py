@@ -1,6 +1,6 @@
-"""What would be lost with a worktree: every place where git keeps work, looked into. Calls block; use a thread.
+"""What would be lost with a worktree: checks every place where git stores work. Calls block; use a thread.
 
-A branch stays when its worktree goes; still, commits that are on it alone count as work that was saved nowhere.
+A branch survives its worktree; still, commits that only this branch has count as unsaved.
 """
 
 import os
@@ -13,7 +13,7 @@ from kasmon.errors import GitError
 from kasmon.supervisor.worktrees.git import git
 
 EVERYTHING: Final = ("--untracked-files=normal", "--no-renames")
-"""A person's config may tell git to look away from new files."""
+"""Overrides a user's config that makes git skip new files."""
 UNFINISHED: Final = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
@@ -23,23 +23,23 @@ UNFINISHED: Final = {
     "sequencer": "a row of cherry-picks or reverts",
     "BISECT_LOG": "a bisection",
 }
-"""What git keeps in a worktree's own folder while it is in the middle of something."""
+"""Files in a worktree's own git folder -> the unfinished operation that each shows."""
 MOST_SHOWN: Final = 20
-"""So many ignored files and folders of a worktree are named."""
+"""At most this many ignored files and folders of a worktree are named."""
 SAVED: Final = ("--branches", "--remotes", "--tags")
 MOVED: Final = re.compile(r"checkout: moving from (\S+) to (\S+)")
-"""How the log of HEAD tells which branches a worktree was on."""
+"""The reflog entries of HEAD that show which branches a worktree was on."""
 
 
 def unsaved(path: Path, known: Collection[str] = ()) -> str:
-    """Why the worktree at *path* must stay, in words; empty where nothing in it could be lost.
+    """Return why the worktree at *path* must stay; empty if nothing in it could be lost.
 
-    What cannot be looked at counts as unsaved, and so do ignored files, except those *known*, by their names within it.
+    What cannot be checked counts as unsaved, and so do ignored files, except those *known*, by their names within it.
     """
     try:
-        if left := [name for name in ignored(path) if name not in known]:
-            return f"git ignores {list_files(left)}"
-        return next((why for look in LOOKS if (why := look(path))), "")
+        if remaining := [name for name in ignored(path) if name not in known]:
+            return f"git ignores {list_files(remaining)}"
+        return next((why for check in CHECKS if (why := check(path))), "")
     except GitError as error:
         return f"its contents cannot be checked: {error.why}"
     except OSError as error:
@@ -47,14 +47,14 @@ def unsaved(path: Path, known: Collection[str] = ()) -> str:
 
 
 def ignored(path: Path, patterns: Sequence[str] = ()) -> tuple[str, ...]:
-    """The files of the worktree at *path* that git ignores; with *patterns* only those that match one.
+    """Return the files of the worktree at *path* that git ignores; with *patterns* only those that match one.
 
     Args:
         path: the worktree.
-        patterns: as a `.gitignore` has them.
+        patterns: in the syntax of `.gitignore`.
 
     Raises:
-        GitError: if git cannot tell.
+        GitError: if git fails.
     """
     listing = ("ls-files", "--others", "--ignored", "-z")
     found = set(git(path, *listing, "--exclude-standard").split("\0")) - {""}
@@ -64,7 +64,7 @@ def ignored(path: Path, patterns: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def list_files(names: Sequence[str]) -> str:
-    """*names* in one line, those of one folder together: `3 files: '.env', 'build/' (2 files)`."""
+    """Return *names* in one line, grouped by top folder: `3 files: '.env', 'build/' (2 files)`."""
     groups: dict[str, int] = {}
     for name in names:
         top, slash, _ = name.partition("/")
@@ -79,7 +79,7 @@ def _files(count: int) -> str:
 
 
 def not_committed(count: int, of: str = "") -> str:
-    """In words that so many files, *of* what, are not committed."""
+    """Return a phrase that *count* files, *of* something, are not committed."""
     some, are = _files(count), "is" if count == 1 else "are"
     return f"{some} {of} {are} not committed" if of else f"{some} {are} not committed"
 
@@ -89,8 +89,8 @@ def _dirty(path: Path) -> str:
     return not_committed(len(dirty)) if dirty else ""
 
 
-def _looked_away(path: Path) -> str:
-    """Files whose changes git was told not to see; one that is only left out of a sparse checkout is not here."""
+def _ignored_changes(path: Path) -> str:
+    """Files whose changes git is set to ignore; a file that is only left out of a sparse checkout does not count."""
     lines = [line for line in git(path, "ls-files", "-v", "-z").split("\0") if line]
     hidden = [line for line in lines if line[0].islower() or (line[0] == "S" and os.path.lexists(path / line[2:]))]
     return f"git is configured to ignore changes in {_files(len(hidden))}" if hidden else ""
@@ -109,7 +109,7 @@ def _submodules(path: Path) -> str:
 
 
 def _others(path: Path) -> str:
-    """Repositories within it that git does not tell of, for they are ignored."""
+    """Repositories within it that git does not report because they are ignored."""
 
     def stop(error: OSError) -> None:
         raise error
@@ -124,8 +124,8 @@ def _others(path: Path) -> str:
 
 def _unfinished(path: Path) -> str:
     own = own_folder(path)
-    begun = next((what for name, what in UNFINISHED.items() if (own / name).exists()), "")
-    return f"{begun} in it is unfinished" if begun else ""
+    operation = next((what for name, what in UNFINISHED.items() if (own / name).exists()), "")
+    return f"{operation} in it is unfinished" if operation else ""
 
 
 def _commits(path: Path) -> str:
@@ -135,8 +135,8 @@ def _commits(path: Path) -> str:
     return f"{alone} of its commits {'is' if alone == 1 else 'are'} nowhere else" if alone else ""
 
 
-def _left_behind(path: Path) -> str:
-    """Commits that it was on once and that no branch has: its log goes with it. One that was amended is replaced."""
+def _lost_commits(path: Path) -> str:
+    """Commits that were once its HEAD and are on no branch: its reflog goes with it. Amended ones do not count."""
     known: list[str] = git(path, "for-each-ref", "--format=%(objectname)", "refs/worktree", "refs/rewritten").split()
     is_replaced = False
     for commit, subject in _log(path):
@@ -147,7 +147,7 @@ def _left_behind(path: Path) -> str:
 
 
 def _stash(path: Path) -> str:
-    """All worktrees share their stashes: one is of this worktree if it was made on a branch that this one was on."""
+    """All worktrees share the stashes: one belongs to this worktree if made on a branch that this one was on."""
     moves = [match for _, subject in _log(path) if (match := MOVED.match(subject))]
     was_on = {_branch(path) or "(no branch)", *(name for move in moves for name in move.groups())}
     branches = set(git(path, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
@@ -157,7 +157,7 @@ def _stash(path: Path) -> str:
     return "it has a stash" if any(stash.removeprefix("WIP ").startswith(here) for stash in stashes) else ""
 
 
-LOOKS: Final = (_dirty, _looked_away, _submodules, _others, _unfinished, _commits, _left_behind, _stash)
+CHECKS: Final = (_dirty, _ignored_changes, _submodules, _others, _unfinished, _commits, _lost_commits, _stash)
 
 
 def _are(commits: int) -> str:
@@ -165,7 +165,7 @@ def _are(commits: int) -> str:
 
 
 def own_folder(path: Path) -> Path:
-    """The folder in which git keeps what belongs to this worktree alone."""
+    """Return the git folder with the data of this worktree alone."""
     return Path(git(path, "rev-parse", "--absolute-git-dir").rstrip("\n"))
 
 
@@ -174,12 +174,12 @@ def _branch(path: Path) -> str:
 
 
 def _log(path: Path) -> list[tuple[str, str]]:
-    """What HEAD of the worktree was, the newest first: the commit, and how it came there."""
+    """Return the reflog of the worktree's HEAD, newest first: each commit with its subject."""
     lines = git(path, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
     return [(commit, subject) for commit, _, subject in (line.partition(" ") for line in lines)]
 
 
 def _count(path: Path, *which: str, within: Path | None = None) -> int:
-    """How many commits *which* says, of the repository itself or of the one *within*."""
+    """Return how many commits *which* selects, in the repository itself or in the one *within*."""
     there = () if within is None else ("--git-dir", str(within))
     return int(git(path, *there, "rev-list", "--count", *which))

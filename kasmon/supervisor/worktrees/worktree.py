@@ -1,4 +1,4 @@
-"""Git worktrees: made, described, and removed only where nothing in them could be lost. Calls block; use a thread."""
+"""Create, verify and remove git worktrees, the last only if nothing in them could be lost. Calls block."""
 
 import os
 import shlex
@@ -14,49 +14,49 @@ from kasmon.supervisor.worktrees.unsaved_files import not_committed, own_folder,
 
 
 class TaskWorktree(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task works."""
+    """The folder where a task works."""
 
     path: str
     branch: str = ""
-    """Empty in a folder that is no worktree of ours."""
+    """Empty if the folder is not a worktree created by kasmon."""
     base: str = ""
-    """The commit that it began from; empty where there is none."""
+    """The commit that it started from; empty if there is none."""
 
 
 def make(repo: Path, path: Path, branch: str, base: str = "HEAD") -> TaskWorktree:
-    """A worktree of *repo* at *path* on a new *branch* that begins at *base*; the same one again where it is there.
+    """Create a worktree of *repo* at *path* on a new *branch* from *base*; return an existing one unchanged.
 
     Raises:
         UsageError: if *base* names no commit.
-        RefusedError: if the branch is there already, and not in *path*; or if what is in *path* is no worktree of
-            *repo*, or is on another branch.
-        GitError: if the repository has no commit yet, or git says no.
+        RefusedError: if the branch already exists outside *path*; or if *path* contains no worktree of *repo*, or one
+            on another branch.
+        GitError: if the repository has no commit yet, or git fails.
     """
     if os.path.lexists(path / ".git"):
         check_worktree(repo, path, branch)
         return TaskWorktree(path=str(path), branch=branch, base=_began_at(path, branch))
     if knows(repo, f"refs/heads/{branch}"):
         if _is_registered(repo, path):
-            raise _gone(repo, path, branch)
-        raise _taken(repo, branch, branch)
+            raise _worktree_gone_error(repo, path, branch)
+        raise _branch_conflict_error(repo, branch, branch)
     if not knows(repo, "HEAD"):
         raise no_commit(repo)
     base = commit_of(repo, base)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         git(repo, "worktree", "add", "--quiet", "-b", branch, "--", str(path), base)
-    except KasmonError:  # git makes the branch first; ours, as long as nobody committed to it
+    except KasmonError:  # git creates the branch first; it is ours unless it has new commits
         git(repo, "update-ref", "-d", f"refs/heads/{branch}", base, fails=True)
         raise
     return TaskWorktree(path=str(path), branch=branch, base=base)
 
 
 def check_worktree(repo: Path, path: Path, branch: str = "") -> None:
-    """Raise unless *path* is a whole worktree of *repo*, beside its main one, and is on *branch* where one is given.
+    """Raise unless *path* is a complete worktree of *repo*, not its main one, and on *branch* if given.
 
     Raises:
         RefusedError: if it is not; the message says what it is instead.
-        GitError: if git cannot tell.
+        GitError: if git fails.
     """
     name = str(path)
     if path.is_symlink() or not (path / ".git").is_file():
@@ -89,10 +89,10 @@ def check_worktree(repo: Path, path: Path, branch: str = "") -> None:
 
 
 def check_branches(repo: Path, branches: Sequence[str]) -> None:
-    """Raise unless each of *branches* can be made in *repo*.
+    """Raise unless each of *branches* can be created in *repo*.
 
     Raises:
-        RefusedError: if one is there, or cannot be: where a branch `a` is git makes no `a/b`, nor the other way round.
+        RefusedError: if one exists, or conflicts: git cannot have both a branch `a` and a branch `a/b`.
     """
     if not branches:
         return
@@ -100,11 +100,11 @@ def check_branches(repo: Path, branches: Sequence[str]) -> None:
     for branch in branches:
         for other in known:
             if f"{branch}/".startswith(f"{other}/") or other.startswith(f"{branch}/"):
-                raise _taken(repo, branch, other)
+                raise _branch_conflict_error(repo, branch, other)
 
 
-def _taken(repo: Path, branch: str, other: str) -> RefusedError:
-    """Why there is no room for *branch* beside *other*, which *repo* has."""
+def _branch_conflict_error(repo: Path, branch: str, other: str) -> RefusedError:
+    """Return the error that *branch* cannot be created next to *other*, which *repo* has."""
     but = "" if other == branch else f", and git cannot create {branch!r} next to it"
     rename = shlex.join(("git", "branch", "-m", other))
     return RefusedError(
@@ -114,10 +114,10 @@ def _taken(repo: Path, branch: str, other: str) -> RefusedError:
 
 
 def commit_of(repo: Path, name: str) -> str:
-    """The commit that *name* says in *repo*: a branch, a tag, an id.
+    """Return the commit that *name* resolves to in *repo*: a branch, a tag, an id.
 
     Raises:
-        UsageError: if it says none.
+        UsageError: if it resolves to none.
     """
     found = git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", fails=True).strip()
     if not found:
@@ -128,11 +128,11 @@ def commit_of(repo: Path, name: str) -> str:
 
 
 def remove(repo: Path, path: Path, known: Collection[str] = ()) -> None:
-    """Remove the worktree at *path*; its branch stays. Of the files that git ignores only those *known* go with it.
+    """Remove the worktree at *path*; its branch stays. Of the git-ignored files only those *known* may be deleted.
 
     Raises:
         RefusedError: if something in it could be lost.
-        GitError: if git says no.
+        GitError: if git fails.
     """
     if path.is_symlink() or not (path / ".git").is_file():
         raise RefusedError(f"{str(path)!r} is not a worktree: it was not removed.")
@@ -145,24 +145,24 @@ def remove(repo: Path, path: Path, known: Collection[str] = ()) -> None:
 
 
 def remarks(repo: Path) -> tuple[str, ...]:
-    """What a person should know before worktrees of *repo* are made: what they will not hold."""
-    told = []
+    """Return what the user should know before worktrees of *repo* are created: what they will not contain."""
+    notes = []
     if dirty := changed(repo, "HEAD") if knows(repo, "HEAD") else ():
-        told.append(f"{not_committed(len(dirty), f'of {str(repo)!r}')} and will be missing from the worktrees")
+        notes.append(f"{not_committed(len(dirty), f'of {str(repo)!r}')} and will be missing from the worktrees")
     if not git(repo, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip():
-        told.append("HEAD is detached: worktrees start at its commit")
+        notes.append("HEAD is detached: worktrees start at its commit")
     if (repo / ".gitmodules").exists():
-        told.append("submodules are not checked out in worktrees (`git submodule update --init` does it)")
-    return tuple(told)
+        notes.append("submodules are not checked out in worktrees (`git submodule update --init` does it)")
+    return tuple(notes)
 
 
 def no_commit(repo: Path) -> GitError:
-    """Why no worktree can be made of *repo*."""
+    """Return the error that no worktree can be created of *repo*."""
     return GitError("create a worktree", f"{str(repo)!r} has no commit yet", hint="Create a first commit.")
 
 
 def no_repository(task: str, folder: Path) -> UsageError:
-    """Why *task*, which works in *folder*, gets no worktree."""
+    """Return the error that *task*, which works in *folder*, gets no worktree."""
     return UsageError(
         f"task {task!r} requires a worktree, but {str(folder)!r} is not in a git repository.",
         hint='Run `git init` and commit, or give the plan `worktree = "folder"`.',
@@ -170,20 +170,20 @@ def no_repository(task: str, folder: Path) -> UsageError:
 
 
 def proper_branch(words: Sequence[str]) -> str:
-    """A branch name made of *words*, which may be anything.
+    """Return a branch name made of *words*, which may be any text.
 
     Raises:
-        UsageError: if nothing is left of them.
+        UsageError: if no valid character is left.
     """
-    kept = "-".join("".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word) for word in words)
-    name = "-".join(part for part in kept.split("-") if part)
+    safe = "-".join("".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word) for word in words)
+    name = "-".join(part for part in safe.split("-") if part)
     if not name:
         raise UsageError(f"{' '.join(words)!r} is not a valid branch name.")
     return name
 
 
-def _gone(repo: Path, path: Path, branch: str) -> RefusedError:
-    """Why the worktree at *path*, which git still lists, cannot be used, and how a person switches it back."""
+def _worktree_gone_error(repo: Path, path: Path, branch: str) -> RefusedError:
+    """Return the error that the worktree at *path*, which git still lists, is unusable, with a repair command."""
     if path.exists():
         repair = shlex.join(("git", "-C", str(repo), "worktree", "repair"))
         return RefusedError(f"the worktree {str(path)!r} has lost its `.git` file.", hint=f"`{repair}` repairs it.")
@@ -196,12 +196,12 @@ def _gone(repo: Path, path: Path, branch: str) -> RefusedError:
 
 
 def _is_registered(repo: Path, path: Path) -> bool:
-    """Whether git lists a worktree of *repo* at *path*, also where that is gone."""
+    """Whether git lists a worktree of *repo* at *path*, even if it is gone."""
     listed = git(repo, "worktree", "list", "--porcelain").split("\n")
     return f"worktree {path.resolve()}" in listed
 
 
 def _began_at(path: Path, branch: str) -> str:
-    """Where *branch* was made, by its reflog; where that is gone, its commit now."""
-    said = git(path, "reflog", "show", "--format=%H", branch, fails=True).split()
-    return said[-1] if said else git(path, "rev-parse", "HEAD").strip()
+    """Return the commit at which *branch* was created, by its reflog; without reflog, its current commit."""
+    commits = git(path, "reflog", "show", "--format=%H", branch, fails=True).split()
+    return commits[-1] if commits else git(path, "rev-parse", "HEAD").strip()

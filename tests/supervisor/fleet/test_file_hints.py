@@ -9,7 +9,7 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.supervisor.fleet import file_hints
-from kasmon.supervisor.fleet.file_hints import StopEvent, _Folders, _found, _told, hints
+from kasmon.supervisor.fleet.file_hints import StopEvent, _by_inotify, _by_watchfiles, _WatchedFolders, hints
 from tests.supervisor.house import NOW, House
 
 ME, OTHER = SessionId("abcdefgh"), SessionId("bbbbbbbb")
@@ -23,35 +23,35 @@ def stop() -> Iterator[StopEvent]:
 
 
 @pytest.fixture
-def folders(house: House) -> Iterator[_Folders]:
+def folders(house: House) -> Iterator[_WatchedFolders]:
     """One session, whose host is there."""
     house.has(ME)
     house.tells(ME, TurnStarted(at=NOW))
     house.hosts(ME)
-    folders = _Folders(house.places)
+    folders = _WatchedFolders(house.places)
     yield folders
     folders.close()
 
 
-def told(folders: _Folders) -> tuple[set[SessionId], bool]:
+def told(folders: _WatchedFolders) -> tuple[set[SessionId], bool]:
     """What is there to be read; nothing where nobody would be woken."""
     return folders.changed() if select.select([folders], [], [], 0)[0] else (set(), False)
 
 
-def test_a_log_that_grows_is_a_hint_about_its_session(house: House, folders: _Folders) -> None:
+def test_a_log_that_grows_is_a_hint_about_its_session(house: House, folders: _WatchedFolders) -> None:
     house.tells(ME, TurnStarted(at=NOW))
 
     assert ({ME}, True) == told(folders)
     assert (set(), False) == told(folders)
 
 
-def test_a_host_that_goes_is_a_hint_about_its_session(house: House, folders: _Folders) -> None:
+def test_a_host_that_goes_is_a_hint_about_its_session(house: House, folders: _WatchedFolders) -> None:
     house.host_dies(ME)
 
     assert ({ME}, True) == told(folders)
 
 
-def test_who_only_looks_wakes_nobody(house: House, folders: _Folders) -> None:
+def test_who_only_looks_wakes_nobody(house: House, folders: _WatchedFolders) -> None:
     """Two hundred looks a second would wake the one who looks, and all the others."""
     assert lock_holder(house.places.host_lock(ME))
     assert house.places.log(ME).read_bytes()
@@ -59,7 +59,7 @@ def test_who_only_looks_wakes_nobody(house: House, folders: _Folders) -> None:
     assert not select.select([folders], [], [], 0)[0]
 
 
-def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(house: House, folders: _Folders) -> None:
+def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(house: House, folders: _WatchedFolders) -> None:
     house.has(OTHER)
     assert ({OTHER}, True) == told(folders)
     house.tells(OTHER, TurnStarted(at=NOW))
@@ -67,7 +67,7 @@ def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(house: House, 
     assert ({OTHER}, True) == told(folders)
 
 
-def test_a_session_that_goes_is_heard_no_more(house: House, folders: _Folders) -> None:
+def test_a_session_that_goes_is_heard_no_more(house: House, folders: _WatchedFolders) -> None:
     house.places.log(ME).unlink()
     house.places.host_lock(ME).unlink()
     house.places.folder(ME).rmdir()
@@ -77,7 +77,7 @@ def test_a_session_that_goes_is_heard_no_more(house: House, folders: _Folders) -
     assert ({ME}, True) == told(folders)
 
 
-def test_the_fleets_log_is_a_hint_about_no_session(house: House, folders: _Folders) -> None:
+def test_the_fleets_log_is_a_hint_about_no_session(house: House, folders: _WatchedFolders) -> None:
     house.has("cccccccc")
     told(folders)
     house.says(TurnStarted(at=NOW))
@@ -85,14 +85,14 @@ def test_the_fleets_log_is_a_hint_about_no_session(house: House, folders: _Folde
     assert (set(), True) == told(folders)
 
 
-def test_other_files_of_a_session_are_no_hint(house: House, folders: _Folders) -> None:
+def test_other_files_of_a_session_are_no_hint(house: House, folders: _WatchedFolders) -> None:
     house.places.host_log(ME).write_text("so")
 
     assert (set(), False) == told(folders)
 
 
 def test_where_nothing_changes_time_gives_a_hint_about_nothing(house: House, stop: StopEvent) -> None:
-    for given in (_told(house.places, stop, 0.01), _found(house.places, stop, 0.05)):
+    for given in (_by_inotify(house.places, stop, 0.01), _by_watchfiles(house.places, stop, 0.05)):
         assert set() == next(given)
 
 
@@ -100,7 +100,7 @@ def test_who_is_told_to_stop_waits_for_nothing(house: House, stop: StopEvent) ->
     stop.set()
 
     assert [] == list(hints(house.places, stop, 3600.0))
-    assert [] == list(_found(house.places, stop, 3600.0))
+    assert [] == list(_by_watchfiles(house.places, stop, 3600.0))
 
 
 def test_a_system_that_refuses_every_hint_leaves_time_to_give_them(
@@ -115,6 +115,6 @@ def test_a_system_that_refuses_every_hint_leaves_time_to_give_them(
     monkeypatch.setattr("watchfiles.watch", none)
     monkeypatch.setattr(file_hints, "Inotify", no_inotify)
 
-    assert [] == list(_found(house.places, stop, 3600.0))
-    assert [] == list(_told(house.places, stop, 3600.0))
+    assert [] == list(_by_watchfiles(house.places, stop, 3600.0))
+    assert [] == list(_by_inotify(house.places, stop, 3600.0))
     assert set() == next(hints(house.places, stop, 0.01))

@@ -461,7 +461,7 @@ def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
 
 def keeps(watch: FleetWatch) -> FleetCacheWriter:
     """A watch that writes the index at each look."""
-    keeper = watch._keeper = FleetCacheWriter(watch.places, every_s=0)
+    keeper = watch._cache_writer = FleetCacheWriter(watch.places, every_s=0)
     return keeper
 
 

@@ -12,7 +12,7 @@ import pytest
 from kasmon.errors import UnavailableError
 from kasmon.model.plan.events import TaskChecked, TaskChecking
 from kasmon.process_identity import started_at
-from kasmon.supervisor.plans.check import KEPT_BYTES, end_left, run_check
+from kasmon.supervisor.plans.check import KEPT_BYTES, end_orphaned_check, run_check
 from kasmon.supervisor.plans.task_session import variables
 from tests.model.plan.plans import task
 from tests.waiting import auntil
@@ -182,7 +182,7 @@ async def test_what_a_killed_runner_left_of_its_check_is_ended(tmp_path: Path, r
     left = await killed(f"touch began; {rest}", tmp_path)
     await auntil(lambda: running(tmp_path))
 
-    await asyncio.to_thread(end_left, left)
+    await asyncio.to_thread(end_orphaned_check, left)
 
     assert [] == running(tmp_path)
 
@@ -204,7 +204,7 @@ async def test_a_stranger_with_the_id_of_a_check_lives(tmp_path: Path) -> None:
             left = TaskChecking(
                 at=0, task="a", attempt=1, pid=stranger.pid, pid_started=pid_started, pid_boot=pid_boot, mark="m"
             )
-            await asyncio.to_thread(end_left, left)
+            await asyncio.to_thread(end_orphaned_check, left)
         assert stranger.returncode is None
         assert psutil.pid_exists(stranger.pid)
     finally:
