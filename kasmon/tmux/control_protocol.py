@@ -1,9 +1,9 @@
-"""What comes from `tmux -C`, byte by byte, as values. Pure: it reads no pipe and knows no command.
+"""Parser for the output of `tmux -C`. Sans-IO: it reads no pipe and knows no command.
 
-%begin TIME NUMBER FLAGS        an answer; ends with the same three words behind %end or %error
-%output PANE TEXT               what a pane printed, with controls and backslashes in octal
+%begin TIME NUMBER FLAGS        starts an answer; %end or %error with the same three words ends it
+%output PANE TEXT               output of a pane, with control characters and backslashes in octal
 %extended-output PANE AGE : TEXT
-%WORD ...                       anything else that tmux tells by itself
+%WORD ...                       any other notification
 """
 
 import codecs
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 LINE_BYTES = 64 * 1024 * 1024
-"""A longer line is cut there; the rest of it is skipped."""
+"""Longer lines are truncated to this length."""
 
 
 class OutputItem(msgspec.Struct, frozen=True):
@@ -28,23 +28,23 @@ class AnswerItem(msgspec.Struct, frozen=True):
 
     number: int
     asked: bool
-    """Whether a command of this client made it; otherwise tmux ran something by itself."""
+    """Whether a command of this client caused it; otherwise tmux ran something by itself."""
     failed: bool
     lines: list[bytes]
 
 
 class NoticeItem(msgspec.Struct, frozen=True):
-    """Something tmux told by itself: `NoticeItem("window-close", b"@3")`."""
+    """A notification of tmux: `NoticeItem("window-close", b"@3")`."""
 
     kind: str
     rest: bytes
 
 
 class BrokenItem(msgspec.Struct, frozen=True):
-    """The answers cannot be trusted any more: an end came that ends nothing.
+    """An end without a beginning: answers and requests no longer match.
 
-    A pane that prints the very line that ends the answer in which it is being captured makes that answer end early;
-    the true end comes later then, and stands alone.
+    A pane may print the very line that ends the answer in which the pane is being captured. That answer then ends
+    early, and its true end arrives later without a beginning.
     """
 
     line: bytes
@@ -54,7 +54,7 @@ Item = OutputItem | AnswerItem | NoticeItem | BrokenItem
 
 
 class ControlParser:
-    """Bytes in, items out. Cut anywhere, not UTF-8, or no tmux at all: it never fails and skips what it cannot read."""
+    """Turns bytes into items. It never fails: input may be cut anywhere; what is no valid protocol line is skipped."""
 
     def __init__(self, line_bytes: int = LINE_BYTES) -> None:
         self._line_bytes = line_bytes
@@ -64,7 +64,7 @@ class ControlParser:
         self._lines: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """The items that *data* completes."""
+        """Yield the items that *data* completes."""
         first, *others = data.split(b"\n")
         if not others:
             self._hold(first)
@@ -115,12 +115,12 @@ class ControlParser:
 
 
 def unescape(text: bytes) -> bytes:
-    """*text* of an %output with its octals turned back; as it is, if it is not what tmux writes."""
+    """Return *text* of an %output with its octal escapes decoded; unchanged if it is not valid tmux output."""
     if b"\\" not in text:
         return text
     try:
         return codecs.escape_decode(text)[0]
-    except (ValueError, DeprecationWarning):  # what is wrong there need not be told, however warnings are treated here
+    except (ValueError, DeprecationWarning):  # an invalid escape: must not warn, whatever the warning filters are
         return _unescaped_quietly(text)
 
 

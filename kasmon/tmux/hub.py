@@ -1,4 +1,4 @@
-"""One control client that hears every pane of our server: every window is linked into the session it is attached to."""
+"""`Hub`: one control client that receives the output of all panes of our server; every window is linked to it."""
 
 import contextlib
 import os
@@ -18,13 +18,13 @@ from kasmon.tmux.quoting import ID, exact, word
 from kasmon.tmux.server import TmuxServer
 
 PAUSE_AFTER_S = 1
-"""How far behind we may be before tmux skips a pane's output. Until then it keeps that output in its memory."""
+"""How far behind we may be before tmux skips a pane's output. Until then tmux buffers it in its memory."""
 
 TICK_S = 1.0
 """How often the owner of a hub calls `tick`."""
 
 DEAD_FORMAT = "#{W:#{P:#{pane_pid}#{?pane_dead,d,} }}"
-"""What tmux compares once a second, as short as can be; the pid makes a second death another one than the first."""
+"""The format that tmux compares once a second, kept short. The pid tells a second death from the first."""
 
 OWN_IDS = "#{session_id} #{window_id} #{pane_id}"
 
@@ -32,22 +32,22 @@ LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window
 
 
 class Hub(ControlConnection):
-    """Everything that goes on in a tmux server, through one pipe.
+    """Reports the output, the deaths and the removal of all panes of a tmux server, through one pipe.
 
-    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Nothing blocks but
-    `open`, `call` and `close`. After `on_gone`, `open()` tries again, and raises if the server is gone.
+    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Only `open`,
+    `call` and `close` block. After `on_gone`, `open()` tries again, and raises if the server is gone.
     """
 
     def __init__(self, server: TmuxServer, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(server)
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
-        """A pane printed *data*; empty data says that it is new here, or that output was skipped: capture it."""
+        """A pane printed *data*. Empty data: the pane is new here, or output was skipped; capture the pane."""
         self.on_death: Callable[[str, int | None, int | None], None] = lambda pane, status, number: None
-        """A pane's program ended, with an exit code or a signal; with neither if tmux cannot tell."""
+        """A pane's program ended, with an exit code or a signal; with neither if tmux does not know."""
         self.on_closed: Callable[[str], None] = lambda pane: None
-        """A pane is not there any more."""
+        """A pane no longer exists."""
         self.on_flood: Callable[[str, bool], None] = lambda pane, is_off: None
-        """A pane that nobody watches prints too much: it is not heard while *is_off*. Capture it now and then."""
+        """An unwatched pane prints too much: its output is skipped while *is_off*. Capture it now and then."""
         self.on_gone: Callable[[], None] = lambda: None
         """tmux ended the connection."""
         self._clock = clock
@@ -61,7 +61,7 @@ class Hub(ControlConnection):
         self._looking = self._look_again = False
 
     def open(self) -> None:
-        """Attach, link every window, and tell of the panes that are dead already; idempotent.
+        """Attach, link every window, and report the panes that are dead already; idempotent.
 
         Raises:
             TmuxServerGoneError: if the server does not run.
@@ -70,7 +70,7 @@ class Hub(ControlConnection):
         if self.is_open:
             return
         self.close()
-        with contextlib.suppress(TmuxCommandError):  # it is there already
+        with contextlib.suppress(TmuxCommandError):  # the session exists already
             self._server.run(
                 "new-session", "-d", "-s", HUB, "-n", HUB, "-c", "/", "--", "/bin/sh", "-c", "exec cat >/dev/null"
             )
@@ -87,7 +87,7 @@ class Hub(ControlConnection):
             raise
 
     def close(self) -> None:
-        """End our clients; the server and its sessions stay. Idempotent, bounded by a few seconds."""
+        """End our clients; the server and its sessions keep running. Idempotent, bounded by a few seconds."""
         super().close()
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
@@ -102,10 +102,10 @@ class Hub(ControlConnection):
         return self._server_pid
 
     def tick(self) -> None:
-        """To be called about once a second: listen again to panes that flooded, look again at unexplained deaths."""
+        """Resume panes whose flood pause has ended; check unexplained deaths again. Call it about once a second."""
         if not self.is_open:
             return
-        with contextlib.suppress(KasmonError):  # of a server that is gone, our own client tells
+        with contextlib.suppress(KasmonError):  # our own client reports that the server is gone
             self._keep()
         for pane in self._floods.due(self._clock()):
             self._listen(pane)
@@ -113,17 +113,17 @@ class Hub(ControlConnection):
             self.look()
 
     def watch(self, panes: Iterable[str]) -> None:
-        """These panes are being looked at: they are heard however much they print. All others are on a budget."""
+        """Receive all output of these watched *panes*; all other panes have an output budget."""
         self._watched = frozenset(panes)
         for pane in self._floods.off & self._watched:
             if self._floods.listen(pane, self._clock()):
                 self._listen(pane)
 
     def focus(self, windows: Sequence[str]) -> None:
-        """A person has entered these windows, the last one latest; none: they left all.
+        """Set the *windows* that users have entered, the latest last; empty if they left all.
 
-        tmux tells a program that asked for focus events (`?1004`) that it is focused while a client's current window is
-        its own. Our client's current window is therefore the one that was entered last, and else the hub's own.
+        tmux reports focus to a program that asked for focus events (`?1004`) while a client's current window is its
+        own. Our client's current window is therefore the window entered last, or else the hub's own.
         """
         self._focused = tuple(windows)
         if self._session:
@@ -134,7 +134,7 @@ class Hub(ControlConnection):
         self.submit(ask.command(f"select-window -t {exact(self._session)}:{exact(window)}"))
 
     def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None], unless: str = "") -> None:
-        """Put what `TmuxServer.load` stored as *buffer* into *pane*, or be refused; the buffer goes either way.
+        """Paste *buffer*, which `TmuxServer.load` filled, into *pane*, or be refused; the buffer is deleted either way.
 
         *unless*: as in `requests.guarded`.
         """
@@ -147,7 +147,7 @@ class Hub(ControlConnection):
         self.submit(ask.paste(pane, buffer, unless), done)
 
     def look(self) -> None:
-        """Ask for all panes; tell of new deaths and of panes that are gone; end windows that only the hub holds."""
+        """List all panes; report new deaths and removed panes; end windows that only the hub still holds."""
         if self._looking:
             self._look_again = True
             return
@@ -176,12 +176,12 @@ class Hub(ControlConnection):
             self.look()
 
     def _wake_server(self) -> None:
-        """tmux loses SIGCHLD at times; told again, it waits for whoever died."""
+        """Send SIGCHLD to the server: tmux sometimes loses it, and then waits for the dead program after all."""
         with contextlib.suppress(OSError):
             os.kill(self._server_pid, signal.SIGCHLD)
 
     def _settle(self) -> None:
-        where = self.call(  # the hub's first window is its own; its current one may be an agent's
+        where = self.call(  # the hub's first window is its own; the current one may be an agent's
             ask.command(f"display-message -t '={HUB}:^' -p '#{{pid}} #{{client_name}} {OWN_IDS}'")
         )
         pid, client, self._session, self._own_window, self._own_pane = where[0].decode("ascii").split(" ")
@@ -190,7 +190,7 @@ class Hub(ControlConnection):
             self._link(window)
         self._select()
         self.submit(ask.command(f"refresh-client -B {word('dead::' + DEAD_FORMAT)}"))
-        # A hook cannot notify, but it can pause our own pane, and that is told at once.
+        # A hook cannot notify us, but it can pause our own pane, and tmux reports that at once.
         signal_us = f"refresh-client -t {word(client)} -A {word(f'{self._own_pane}:pause')}"
         self.submit(ask.command(f"set-hook -g pane-died {word(signal_us)}"))
         self.look()
@@ -209,14 +209,14 @@ class Hub(ControlConnection):
         if pane == self._own_pane:
             return
         if pane not in self._watched and self._floods.overflows(pane, len(data), self._clock()):
-            # Not `off`: tmux would stop reading from the pane, and its program with it, if we were the only client.
+            # Not `off`: if we were the only client, tmux would stop reading from the pane, which blocks its program.
             self._flow(pane, "pause")
             self.on_flood(pane, True)
         self.on_output(pane, data)
 
     def _noticed(self, notice: NoticeItem) -> None:
         if not self._session:
-            return  # not settled yet: what is told now, `_settle` finds in its lists
+            return  # `_settle` is not done; it finds in its lists what changed before
         first = notice.rest.split(b" ")[0].decode("ascii", "replace")
         if notice.kind == "unlinked-window-add" and ID.fullmatch(first):
             self._link(first)
@@ -239,10 +239,10 @@ class Hub(ControlConnection):
         self.submit(ask.command(f"refresh-client -A {word(f'{exact(pane)}:{state}')}"))
 
     def _keep(self) -> None:
-        """See to it that a second, silent client is attached, and forget what it was told.
+        """Ensure that a second, silent client is attached, and discard what it receives.
 
-        tmux stops reading from a pane, and so stops its program, when no attached client can take more of its output. A
-        host that hangs would thus stop every agent. This client takes no output: tmux goes on, and skips ours instead.
+        tmux stops reading from a pane, and so blocks its program, when no attached client can take more of its output.
+        A hanging host would thus block every agent. This client takes no output: tmux reads on and skips ours instead.
         """
         if self._keeper is not None:
             if self._keeper.pump():

@@ -1,4 +1,4 @@
-"""The panes of a tmux server that is not ours, as somebody may adopt them."""
+"""Lists the panes of a foreign tmux server as candidates for adoption."""
 
 from typing import Final
 
@@ -15,14 +15,14 @@ NUMBERS: Final = (
 FORMAT: Final = (
     "|".join(f"#{{{name}}}" for name in NUMBERS) + "|" + ",".join(f"#{{n:{name}}}:#{{{name}}}" for name in TEXTS)
 )
-"""Numbers first, then each text, which a program or a person wrote, with its length before it."""
+"""Numbers first, then each text, which a program or a person controls, prefixed with its length."""
 
 
 def candidates(server: ForeignServer) -> list[AdoptablePane]:
-    """Every pane of *server*, by session and place. A pane that is in several sessions comes as one of them has it.
+    """Return every pane of *server*, by session and position. A pane in several sessions is listed under one of them.
 
     Raises:
-        TmuxServerGoneError: if it does not run.
+        TmuxServerGoneError: if the server does not run.
     """
     found: dict[str, AdoptablePane] = {}
     for line in server.run("list-panes", "-a", "-F", FORMAT).split(b"\n"):
@@ -33,7 +33,7 @@ def candidates(server: ForeignServer) -> list[AdoptablePane]:
 
 
 def read(line: bytes) -> AdoptablePane | None:
-    """The pane in a line of `FORMAT`; None if it is not one."""
+    """Parse a line of `FORMAT`; return None if it is not one."""
     fields = line.split(b"|", len(NUMBERS))
     if len(fields) != len(NUMBERS) + 1:
         return None

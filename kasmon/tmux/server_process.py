@@ -1,4 +1,4 @@
-"""The process behind kasmon's own tmux: started with our conf and a clean environment, spoken to, healed, ended."""
+"""The process of kasmon's own tmux server: started with our conf and a clean environment, called, repaired, ended."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ TERMINALS = ("tmux-256color", "screen-256color", "screen")
 
 
 class ServerProcess:
-    """The tmux server at *socket*, as a process. Making a `ServerProcess` starts nothing."""
+    """The tmux server at *socket*, as a process. The constructor starts nothing."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class ServerProcess:
         *,
         history_lines: int = HISTORY_LINES,
     ) -> None:
-        """*program* is a name or a path, by default what `KASMON_TMUX` says, else `tmux`.
+        """*program* is a name or a path, by default the value of `KASMON_TMUX`, else `tmux`.
 
-        *environment*: by default this process's; little of it reaches the server, see `server_environment`.
-        *history_lines*: how many lines that scrolled away a pane keeps that is made after `start`.
+        *environment*: by default this process's environment; `server_environment` reduces it for the server.
+        *history_lines*: the history length of panes created after `start`.
         """
         surroundings = dict(os.environ if environment is None else environment)
         self.socket = socket
@@ -51,7 +51,7 @@ class ServerProcess:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the server and its clients know of the surroundings."""
+        """The environment of the server and its clients."""
         return dict(self._environment)
 
     @property
@@ -69,7 +69,7 @@ class ServerProcess:
         return self._program
 
     def version(self) -> str:
-        """What `tmux -V` says, without the word tmux: `3.3a`.
+        """Return the output of `tmux -V` without the word tmux: `3.3a`.
 
         Raises:
             TmuxMissingError: if there is no such program.
@@ -87,7 +87,7 @@ class ServerProcess:
         return version.removeprefix("tmux ")
 
     def start(self) -> int:
-        """The pid of our server, which runs with our conf from now on; starts it unless it does. Repeat at will.
+        """Start our server, unless it runs with our conf already; return its pid. Idempotent.
 
         Raises:
             TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
@@ -104,7 +104,7 @@ class ServerProcess:
         write_private(path, f"{conf}set -s @kasmon_conf {digest}\n".encode())
         command = [sys.executable, "-P", start.__file__, self.program, str(self.socket), str(path)]
         try:
-            environment = self._environment | {MACHINERY: "tmux"}  # a job of the server is known by it
+            environment = self._environment | {MACHINERY: "tmux"}  # marks the server's jobs
             answer = subprocess.run(
                 command,
                 capture_output=True,
@@ -112,7 +112,7 @@ class ServerProcess:
                 timeout=30,
                 env=environment,
                 cwd="/",
-                start_new_session=True,  # kasmon does not own what shares our session (`host.rpc.process_origin`)
+                start_new_session=True,  # what shares our session is not kasmon's own (`host.rpc.process_origin`)
             )
         except subprocess.TimeoutExpired as error:
             raise TmuxCommandError("start-server", "it did not start within 30 s") from error
@@ -126,7 +126,7 @@ class ServerProcess:
         return int(answer.stdout)
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
-        """What one tmux command prints. Values among *argv* must have been checked or escaped.
+        """Run one tmux command and return its output. Values among *argv* must have been checked or escaped.
 
         Raises:
             TmuxServerGoneError: if no server answers at the socket; none is started.
@@ -150,14 +150,14 @@ class ServerProcess:
         return answer.stdout
 
     def process(self) -> ProcessIdentity | None:
-        """The process that answers at our socket."""
+        """Return the process that answers at our socket."""
         return listener(self.socket)
 
     def kill_server(self, patience_s: float = 2.0) -> None:
-        """End the server and all that runs in it. Close your hub first: tmux may wait for a client that does not read.
+        """End the server and all its programs. Close your hub first: tmux may wait for a client that does not read.
 
-        It is asked, then told by TERM and KILL, each only if it still is the process that answered at our socket; each
-        gets *patience_s*.
+        `kill-server` comes first, then TERM and KILL, each only if that process is still the one that answered at our
+        socket; each step gets *patience_s*.
         """
         process = self.process()
         if process is None:
@@ -173,7 +173,7 @@ class ServerProcess:
                 return
 
     def heal_socket(self) -> bool:
-        """Whether the server answers again: one whose socket file was swept away makes it anew when asked by USR1."""
+        """Return whether the server answers; one whose socket file was deleted recreates it on SIGUSR1."""
         if self.process() is not None:
             return True
         try:
@@ -192,9 +192,9 @@ class ServerProcess:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """While inside, no `run` of any process is under way on this server. Control clients attach in here.
+        """Block every `run` of any process on this server meanwhile. Control clients attach inside this context.
 
-        tmux 3.3a dies if it has something to tell while a control client is half attached: it writes to all of them,
+        tmux 3.3a crashes if it sends a notification while a control client is half attached: it writes to all clients,
         and that one has no buffer yet (seen with new sessions: one attach in twenty).
         """
         with self._turn(fcntl.LOCK_EX):
@@ -214,7 +214,7 @@ class ServerProcess:
 
     @property
     def _turns(self) -> Path:
-        """The file by which our processes take turns."""
+        """The lock file of `quiet`, shared by our processes."""
         return self.socket.with_name(f"{self.socket.name}.turn")
 
     @property
@@ -222,7 +222,7 @@ class ServerProcess:
         return self.socket.with_name(f"{self.socket.name}.server")
 
     def _terminal(self) -> str:
-        """The best name for our panes that this machine's terminfo knows."""
+        """Return the best terminal name for our panes that this machine's terminfo has."""
         infocmp = shutil.which("infocmp", path=self._path)
         for name in TERMINALS[:-1]:
             if infocmp and subprocess.run([infocmp, name], capture_output=True, env=self._environment).returncode == 0:
@@ -231,12 +231,12 @@ class ServerProcess:
 
 
 def not_run(command: str, error: OSError) -> TmuxCommandError:
-    """Why *command* was not even asked: the program is gone, or the system has no room for one more."""
+    """Return the error for a *command* that could not run: the program is gone, or the system is out of resources."""
     return TmuxCommandError(command, f"tmux cannot be run: {error.strerror or error}")
 
 
 def server_environment(surroundings: Mapping[str, str]) -> dict[str, str]:
-    """What our tmux server may know: nothing of an outer tmux, kasmon or other agents, and always some locale."""
+    """Return the server's environment: without variables of an outer tmux, kasmon or agents, always with a locale."""
     environment = base_environment(dict(surroundings))
     if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         environment["LANG"] = "C.UTF-8"

@@ -1,8 +1,8 @@
-"""A tmux on another machine, reached by ssh: agents are started there, attached to from here, asked how they ended.
+"""Starts, attaches to, queries and stops agents in a tmux on another machine, over ssh.
 
-No variable of an agent stands on a command line, here or there: scripts are read from stdin (`tmux/remote/ssh`). What
-the agent needs lies there in a 0600 file that the launcher takes away before it begins. Attaching alone is a command
-line, which holds a session's id and a marker.
+No variable of an agent is on a command line, here or there: ssh passes scripts by stdin (`tmux/remote/ssh`). The
+agent's variables are in a 0600 file there, which its launcher deletes before it starts the agent. Only attaching is a
+command line; it contains a session id and a marker.
 """
 
 import os
@@ -19,7 +19,7 @@ from kasmon.tmux.remote.ssh import HEAD, OPTIONS, RemoteMachine, asked
 from kasmon.tmux.server_config import CELLS
 
 SOCKET: Final = "kasmon-remote"
-"""The name of the server there (`tmux -L`), apart from any other."""
+"""The name of the remote tmux server (`tmux -L`), apart from any other."""
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 CONF: Final = f"""\
@@ -43,14 +43,14 @@ set -gw automatic-rename off
 unbind -a -T root
 unbind -a -T prefix
 """
-"""Of the server there. It draws on the pane's own screen, so that what scrolls away can be read here."""
+"""The conf of the remote tmux server. It uses no alternate screen, so that its history can be read in our pane."""
 
 OF_SESSION: Final = """\
 d=${{XDG_STATE_HOME:-$HOME/.local/state}}/kasmon-remote
 s=$d/{session}
 t() {{ tmux -u -L {socket} "$@" </dev/null; }}
 """
-"""Where the session's files lie."""
+"""Shell prologue that sets the folder of the session's files."""
 
 START: Final = """\
 command -v tmux >/dev/null 2>&1 || say missing tmux
@@ -85,8 +85,8 @@ tmux -u -L {socket} capture-pane -p {kept} -t ={session}: >"$s/screen" 2>/dev/nu
 echo "$status" >"$s/new" && mv "$s/new" "$s/status"
 tmux -u -L {socket} kill-session -t ={session}
 """
-"""What runs in the pane there. The answer to its question (`ESC [ 5 n`) says that the tmux there has drawn all that the
-agent printed. It ends its session itself: that server, too, loses the death of a child now and then."""
+"""The script of the remote pane. The reply to its query (`ESC [ 5 n`) shows that the remote tmux has drawn all that the
+agent printed. The script kills its session itself: that tmux, too, sometimes misses the death of a child."""
 
 STATE: Final = """\
 if [ -f "$s/status" ]; then
@@ -130,37 +130,37 @@ tmux -u -L {socket} attach-session -d -t ={session} || {{ test -f "$s/screen" &&
 
 
 class RemoteStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session begins with there."""
+    """The launch parameters of a remote session."""
 
     session: str
     argv: Sequence[str]
-    """The program and its arguments; empty for the login shell of that machine."""
+    """The program and its arguments; empty for the remote login shell."""
     folder: str
-    """Where it works: a path there, seen from the home folder."""
+    """Its working directory: a remote path, relative to the home directory."""
     variables: Mapping[str, str]
     history_lines: int
     keeps_lines: int = 0
-    """So many lines that scrolled away stay with its last screen, as plain text then."""
+    """How many history lines are stored with its last screen; if any, as plain text."""
 
 
 class RemoteOutcome(msgspec.Struct, frozen=True):
-    """What became of a session there."""
+    """The state of a remote session."""
 
     state: Literal["runs", "ended", "gone"]
-    """`gone`: it does not run, and how it ended is not known."""
+    """`gone`: it does not run, and its exit is unknown."""
     exit_code: int | None = None
     signal: int | None = None
 
 
 def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, str]) -> bool:
-    """Start the agent there; false if it runs already, and nothing was done. Blocks.
+    """Start the agent on *machine*; return False, and do nothing, if it runs already. Blocks.
 
-    *variables*: those that ssh gets.
+    *variables*: the environment of ssh.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
-        RemoteLaunchError: if it cannot be started there.
-        ValueError: if a variable has no proper name.
+        RemoteLaunchError: if the agent cannot be started there.
+        ValueError: if a variable has an invalid name.
     """
     said = asked(machine, start_script(wanted), variables).words
     match said[:2]:
@@ -180,7 +180,7 @@ def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, s
 
 
 def state(machine: RemoteMachine, session: str, variables: Mapping[str, str], *, tidy: bool = False) -> RemoteOutcome:
-    """What became of *session* there; with *tidy*, its files go once it has ended. Blocks.
+    """Return the state of *session* on *machine*; with *tidy*, delete its files once it has ended. Blocks.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -191,7 +191,7 @@ def state(machine: RemoteMachine, session: str, variables: Mapping[str, str], *,
 def outcome(
     machine: RemoteMachine, session: str, variables: Mapping[str, str], *, tidy: bool
 ) -> tuple[RemoteOutcome, bytes]:
-    """As `state`, with what it showed when it ended. Blocks."""
+    """Return the state as `state` does, and the last screen of an ended session. Blocks."""
     name = own_name(session)
     script = _head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
     said = asked(machine, script, variables)
@@ -199,14 +199,14 @@ def outcome(
         case ["runs"]:
             return RemoteOutcome("runs"), b""
         case ["ended", code] if code.isdecimal():
-            status = int(code)  # a shell says 128 and the signal; a program can say that too
+            status = int(code)  # a shell adds 128 to a signal; a program can exit with such a code, too
             ended = RemoteOutcome("ended", None, status - 128) if 128 < status < 160 else RemoteOutcome("ended", status)
             return ended, said.shown
     return RemoteOutcome("gone"), b""
 
 
 def stop(machine: RemoteMachine, session: str, grace_s: float, variables: Mapping[str, str]) -> None:
-    """Have the agent ended there: HUP, TERM, KILL, within *grace_s*; it goes on there without us. Blocks.
+    """Stop the agent there with HUP, TERM, KILL, within *grace_s*; a remote script does so on its own. Blocks.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -215,13 +215,13 @@ def stop(machine: RemoteMachine, session: str, grace_s: float, variables: Mappin
 
 
 def attach_argv(machine: RemoteMachine, session: str, nonce: str) -> list[str]:
-    """What a pane runs to show *session*; it prints the marker of *nonce* when it is connected."""
+    """Return the command that shows *session* in a pane; it prints the marker of *nonce* once connected."""
     script = ATTACH.format(session=own_name(session), marker=marker_of(nonce), socket=SOCKET)
     return [*machine.ssh, *OPTIONS, "-enone", "-tt", "--", machine.host, f"exec sh -c '{script}'"]
 
 
 def start_script(wanted: RemoteStart) -> str:
-    """What starts *wanted*, for `sh` there."""
+    """Return the remote `sh` script that starts *wanted*."""
     end = f"KASMON_END_{os.urandom(8).hex()}"
     name, folder = own_name(wanted.session), folder_word(wanted.folder)
     for variable in wanted.variables:
@@ -245,7 +245,7 @@ def start_script(wanted: RemoteStart) -> str:
 
 
 def stop_script(session: str, grace_s: float) -> str:
-    """What ends *session*, for `sh` there."""
+    """Return the remote `sh` script that stops *session*."""
     name, patience = own_name(session), max(1, round(grace_s / 2))
     steps = [("HUP", patience), ("TERM", patience), ("KILL", 2)]
     lines = [
@@ -261,7 +261,7 @@ def _head(session: str) -> str:
 
 
 def folder_word(said: str) -> str:
-    """*said* as a word for the shell there: below its home, unless it is a whole path."""
+    """Quote the folder *said* for the remote shell: relative to the home directory, unless it is absolute."""
     if said in ("", "~"):
         return '"$HOME"'
     if said.startswith("/"):
@@ -270,12 +270,12 @@ def folder_word(said: str) -> str:
 
 
 def marker_of(nonce: str) -> str:
-    """The marker of *nonce* (hex), for a program that prints it itself."""
+    """Return the marker of *nonce* (hex), for a program that prints it itself."""
     return f"KASMON_READY_{_hex(nonce)}"
 
 
 def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
-    """Whether a captured screen shows the marker of *nonce* on a line of its own."""
+    """Return whether a captured screen shows the marker of *nonce* on a line of its own."""
     marker = marker_of(nonce).encode()
     return any(row.strip() == marker for row in rows)
 

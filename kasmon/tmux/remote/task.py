@@ -1,6 +1,6 @@
-"""What a plan does on another machine beside its agents: a place for a task's result, the result, a check. Calls block.
+"""A plan's remote operations beside its agents: create a task's result folder, read its result, run a check. Blocking.
 
-A check runs there as a session of its own, in the tmux there: so a cut line ends none, and whoever asks next finds it.
+A check is a session of its own in the remote tmux: a lost connection does not end it, and a later query finds it.
 """
 
 import re
@@ -13,7 +13,7 @@ from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, folder_word
 from kasmon.tmux.remote.ssh import HEAD, RemoteMachine, asked
 
 KEPT_LINES: Final = 400
-"""So many of the last lines that a check printed are kept."""
+"""How many of a check's last output lines are stored."""
 
 LAY_OUT: Final = """\
 cd -- {folder} 2>/dev/null || say missing
@@ -24,7 +24,7 @@ mkdir -p .kasmon/task-{number} || say refused
 : >.kasmon/task-{number}/began || say refused
 say laid
 """
-"""`began` tells what is older from what the task left: the clocks of two machines differ."""
+"""The mtime of `began` separates older files from the task's result: the clocks of two machines differ."""
 
 RESULT: Final = """\
 cd -- {folder} 2>/dev/null || say none
@@ -46,11 +46,11 @@ say has $(tmux -V)
 
 
 def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping[str, str]) -> None:
-    """Make the place in which task *number* may leave its result, below *folder* there.
+    """Create the folder for the result of task *number*, below *folder* on *machine*.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
-        RemoteLaunchError: if it cannot be made.
+        RemoteLaunchError: if the folder cannot be created.
     """
     script = HEAD + LAY_OUT.format(folder=folder_word(folder), number=int(number))
     match asked(machine, script, variables).words[:1]:
@@ -66,7 +66,7 @@ def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping
 
 
 def result(machine: RemoteMachine, folder: str, number: int, longest: int, variables: Mapping[str, str]) -> str:
-    """What task *number* left in `result.md` there since it was laid out, *longest* bytes of it; may be empty.
+    """Return `result.md` of task *number*, if written since `lay_out`, at most *longest* bytes; may be empty.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -77,7 +77,7 @@ def result(machine: RemoteMachine, folder: str, number: int, longest: int, varia
 
 
 def check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> tuple[RemoteOutcome, str]:
-    """How the check of *session* stands there, with what it printed once it ended; its files go then.
+    """Return the state of the check of *session*, and its output once it ended; its files are deleted then.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -94,7 +94,7 @@ def begin_check(
     own: Mapping[str, str],
     variables: Mapping[str, str],
 ) -> None:
-    """Begin the check *command* of *session* there, unless it runs. *own*: what it finds in its environment.
+    """Start the check *command* of *session* on *machine*, unless it runs. *own*: the variables of the check.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -112,7 +112,7 @@ def begin_check(
 
 
 def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> None:
-    """End the check of *session* there at once, if it runs.
+    """Stop the check of *session* at once, if it runs.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -121,7 +121,7 @@ def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]
 
 
 def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
-    """What the tmux there calls itself; empty where there is none.
+    """Return the version of the remote tmux; empty if there is none.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -131,5 +131,5 @@ def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
 
 
 def _own(session: str) -> str:
-    """What the check of *session* is called there."""
+    """Return the session name of the check of *session*."""
     return f"{session}-check"
