@@ -1,7 +1,7 @@
-"""A list of choices among rows: where it stands, and each of them with its number and the mark. Pure.
+"""Finds a list of choices among screen rows: its position, and each choice with its number and mark. Pure.
 
-It is one only where the numbers count up from 1 without a gap. A label that was wrapped goes on further in, and what
-stands there is a part of it, though it may look like a choice.
+The numbers must count up from 1 without a gap. A wrapped label continues in rows that are indented further; such a
+row belongs to the label even if it looks like a choice.
 """
 
 import re
@@ -12,23 +12,23 @@ from kasmon.detection.rule_schema import MenuRule
 from kasmon.detection.screenshot import ScreenRow
 
 MOST: Final = 40
-"""A longer list is none of choices."""
+"""A longer list is not taken as choices."""
 
 
 class ChoiceItem(NamedTuple):
-    """One choice, as it stands there."""
+    """One choice, as shown on the screen."""
 
     label: str
     note: str
     number: str
-    """The digits in front of it; empty where there are none."""
+    """The digits before the label; empty if there are none."""
     is_marked: bool
     is_placeholder: bool = False
-    """The label is a hint in an empty field (`Row.is_placeholder`)."""
+    """Whether the label is a hint in an empty field (`Row.is_placeholder`)."""
 
 
 class ChoiceList(NamedTuple):
-    """A list of choices; the row *end* is the first behind it."""
+    """A list of choices, from row *start* up to, but not including, row *end*."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class ChoiceList(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A choice whose rows are still gathered."""
+    """A choice that is still being assembled from its rows."""
 
     row: int
     match: re.Match[str]
@@ -45,7 +45,7 @@ class _Part(NamedTuple):
 
 
 def listing(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
-    """The lowest list of choices on *rows*; None if there is none, or its numbers are not in order."""
+    """Return the lowest list of choices on *rows*; None if there is none, or its numbers are not in order."""
     return _in_a_row(rows, rule) if rule.row else _in_rows(rows, rule)
 
 
@@ -57,7 +57,7 @@ def _in_rows(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
         if first is None or _number(first) not in ("1", "") or _goes_on(rows[start], rule):
             continue
         if not _number(first) and start and matches[start - 1]:
-            continue  # without numbers a list begins with its uppermost row
+            continue  # a list without numbers begins with its topmost row
         parts, end = _parts(rows, matches, start, rule)
         numbers = [_number(part.match) for part in parts]
         if len(parts) > MOST or (numbers[0] and numbers != [str(at) for at in range(1, len(parts) + 1)]):
@@ -69,7 +69,7 @@ def _in_rows(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
 def _parts(
     rows: Sequence[ScreenRow], matches: Sequence[re.Match[str] | None], start: int, rule: MenuRule
 ) -> tuple[list[_Part], int]:
-    """The choices from *start* on with the rows that go on with them, and the row behind the last."""
+    """Return the choices from row *start* on, with their continuation rows, and the row after the last."""
     parts: list[_Part] = []
     for at in range(start, len(rows)):
         match, goes_on = matches[at], _goes_on(rows[at], rule)
@@ -98,7 +98,7 @@ def _item(part: _Part, row: ScreenRow, rule: MenuRule) -> ChoiceItem:
 
 
 def _in_a_row(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
-    """Choices beside each other: the lowest row with two or more."""
+    """Return choices beside each other: the lowest row with two or more."""
     pattern = re.compile(rule.choice)
     for at in reversed(range(len(rows))):
         found = list(pattern.finditer(rows[at].seen))
@@ -113,7 +113,7 @@ def _goes_on(row: ScreenRow, rule: MenuRule) -> re.Match[str] | None:
 
 
 def _has_ground(row: ScreenRow, match: re.Match[str]) -> bool:
-    """Whether the label stands on another ground than what is beside it."""
+    """Return whether the label's background differs from that of the text beside it."""
     start, end = match.span("label")
     ground, before = row.look_at(start), max(0, _begins(match) - 1)
     beside = row.look_at(end + 1 if row.text[end + 1 : end + 2].isspace() else before)
@@ -121,7 +121,7 @@ def _has_ground(row: ScreenRow, match: re.Match[str]) -> bool:
 
 
 def _begins(match: re.Match[str]) -> int:
-    """Where a choice's number, or without one its label, begins."""
+    """Return the column where a choice's number begins, or its label if it has no number."""
     return match.start("number" if "number" in match.re.groupindex else "label")
 
 

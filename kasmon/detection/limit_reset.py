@@ -1,7 +1,7 @@
-"""When a limit ends, read from an agent's words: `3pm`, `Nov 24, 6pm (UTC)`, `in 2 hours 5 minutes`. Pure.
+"""Parses the time at which a usage limit ends: `3pm`, `Nov 24, 6pm (UTC)`, `in 2 hours 5 minutes`. Pure.
 
-A time without a day is the next one after *now*: so the words count from when they were first seen. Whoever reads the
-same screen again later keeps the time that he read first (`reader.lasting`).
+A time without a day means its next occurrence after *now*, when the text was first seen. Later readings of the same
+screen must keep the time of the first one (`reader.lasting`).
 """
 
 import re
@@ -26,11 +26,11 @@ _ZONE: Final = re.compile(r"\(([A-Za-z_]{1,20}(?:[/+-][A-Za-z_0-9+-]{1,30}){0,2}
 
 
 def reset_at(text: str, now: float, zone: tzinfo | None = None) -> float | None:
-    """When the limit ends of which *text* tells, in seconds since the epoch; None where it does not say.
+    """Return when the limit in *text* ends, in seconds since the epoch; None if *text* does not contain it.
 
     Args:
         now: when *text* was first seen, in seconds since the epoch.
-        zone: that of times that name none; None is this machine's.
+        zone: the time zone of times that name none; None is this machine's.
     """
     text = text[:LONGEST]
     if match := _ISO.search(text):
@@ -66,7 +66,7 @@ def _spoken(text: str, now: float, zone: tzinfo | None) -> float | None:
 
 
 def _instant(wall: datetime, zone: tzinfo | None) -> float:
-    """The moment at which the clocks of *zone* show *wall*, whatever time it was there on the day it was said."""
+    """Return the timestamp of the wall-clock time *wall* in *zone*, with that date's UTC offset."""
     return wall.replace(tzinfo=zone).timestamp()
 
 
@@ -93,5 +93,5 @@ def _zone(name: str) -> tzinfo | None:
         return UTC
     try:
         return ZoneInfo(name)
-    except (KeyError, OSError, ValueError):  # no such zone, or a machine without the tables
+    except (KeyError, OSError, ValueError):  # no such zone, or no time zone database on this machine
         return None

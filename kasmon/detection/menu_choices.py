@@ -1,10 +1,10 @@
-"""The choices on a terminal agent's screen: read from the menu that stands there now, never remembered.
+"""Parses the menu on a terminal agent's screen into choices. It is parsed anew each time, never remembered.
 
 Which digit means yes changes between versions of an agent: the third choice was "No" and became "auto mode".
-So an answer has a key only where exactly one label says that it means this answer, in a menu that stands there whole,
-its choices numbered in order, with one of them marked. Every other label is shown, and kasmon presses it for nobody.
+So an answer has a key only if exactly one label means this answer, in a menu that is shown whole, with its choices
+numbered in order and one of them marked. All other labels are shown, but kasmon presses no key for them.
 
-Whoever presses a key looks again first, and presses it only where `ScreenMenu.digest` is still the same.
+Before pressing a key, the caller reads the screen again and compares `ScreenMenu.digest`.
 """
 
 import hashlib
@@ -23,94 +23,94 @@ from kasmon.model.permission import Decision, RequestKind
 
 ESCAPE: Final = "\x1b"
 KEY_NAMES: Final = {"esc": ESCAPE, "escape": ESCAPE, "enter": "\r", "tab": "\t"}
-"""How agents write keys in their labels, and what is typed then."""
+"""The key names in agents' labels, with the characters to type."""
 FRAMES: Final = "│┃"
 RULERS: Final = " ─━╌▔▁╭╮╰╯"
 REFUSALS: Final = frozenset({Decision.DENY, Decision.NEVER, Decision.CANCEL})
 
 
 class MenuChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the choices."""
+    """One choice of a menu."""
 
     label: str
-    """As it stands there, joined where it was wrapped."""
+    """The label as shown, joined where it was wrapped."""
     note: str = ""
-    """What stands under it to explain it."""
+    """The explanation under the label."""
     key: str = ""
-    """What is typed to take it, as characters; empty where only the arrows reach it."""
+    """The characters to type to take it; empty where only the arrow keys reach it."""
     decision: Decision | None = None
-    """What it means; None where its label says nothing that kasmon knows."""
+    """What it means; None if kasmon does not recognise the label."""
     marked: bool = False
-    """Enter would take this one now."""
+    """Whether Enter would take it now."""
     free_text: bool = False
-    """It takes a person's own words."""
+    """Whether it takes free text."""
     words: bool = False
-    """They are typed into it while the mark stands on it, and Enter sends them."""
+    """Whether free text is typed while the mark is on it, and Enter then sends the text."""
     plain: bool = False
-    """It means none of the answers, and nobody writes into it."""
+    """Whether it means no known answer and takes no text."""
     is_on: bool | None = None
-    """Whether it is chosen, where several may be; None for a choice of which that cannot be said."""
+    """Whether it is selected, where several may be; None if unknown."""
 
 
 class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A menu that stands on a screen."""
+    """A menu on a screen."""
 
     name: str
     kind: RequestKind
     text: str
-    """The whole request with its choices, to read: without frames, rulers and the mark."""
+    """The whole request with its choices, for display: without frames, rulers and the mark."""
     choices: tuple[MenuChoice, ...]
     digest: str
-    """SHA-256 of all that a person decides on, as it stands there: another text or another choice is another menu."""
+    """SHA-256 of all that a person's decision depends on, as shown: another text or choice makes another digest."""
     escape: Decision | None = None
     """What Escape means."""
     many: bool = False
-    """Several may be chosen."""
+    """Whether several choices may be selected."""
     then: str = ""
-    """What is typed when all that is wanted of them is chosen; empty where nobody knows."""
+    """The key to type once all requested choices are selected; empty if unknown."""
     opens: str = ""
-    """What is typed on the choice for own words before them."""
+    """The key to type on the free-text choice before the text."""
     entry: str | None = None
-    """What stands in the row for own words; None where there is no such row."""
+    """The text in the free-text row; None where there is no such row."""
     amends: str = ""
-    """What is typed on a choice to add words to it; empty where the menu does not say that it takes them."""
+    """The key to type on a choice to add a reason; empty where the menu does not offer that."""
     unmarked: bool = False
-    """No choice is marked, and each has its key."""
+    """Whether no choice is marked, and each has its key."""
     is_deaf: bool = False
-    """Somebody writes into one of the choices: what is typed is text."""
+    """Whether text is being written into one of the choices: keys would be text."""
     is_whole: bool = True
-    """Whether all of the request is known to be here; where that is not proven, kasmon carries no consent."""
+    """Whether the whole request is proven to be shown; if not, kasmon sends no consent."""
     head: str = ""
-    """The request above the text of the tool call, to read."""
+    """The request above the text of the tool call, for display."""
     call: str = ""
-    """As much of the call's text as is shown, without blanks; empty where the request shows none."""
+    """The visible part of the call's text, without blanks; empty where the request shows none."""
     has_start: bool = False
-    """Whether `call` begins where the call's text does."""
+    """Whether `call` includes the beginning of the call's text."""
     named: str = ""
-    """What the call is about, where its text is not shown."""
+    """The subject of the call, where its text is not shown."""
     full: str = ""
-    """The text of the call from a better source than these rows; empty where there is none. See `completed`."""
+    """The text of the call from a better source than the screen; empty if there is none. See `completed`."""
     shown_digest: str = ""
-    """What `digest` was before it was completed; empty where it was not."""
+    """The `digest` before completion; empty if the menu was not completed."""
 
     @property
     def on_screen(self) -> str:
-        """The digest of what stands on the screen alone."""
+        """The digest of the screen's content alone."""
         return self.shown_digest or self.digest
 
     moves: tuple[str, str] = ("\x1b[A", "\x1b[B")
-    """What is typed to move the mark back and on."""
+    """The keys that move the mark back and forward."""
     covers: str = ""
-    """What "always" allows, where the request says it and not the choice's label."""
+    """The scope of "always", where the request states it and the choice's label does not."""
     rows: tuple[int, int] = (0, 0)
-    """On which of the screen's rows the request stands with its choices, the second not included."""
+    """The screen rows of the request with its choices, the second not included."""
 
     @cached_property
     def keys(self) -> Mapping[Decision, str]:
-        """What is typed for each answer that one key gives; an answer that two labels claim has none.
+        """The key of each answer that one key gives; an answer that two labels claim has none.
 
-        There is none but Escape while the mark stands on a choice of which nobody knows what it is: somebody may be
-        writing into it, and a digit would be text.
+        While the mark is on a choice of unknown meaning, only Escape is included: a person may be writing into that
+        choice, and a digit would be text.
         """
         keys: dict[Decision, str] = {}
         for decision in Decision if self.hears else ():
@@ -123,12 +123,12 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def marked(self) -> int | None:
-        """Which of the choices Enter would take now, from 0."""
+        """The index of the choice that Enter would take now, from 0."""
         return next((at for at, choice in enumerate(self.choices) if choice.marked), None)
 
     @property
     def hears(self) -> bool:
-        """Whether what is typed now is a key, and no text for one of the choices."""
+        """Whether typed characters are keys now, and not text for one of the choices."""
         if self.unmarked:
             return not self.is_deaf
         marked = None if self.marked is None else self.choices[self.marked]
@@ -139,17 +139,17 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return marked.decision is Decision.CHOOSE or self.meaning(marked.decision) is marked
 
     def meaning(self, decision: Decision) -> MenuChoice | None:
-        """The only choice that means *decision*; None where there is none, or more than one."""
+        """Return the only choice that means *decision*; None if there is none, or more than one."""
         meaning = [choice for choice in self.choices if choice.decision is decision]
         return meaning[0] if len(meaning) == 1 else None
 
     def steps(self, choice: MenuChoice) -> int | None:
-        """How often the mark has to move on (back, where negative) to stand on *choice*; None where nobody knows."""
+        """Return how many steps the mark must move forward (back if negative) to *choice*; None if unknown."""
         return None if self.marked is None else self.choices.index(choice) - self.marked
 
 
 def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
-    """*menu* with *full*, the whole text of the call that it asks about, in the place of the rows that show it."""
+    """Return *menu* with *full*, the whole text of its tool call, in place of the rows that show it."""
     lines = (*((menu.head,) if menu.head else ()), full, *_numbered(menu.choices))
     digest = hashlib.sha256(f"{menu.digest}\0{full}".encode("utf-8", "replace")).hexdigest()
     return msgspec.structs.replace(
@@ -158,7 +158,7 @@ def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
 
 
 def shows(menu: ScreenMenu, text: str) -> bool:
-    """Whether *menu* can be about a call of *text*: all that it shows of the call stands in there, in its place."""
+    """Return whether *menu* can be about a call of *text*: the visible part of its call must match *text* in place."""
     whole = squeezed(text)
     if not menu.call:
         return bool(menu.named) and squeezed(menu.named) in whole
@@ -168,12 +168,12 @@ def shows(menu: ScreenMenu, text: str) -> bool:
 
 
 def squeezed(text: str) -> str:
-    """*text* without blanks: a screen breaks rows where it likes."""
+    """Return *text* without blanks: a screen breaks rows anywhere."""
     return "".join(text.split())
 
 
 def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenMenu | None:
-    """The lowest menu of this kind in its region; None if there is none that stands there whole."""
+    """Return the lowest menu of this kind in its region; None if no such menu is shown completely."""
     area = regions.rows(rule.area)
     if not area:
         return None
@@ -222,14 +222,14 @@ def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenM
 
 
 def _without_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
-    """*row* without the part that only tells how much time is left."""
+    """Return *row* without a countdown."""
     if not rule.timer or not re.search(rule.timer, row.text):
         return row
     return row._replace(text=re.sub(rule.timer, "", row.text).rstrip(), seen=re.sub(rule.timer, "", row.seen).rstrip())
 
 
 def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
-    """Whether one of the proofs of *rule* holds; the choices begin at row *start*."""
+    """Return whether one of the proofs of *rule* holds; the choices begin at row *start*."""
     if rule.cut and any(re.search(rule.cut, row.seen) for row in rows):
         return False
     request = rows[:start]
@@ -242,17 +242,17 @@ def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
 
 
 class _Call(NamedTuple):
-    """What a request shows of the call that it is about."""
+    """The visible part of the tool call of a request."""
 
     begins: int
-    """The first row of it."""
+    """The first row of the call."""
     text: str = ""
     has_start: bool = False
     named: str = ""
 
 
 def _call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bool) -> _Call:
-    """What *request* shows of its call; *has_scrolled*: its upper rows are not there."""
+    """Return the visible part of the call of *request*; *has_scrolled*: its upper rows are off the screen."""
     if rule.call is None:
         return _Call(len(request))
     name = next((match["text"] for row in request if (match := _found(rule.call.named, row))), "")
@@ -277,7 +277,7 @@ def _found(pattern: str, row: ScreenRow) -> re.Match[str] | None:
 
 
 class _Entry(NamedTuple):
-    """What stands in the row for own words, and the row behind it."""
+    """The text in the free-text row, and the index of the row after it."""
 
     text: str
     end: int
@@ -296,7 +296,7 @@ def _covers(request: Sequence[ScreenRow], rule: MenuRule) -> str:
 
 
 def _readable(request: Sequence[ScreenRow]) -> Iterator[str]:
-    """The rows of a request without what frames them, and without empty ones at its ends or side by side."""
+    """Yield the rows of a request without frames, without empty rows at its ends, and without repeated empty rows."""
     was_empty = True
     for row in request:
         text = _unframed(row.text)
@@ -306,7 +306,7 @@ def _readable(request: Sequence[ScreenRow]) -> Iterator[str]:
 
 
 def _unframed(text: str) -> str:
-    """*text* without the frames around it; empty where it is nothing but a ruler."""
+    """Return *text* without the frames around it; empty if it is only a ruler."""
     text = text.strip()
     while text[:1] in FRAMES and text:
         text = text[1:].removeprefix(" ").rstrip()
@@ -353,7 +353,7 @@ def _choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
 
 
 def _decision(label: str, answers: Mapping[Decision, str]) -> Decision | None:
-    """What *label* means; None where it means nothing that is known, or two things."""
+    """Return the meaning of *label*; None if it is unknown or ambiguous."""
     meant = [decision for decision, pattern in answers.items() if re.search(pattern, label)]
     certain = [decision for decision in meant if decision is not Decision.CHOOSE]
     if certain:
