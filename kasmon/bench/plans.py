@@ -1,4 +1,4 @@
-"""What it costs to run a plan of many tasks, how soon the next one begins, and how fast a large plan is read."""
+"""Measures the cost of running a plan of many tasks, the delay before a next task, and reading a large plan."""
 
 import bisect
 import time
@@ -26,7 +26,7 @@ NAME: Final = "plan.toml"
 
 
 def running(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
-    """A plan of scripted agents from its first task to its end."""
+    """Measure a plan of scripted agents from its first task to its end."""
     text = _text(tasks, waves)
     with scratch() as where:
         file = where.state / NAME
@@ -58,7 +58,7 @@ def running(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
 
 
 def reading(rounds: int) -> Figure:
-    """A large plan from its text to the lines of its graph."""
+    """Measure a large plan from its text to the lines of its graph."""
     text = "\n".join(
         f'[[task]]\nid = "t{n}"\nprompt = "x"\nneeds = {[f"t{n - back}" for back in (7, 11) if n > back]}'
         for n in range(1, LARGE + 1)
@@ -87,7 +87,7 @@ def _text(tasks: int, waves: int) -> str:
 
 
 def _watched(book: PlanLog) -> tuple[float, float]:
-    """How long its runner used a processor, and how long the plan took, in seconds."""
+    """Return the processor time of the plan's runner and the duration of the plan, in seconds."""
     began = time.monotonic()
     runner: psutil.Process | None = None
     spent_s = 0.0
@@ -109,7 +109,7 @@ def _watched(book: PlanLog) -> tuple[float, float]:
 
 
 def _delays(where: Paths, book: PlanLog) -> list[float]:
-    """How long before each task's beginning the last turn of another ended, in ms; the first ones have none."""
+    """Return, for each task but the first, the delay in ms from the last end of a turn before it to its beginning."""
     ended: list[float] = []
     for task in book.run.tasks.values():
         events = (event for event, _ in EventLog(where.log(task.session)).read())

@@ -1,4 +1,4 @@
-"""Measure what was asked for, and print it."""
+"""Runs the requested measurements and prints their figures."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ Scene = Callable[[], Figure | list[Figure]]
 
 
 def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
-    """Everything that can be measured, by name: *rounds* of what is timed, *seconds* of what is watched."""
+    """Return all measurements by name: *rounds* for timed ones, *seconds* for observed ones."""
     return {
         "first-frame": partial(startup.first_frame, rounds),
         "ls": partial(startup.ls, rounds),
@@ -69,12 +69,12 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
 
 
 def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, json: bool = False) -> int:
-    """Measure *names* (all where there are none), print a table or one JSON object; 0 also where a target is missed.
+    """Measure *names* (all if empty) and print a table or one JSON object; return 0 even if a target is missed.
 
-    What cannot be measured here (an agent is not installed, say) is left out, and the output says why.
+    What cannot be measured here (an agent is not installed, say) is left out, and the output contains the reason.
 
     Raises:
-        UsageError: if a name is none of ours.
+        UsageError: if a name is unknown.
     """
     known = scenes(rounds, seconds)
     if unknown := [name for name in names if name not in known]:
@@ -99,12 +99,12 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
 
 
 def _left_out(left_out: Mapping[str, str]) -> list[str]:
-    """Lines that say what was not measured, and why."""
+    """Return the lines that list what was not measured, and why."""
     return ["", *(f"{name}: not measured: {why}" for name, why in left_out.items())] if left_out else []
 
 
 def machine() -> str:
-    """What this was measured on, in one line."""
+    """Return a one-line description of this machine."""
     memory_gb = psutil.virtual_memory().total / 1e9
     return (
         f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.machine()}, "

@@ -49,8 +49,8 @@ AREAS: Final = (
     "cursor",
     "title",
 )
-"""The parts of a screen that have a name already. A block is the lowest run of rows without a blank or ruled one; where
-N rows are meant, blank ones do not count; `cursor` is the row at whose end the cursor stands, and can be seen."""
+"""The predefined parts of a screen. A block is the lowest run of rows without a blank or ruled one. N counts only
+non-blank rows. `cursor` is the row that ends at the cursor, if the cursor is visible."""
 
 
 class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

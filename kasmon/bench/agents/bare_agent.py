@@ -1,7 +1,7 @@
-"""How long a real agent takes to open a conversation when only a pipe speaks to it: what its host is held against.
+"""Measures how long a real agent takes to open a conversation over a pipe: the limit for its host.
 
-The words are those of its protocol and no more: who speaks, and then a conversation, where that takes a word. It is the
-program as it is installed: of codex that is a script, in whose place kasmon starts the native program.
+Only the necessary protocol messages are sent: `initialize`, and the start of a conversation where there is one.
+The program runs as installed. For codex that is a script; kasmon itself starts the native program instead.
 """
 
 import contextlib
@@ -30,24 +30,24 @@ FLAGS: Final[Mapping[str, Sequence[str]]] = {
     "opencode": ("acp",),
     "gemini": ("--acp",),
 }
-"""What makes each speak its protocol."""
+"""The arguments that make each agent speak its protocol."""
 CALLS: Final[Mapping[str, Mapping[str, Message]]] = {
     "claude": {"initialize": {"subtype": "initialize", "hooks": None}},
     "codex": {"initialize": {"clientInfo": {"name": "bench", "title": "bench", "version": "0"}}, "thread/start": {}},
     "opencode": ACP,
     "gemini": ACP,
 }
-"""What each is told until its conversation is open; the next one when it has answered."""
+"""The calls that open a conversation with each agent; each is sent after the answer to the previous one."""
 LAST_S: Final = 5.0
-"""How long it may take to end when its stdin is closed, before it is killed."""
+"""How long it may take to exit after its stdin is closed, before it is killed."""
 LOOK_S: Final = 0.005
 
 
 def opening_ms(agent: str, program: Path, workdir: Path, variables: Mapping[str, str]) -> float:
-    """From the start of *program* to its last answer.
+    """Return the time from the start of *program* to its last answer.
 
     Raises:
-        LaunchError: if it does not answer, or says no.
+        LaunchError: if it does not answer, or answers with an error.
     """
     began = time.perf_counter()
     alone = subprocess.Popen(
@@ -74,7 +74,7 @@ def _call(agent: str, alone: subprocess.Popen[bytes], number: int, method: str, 
         asked: Message = {"type": "control_request", "request_id": str(number), "request": params}
     else:
         asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-    with contextlib.suppress(BrokenPipeError):  # it has ended, and its output says so
+    with contextlib.suppress(BrokenPipeError):  # it has ended; the end of its output shows that
         alone.stdin.write(json.dumps(asked).encode() + b"\n")
         alone.stdin.flush()
     for line in alone.stdout:
@@ -86,7 +86,7 @@ def _call(agent: str, alone: subprocess.Popen[bytes], number: int, method: str, 
 
 
 def _answer(line: bytes, number: int) -> Message | None:
-    """The answer to call *number* on *line*, whichever way it is told; None if it is none."""
+    """Return the answer to call *number* on *line*, in either protocol; None if it is none."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -100,7 +100,7 @@ def _answer(line: bytes, number: int) -> Message | None:
 
 
 def _end(alone: subprocess.Popen[bytes]) -> None:
-    """End it with what it started."""
+    """End the program and its child processes."""
     with alone:
         family = psutil.Process(alone.pid).children(recursive=True) if alone.poll() is None else []
         assert alone.stdin is not None

@@ -1,4 +1,4 @@
-"""What it costs to see what agents in terminals do, and how late it is seen."""
+"""Measures the cost and the delay of detecting the state of agents in terminals."""
 
 import asyncio
 import contextlib
@@ -18,17 +18,17 @@ from kasmon.supervisor.fleet.watch import FleetWatch
 
 AGENTS: Final = 50
 TURN_S: Final = 2.0
-"""How long an agent works, and then rests, where changes are timed."""
+"""How long an agent works and then rests, where changes are timed."""
 WATCHED: Final = 6
 SETTLE_S: Final = 8.0
 AGENT: Final = "codex"
-"""Whose rules are used; what it draws is one of its screens."""
+"""The agent whose rules are used; the program draws one of its screens."""
 SOURCES: Final = {"program": 150.0, "title": 150.0, "screen": 600.0}
-"""Who says it, and the target in ms. A title only says that an agent works; that it rests its screen says."""
+"""The sources of a state, each with its target in ms. A title shows only working; idle shows on the screen."""
 
 
 def observing(seconds: float) -> list[Figure]:
-    """50 agents that work at once: ten frames a second with a spinner each, in the screen, and in the title or not."""
+    """Measure 50 working agents that draw ten frames a second with a spinner on the screen, with and without titles."""
     return [_observing("spinner", "with titles", seconds), _observing("screen", "by their screens alone", seconds)]
 
 
@@ -51,12 +51,12 @@ def _observing(source: str, how: str, seconds: float) -> Figure:
 
 
 def changes(seconds: float) -> list[Figure]:
-    """From the moment an agent changes what it does to the fleet that a dashboard gets, by who says it."""
+    """Measure from an agent's change of state to the fleet that a dashboard receives, by source."""
     return [_change(source, max(seconds, 3 * TURN_S)) for source in SOURCES]
 
 
 class _Programs:
-    """Fake agents: their programs bear the agents' names, for kasmon to know them by."""
+    """Fake agents; their programs have the agents' names, by which kasmon recognises them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,7 +97,7 @@ def _change(source: str, seconds: float) -> Figure:
 async def _delays(
     where: Paths, offsets: dict[str, float], kinds: Sequence[SessionState], seconds: float
 ) -> list[float]:
-    """How late each change to one of *kinds* was seen, in ms. It happens at a moment that both clocks know."""
+    """Return the detection delay of each change to one of *kinds*, in ms. The times of change follow from the clock."""
     delays: list[float] = []
     states: dict[str, SessionState] = {}
     began = time.time()

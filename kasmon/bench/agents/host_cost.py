@@ -1,6 +1,6 @@
-"""What the host of a structured session costs: its memory and the time until the agent runs, beside the agent's own.
+"""Measures the host of a structured session: its memory, and its agent's start time, against the agent alone.
 
-Nobody prompts the agent: it is measured from the wish to the fact that says that it runs, and then at rest.
+The agent gets no prompt. It is measured from the launch command to its `SessionStarted` event, and then idle.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from kasmon.store.event_log import EventLog
 
 REAL = ("claude", "codex", "opencode", "gemini")
 REST_S = 2.0
-"""How long after its start an agent and its host are weighed, in seconds."""
+"""How long after its start the memory of an agent and its host is measured, in seconds."""
 LIMIT_S = 120.0
 LOOK_S = 0.003
 NAME = "measured"
@@ -39,22 +39,22 @@ FactT = TypeVar("FactT", bound=Event)
 
 
 class BenchSession(msgspec.Struct, frozen=True):
-    """A session that runs."""
+    """A running session."""
 
     start_ms: float
     limit_ms: float
-    """What the agent took alone, to open a conversation over a pipe; for one that is none, what a bare Python takes."""
+    """The agent's own time to open a conversation over a pipe; for the scripted agent, the time of a bare Python."""
     host_pid: int
     agent_pid: int | None
-    """None where the agent lives in its host."""
+    """None if the agent runs inside its host."""
 
 
 def host(agent: str, rounds: int) -> list[Figure]:
-    """Memory and start of *agent*'s host: the medians of *rounds* sessions, one after the other.
+    """Measure memory and start of *agent*'s host: the medians of *rounds* sessions, one after the other.
 
     Raises:
         AgentNotFoundError: if the agent is not installed.
-        LaunchError: if it does not start; with what it said.
+        LaunchError: if it does not start; with its output.
     """
     path = program(agent) if agent in REAL else None
     starts, limits, hosts, agents = [], [], [], []
@@ -90,7 +90,7 @@ def host(agent: str, rounds: int) -> list[Figure]:
 
 @contextlib.contextmanager
 def _session(where: Paths, agent: str, path: Path | None) -> Iterator[BenchSession]:
-    """A session of *agent* that has just started; its program *path* was alone before, in the same surroundings."""
+    """Start a session of *agent*; before that, run its program *path* alone in the same environment."""
     root = where.state.parents[1]
     around, own = settled(agent, root)
     variables = environment(where.environment_variables() | around | own)
@@ -115,9 +115,9 @@ def _session(where: Paths, agent: str, path: Path | None) -> Iterator[BenchSessi
 
 
 def _heard(where: Paths, created: Future[str]) -> tuple[SessionStarted, float]:
-    """The fact that the agent runs, and how long after the wish it stood in the log, in ms.
+    """Return the agent's start event, and the time in ms from the launch command until the event was in the log.
 
-    What a fact says of its own time is when its agent's process began: the way until it was written is longer.
+    The time in the event is the start of the agent's process; it was written later.
 
     Raises:
         LaunchError, TimeoutError: if it does not start.
@@ -141,10 +141,10 @@ def _facts(log: Path, kind: type[FactT]) -> list[FactT]:
 
 
 def _run(argv: Sequence[str], variables: dict[str, str]) -> str:
-    """What *argv* printed.
+    """Run *argv* and return its output.
 
     Raises:
-        LaunchError: if it failed; with the first line that it said.
+        LaunchError: if it failed; with its first line of output.
         TimeoutError: if it took too long.
     """
     try:
@@ -158,7 +158,7 @@ def _run(argv: Sequence[str], variables: dict[str, str]) -> str:
 
 
 def _bare_mb() -> float:
-    """The memory of a Python that waits, in MB."""
+    """Return the memory of an idle Python process, in MB."""
     with subprocess.Popen(BARE_AT_REST, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bare:
         assert bare.stdout is not None
         bare.stdout.readline()

@@ -1,4 +1,4 @@
-"""What a fleet of 200 terminals costs with 20 at work, and how late their output is on the screen."""
+"""Measures the cost of a fleet of 200 terminals, 20 of them working, and the delay of their output on the screen."""
 
 import re
 import time
@@ -21,14 +21,14 @@ SETTLE_S = 2.0
 
 
 def busy(seconds: float) -> list[Figure]:
-    """20 of 200 sessions print ten lines a second; one of them, in the preview, stamps its lines with their time."""
+    """Measure 200 sessions: 20 print ten lines a second; one of them, in the preview, puts timestamps in its lines."""
     programs = [("a-stamped", program("talk", "10", "stamp"))]
     programs += [(f"busy-{n:03d}", program("talk", "10")) for n in range(1, BUSY)]
     programs += [(f"idle-{n:03d}", list(IDLE)) for n in range(FLEET - BUSY)]
     with terminals(programs) as (where, _):
         terminal = BenchTerminal(KASMON, environment(where.environment_variables()), columns=160, rows=50)
         try:
-            terminal.until(b"idle-0")  # what works stands below what is unsure
+            terminal.until(b"idle-0")  # working sessions are listed below sessions of uncertain state
             settle(terminal, 4.0)
             terminal.press(b"/a-stamped\r")
             settle(terminal, 2.0)
@@ -62,7 +62,7 @@ def busy(seconds: float) -> list[Figure]:
 
 
 def _alone(commands: Sequence[Sequence[str]], seconds: float) -> float:
-    """What a tmux server set up as ours takes, while *commands* run in its panes and no client is there."""
+    """Return the share of a core of a tmux server with our config that runs *commands* without any client."""
     with scratch() as where:
         server = TmuxServer(where.tmux_socket)
         pid = server.start()
@@ -73,7 +73,7 @@ def _alone(commands: Sequence[Sequence[str]], seconds: float) -> float:
 
 
 def _counted(terminal: BenchTerminal, where: Paths) -> list[int]:
-    """The pids of the dashboard with its guard, of the tmux host and of the tmux server."""
+    """Return the pids of the dashboard with its guard, of the tmux host and of the tmux server."""
     return [*(process.pid for process in family([terminal.pid])), *below(where)]
 
 

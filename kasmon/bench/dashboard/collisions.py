@@ -1,4 +1,4 @@
-"""What one pass of the collision radar takes."""
+"""Measures one pass of the collision detector."""
 
 import subprocess
 import tempfile
@@ -17,7 +17,7 @@ WHO: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.org", "-c
 
 
 def sweeping(rounds: int) -> Figure:
-    """20 worktrees of a repository of 300 files, each with changes, all of them looked at."""
+    """Measure a pass over 20 worktrees of a repository of 300 files, each with changes."""
     with tempfile.TemporaryDirectory(prefix="kasmon-bench-") as scratch:
         sessions = _worktrees(Path(scratch))
         radar, times = CollisionDetector(), []

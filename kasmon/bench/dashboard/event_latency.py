@@ -1,4 +1,4 @@
-"""Twenty structured sessions at work, fifty facts a second each: how late one is on the screen, and what that takes."""
+"""Measures the delay of events on the screen and the processor time, for 20 structured sessions at 50 events/s."""
 
 import contextlib
 import re
@@ -23,7 +23,7 @@ TALKING = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.event_writer"]
 
 
 def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = RATE_HZ) -> list[Figure]:
-    """The way of each message of the selected session, and the dashboard's processor time: *seconds* each."""
+    """Measure the delay of the selected session's messages, and the dashboard's processor time: *seconds* each."""
     with scratch() as where, standing(where, sessions) as ids:
         own = environment(where.environment_variables())
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
@@ -66,7 +66,7 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
 
 @contextlib.contextmanager
 def _talking(ids: Sequence[SessionId], rate_hz: float, own: Mapping[str, str]) -> Iterator[None]:
-    """Meanwhile *ids* write *rate_hz* facts a second each."""
+    """Let a program write *rate_hz* events a second for each of *ids* while the context lasts."""
     talking = subprocess.Popen([*TALKING, str(rate_hz), *ids], env=dict(own))
     try:
         yield
@@ -76,10 +76,10 @@ def _talking(ids: Sequence[SessionId], rate_hz: float, own: Mapping[str, str]) -
 
 
 def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:
-    """How long each stamp that was made within *seconds* took to the terminal, in ms; the first time it came by.
+    """Return the delays in ms of the stamps made within *seconds*, until each first appeared on the terminal.
 
     Raises:
-        TimeoutError: if none came by.
+        TimeoutError: if none appeared.
     """
     delays: dict[int, float] = {}
     began, rest = time.monotonic_ns(), b""

@@ -1,4 +1,4 @@
-"""What a pane that prints without end does to the dashboard that shows it."""
+"""Measures the effect of a pane with endless output on the dashboard that shows it."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
 
 
 def stall(seconds: float) -> Figure:
-    """The longest time that the screen's loop did not turn in *seconds*, with `yes` running in the preview."""
+    """Measure the longest stall of the dashboard's event loop in *seconds*, with `yes` running in the preview."""
     with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (where, _):
         file = where.state / "lag"
         terminal = BenchTerminal([*LAG, str(file)], environment(where.environment_variables()), 160, 50)

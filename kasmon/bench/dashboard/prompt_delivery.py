@@ -1,4 +1,4 @@
-"""Prompts into terminals that make it hard: what each was given, against what its receipts say."""
+"""Measures the delivery of prompts to difficult terminals: what each program received, compared with the receipts."""
 
 import asyncio
 import itertools
@@ -34,7 +34,7 @@ HOSTILE: Final[dict[str, tuple[str, ...]]] = {
     "clears its screen": ("blank=0.3",),
     "asks in between": ("asks=0.1",),
 }
-"""How its terminals behave (promptbox.py)."""
+"""The flags of the fake terminals (promptbox.py), by kind."""
 WORDS: Final = (
     "the",
     "prompt",
@@ -57,26 +57,26 @@ END_S: Final = 60.0
 
 
 class DeliveryCount(NamedTuple):
-    """What became of the prompts for one terminal."""
+    """The results of the prompts to one terminal."""
 
     sent: int
     taken: int
-    """By their receipts."""
+    """Prompts that were submitted, according to their receipts."""
     refused: int
     lost: int
     doubled: int
-    """That the program was given more often than they were sent."""
+    """Prompts that the program received more often than they were sent."""
     false: int
-    """That it was not given, and whose receipts say that it was."""
+    """Prompts that it did not receive although their receipts report it."""
     unsent: int
-    """What it was given and nobody sent, or not whole."""
+    """Texts that it received but that were not sent, or not in this form."""
     answered: int
-    """Keys that went into a question."""
+    """Keys that were typed into a question."""
     took_s: tuple[float, ...]
 
 
 def prompts(seed: int) -> Iterator[str]:
-    """Prompts of one byte to 64 KB: of several lines, in wide letters, with signs in front and behind; for ever."""
+    """Yield prompts of one byte to 64 KB without end: several lines, wide characters, special ones at both ends."""
     dice = random.Random(seed)
     for number in itertools.count():
         size = dice.choice((0, 1, 4, 12, 40, 120, 400)) if number % 25 else dice.choice((2500, 9000))
@@ -87,12 +87,12 @@ def prompts(seed: int) -> Iterator[str]:
 
 
 def cut(text: str) -> str:
-    """*text* of at most 64 KB."""
+    """Return *text* cut to at most 64 KB."""
     return text.encode()[:LARGEST].decode("utf-8", "ignore").strip()
 
 
 def delivered(count: int) -> Figure:
-    """*count* prompts, in turn to one terminal of each kind."""
+    """Measure *count* prompts, in turn to one terminal of each kind."""
     with scratch() as where:
         learn(where)
         tallies = asyncio.run(_all(where, count))
@@ -110,7 +110,7 @@ def delivered(count: int) -> Figure:
 
 
 def told(tallies: Mapping[str, DeliveryCount]) -> str:
-    """What became of all, kind by kind."""
+    """Return a summary of the results, by kind."""
     return "; ".join(
         f"{kind}: {tally.taken} of {tally.sent} taken"
         + "".join(f", {value} {name}" for name, value in tally._asdict().items() if name in COUNTED and value)
@@ -122,14 +122,14 @@ COUNTED: Final = ("refused", "lost", "doubled", "false", "unsent", "answered")
 
 
 def learn(where: Paths) -> None:
-    """Have kasmon in *where* know the program's screen, as a person's own file tells it."""
+    """Install the program's screen rules for the kasmon in *where*, as a user's own file."""
     private_folder(where.config)
     private_folder(where.config / "screens")
     write_private(where.config / "screens" / f"{AGENT}.toml", (PROGRAMS / f"{AGENT}.toml").read_bytes())
 
 
 def command(where: Paths, record: Path, flags: Sequence[str]) -> list[str]:
-    """The program's command line; it bears its own name, for kasmon to know it by."""
+    """Return the program's command line; the program has the agent's name, by which kasmon recognises it."""
     program = where.state / AGENT
     if not program.exists():
         program.symlink_to(sys.executable)
@@ -160,7 +160,7 @@ async def _one(where: Paths, kind: str, flags: Sequence[str], texts: Sequence[st
 
 
 async def given(where: Paths, session: Session, text: str) -> Receipt:
-    """The receipt of *text* once it is taken, refused or lost."""
+    """Send *text* and return its receipt once it is taken, refused or lost."""
     try:
         receipt = await send(where, session, text)
     except PromptLostError as error:
@@ -181,7 +181,7 @@ def _failed(session: Session, state: ReceiptState, error: KasmonError) -> Receip
 
 
 def tally(texts: Sequence[str], receipts: Sequence[Receipt], record: Path, took_s: Sequence[float]) -> DeliveryCount:
-    """What became of *texts*, by their *receipts* and by what the program wrote down."""
+    """Return the results of *texts*, from their *receipts* and from the program's own record."""
     records = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
     got = [one["submitted"].strip("\n") for one in records if "submitted" in one]
     states = [receipt.state for receipt in receipts]

@@ -1,4 +1,4 @@
-"""How long a search through many long sessions takes: `kasmon grep`, from its start to its end."""
+"""Measures a search through many long sessions: `kasmon grep`, from its start to its end."""
 
 import itertools
 import statistics
@@ -38,7 +38,7 @@ VERBS: Final = ("reads", "writes", "checks", "drops", "keeps", "opens", "closes"
 
 
 def searching(rounds: int) -> list[Figure]:
-    """50 sessions of 10 MB, half of them terminals: words that are in one of them, in all, in none; and no index."""
+    """Measure 50 sessions of 10 MB, half of them terminals: words in one, in all, in none; and without an index."""
     with scratch() as where, standing(where, SESSIONS, alive=0) as sessions:
         for number, session in enumerate(sessions):
             fill(where, session, number, MEGABYTES * 1_000_000)
@@ -65,7 +65,7 @@ def searching(rounds: int) -> list[Figure]:
 
 
 def fill(where: Paths, session: SessionId, number: int, size: int) -> None:
-    """Give *session* so many bytes that it said, or, every second one, that its terminal printed."""
+    """Fill the log of *session*, or for even numbers its terminal record, with *size* bytes."""
     chance = Random(number)
     if number % 2:
         story, said, written = _story(chance, number), [where.log(session).read_bytes()], 0

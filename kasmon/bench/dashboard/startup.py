@@ -1,4 +1,4 @@
-"""How long until something can be read: the dashboard's first frame, and `kasmon ls`."""
+"""Measures the time until output appears: the dashboard's first frame, and `kasmon ls`."""
 
 import statistics
 import subprocess
@@ -30,7 +30,7 @@ BARE_TEXTUAL = [
 
 
 def first_frame(rounds: int) -> Figure:
-    """Spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
+    """Measure from spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
     with scratch() as where, standing(where, 20):
         own = environment(where.environment_variables())
         values, limits = [], []
@@ -41,7 +41,7 @@ def first_frame(rounds: int) -> Figure:
 
 
 def ls(rounds: int, rows: int = 200) -> Figure:
-    """`kasmon ls` of 200 live sessions, its index warm as a dashboard leaves it, against bare Python."""
+    """Measure `kasmon ls` of 200 live sessions, with the index that a dashboard leaves, against bare Python."""
     with scratch() as where, standing(where, rows):
         own = environment(where.environment_variables())
         warm(where, own)
@@ -53,7 +53,7 @@ def ls(rounds: int, rows: int = 200) -> Figure:
 
 
 def memory(rounds: int) -> Figure:
-    """The dashboard's memory with 200 sessions, against a bare Textual app's."""
+    """Measure the dashboard's memory with 200 sessions, against a bare Textual app's."""
     with scratch() as where, standing(where, 200):
         own = environment(where.environment_variables())
         values, limits = [], []
@@ -74,10 +74,10 @@ def memory(rounds: int) -> Figure:
 
 
 def warm(where: Paths, own: dict[str, str]) -> None:
-    """Let a dashboard write the index once: it does so after a few seconds.
+    """Run a dashboard until it has written the index, which it does after a few seconds.
 
     Raises:
-        TimeoutError: if it did not.
+        TimeoutError: if it does not.
     """
     terminal = BenchTerminal(KASMON, own)
     deadline = time.monotonic() + WARM_S
@@ -91,7 +91,7 @@ def warm(where: Paths, own: dict[str, str]) -> None:
 
 
 def until_shown(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
-    """From the start of *argv* to *text* on its terminal, in ms."""
+    """Return the time from the start of *argv* to *text* on its terminal, in ms."""
     terminal = BenchTerminal(argv, own, columns=160, rows=50)
     try:
         return 1000 * (terminal.until(text) - terminal.started_at)

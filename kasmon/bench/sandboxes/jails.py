@@ -1,6 +1,6 @@
-"""What jails cost: how soon one answers, alone and many at once, and what many hold and use while nothing runs in them.
+"""Measures jails: the start of one and of many at once, and the memory and processor time of many idle ones.
 
-A jail is measured with what belongs to one that waits for code: the agent inside, a Python and a bash.
+A jail is measured with everything that waits for code in it: the guest, a Python and a bash.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from kasmon.sandbox.managed.sandbox import PREWARMED
 MANY: Final = 50
 AT_ONCE: Final = 8
 REST_S: Final = 2.0
-"""How long after their start many jails are weighed, in seconds."""
+"""How long after their start the memory of many jails is measured, in seconds."""
 
 
 def ready(rounds: int) -> Figure:
-    """From the wish for a jail to the agent inside that answers, one after the other."""
+    """Measure from the creation of a jail to the guest's answer, one after the other."""
     with _jails(rounds) as (jail, policies):
         times = []
         for policy in policies:
@@ -43,7 +43,7 @@ def ready(rounds: int) -> Figure:
 
 
 def many(seconds: float, count: int = MANY) -> list[Figure]:
-    """*count* jails that are made at once, then left alone for *seconds*."""
+    """Measure *count* jails that are created at once, then left idle for *seconds*."""
     with _jails(count) as (jail, policies), ThreadPoolExecutor(AT_ONCE) as pool:
         began = time.perf_counter()
         made = list(pool.map(jail.create, policies))
@@ -86,7 +86,7 @@ def many(seconds: float, count: int = MANY) -> list[Figure]:
 
 @contextlib.contextmanager
 def _jails(count: int) -> Iterator[tuple[Jail, Sequence[SandboxPolicy]]]:
-    """What makes *count* jails, which are gone in the end, and their policies."""
+    """Return the jail tier and the policies of *count* jails; all jails are removed at the end."""
     with scratch() as where:
         jail, policies = Jail(where), [SandboxPolicy(session=session_id(number)) for number in range(count)]
         try:

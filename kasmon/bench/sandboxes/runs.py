@@ -1,4 +1,4 @@
-"""What it takes to run code in a sandbox: asked of the agent inside, through its host, and of one that sleeps."""
+"""Measures running code in a sandbox: directly in the guest, through its host, and in a paused sandbox."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ NAME: Final = "measured"
 
 
 def requests(rounds: int) -> list[Figure]:
-    """Code that does next to nothing, *rounds* times in each interpreter: from the agent's socket to its answer."""
+    """Measure trivial code, *rounds* times in each interpreter: from the request at the guest's socket to the reply."""
     figures: list[Figure] = []
     with _jail() as (_, _, inside):
         for interpreter in INTERPRETERS:
@@ -45,7 +45,7 @@ def requests(rounds: int) -> list[Figure]:
 
 
 def standby(rounds: int) -> Figure:
-    """A jail with all interpreters that is stopped and goes on: to the first answer of its Python."""
+    """Measure resuming a paused jail with all interpreters, until the first answer of its Python."""
     with _jail() as (jail, policy, inside):
         runtime = jail.adopt(policy)
         if runtime is None:
@@ -68,7 +68,7 @@ def standby(rounds: int) -> Figure:
 
 
 def through_host(rounds: int, sleeps: int = 10) -> list[Figure]:
-    """The same in a session, as the dashboard and MCP run it; then of one that sleeps, healed before it answers."""
+    """Measure the same in a session, as the dashboard and MCP run it; then in a paused one, which is healed first."""
     with scratch() as where, _as_its_own(where):
         return asyncio.run(_through_host(where, rounds, sleeps))
 
@@ -99,7 +99,7 @@ async def _through_host(where: Paths, rounds: int, sleeps: int) -> list[Figure]:
 
 
 async def _done(host: HostLink, session: SessionId, wish: SandboxWish) -> float:
-    """How long *wish* took, in ms."""
+    """Execute *wish* and return how long it took, in ms."""
     if isinstance(wish, Run):
         wish = Run(interpreter=wish.interpreter, code=wish.code, id=os.urandom(8).hex())
     began = time.perf_counter()
@@ -123,7 +123,7 @@ def _jail() -> Iterator[tuple[Jail, SandboxPolicy, GuestChannel]]:
 
 @contextlib.contextmanager
 def _as_its_own(where: Paths) -> Iterator[None]:
-    """This process, and what it starts, is of the kasmon of *where* as long as the context lasts."""
+    """Make this process and its children use the kasmon of *where* while the context lasts."""
     before = dict(os.environ)
     os.environ.update(where.environment_variables())
     try:
@@ -134,7 +134,7 @@ def _as_its_own(where: Paths) -> Iterator[None]:
 
 
 def _ran(inside: GuestChannel, interpreter: Interpreter) -> float:
-    """How long code that does next to nothing takes, in ms."""
+    """Run trivial code and return how long it took, in ms."""
     began = time.perf_counter()
     ran = inside.run(interpreter, CODE[interpreter], timeout_s=LIMIT_S)
     if ran.exit_code:
@@ -143,7 +143,7 @@ def _ran(inside: GuestChannel, interpreter: Interpreter) -> float:
 
 
 def _timed(inside: GuestChannel, interpreter: Interpreter, rounds: int) -> list[float]:
-    """How long each of *rounds* takes, in ms, once it is warm."""
+    """Return the duration of each of *rounds* in ms, after a warm-up."""
     for _ in range(WARM):
         _ran(inside, interpreter)
     return [_ran(inside, interpreter) for _ in range(rounds)]

@@ -1,6 +1,6 @@
-"""What sandboxes that keep their memory cost: to be made, put on disk and woken; and five microVMs made at once.
+"""Measures sandboxes with memory snapshots: creation, pause to disk and resume; and five microVMs at once.
 
-A microVM that was woken has answered when its time is taken, since a memory that is there and answers nobody is none.
+A resume is timed until the microVM answers, since restored memory without an answer proves nothing.
 """
 
 import contextlib
@@ -25,30 +25,30 @@ ANSWER_S: Final = 60.0
 
 
 class SnapshotCycles(NamedTuple):
-    """What became of one sandbox that was put on disk and woken again and again."""
+    """The measurements of one sandbox that was repeatedly paused to disk and resumed."""
 
     to_sleep_ms: list[float]
     awake_ms: list[float]
     size_mb: float
-    """Of its memory on disk, at the last time."""
+    """The size of its memory on disk, at the last pause."""
 
 
 def booted(rounds: int) -> Figure:
-    """A microVM that is started, with nothing to be copied: to the answer of the agent inside."""
+    """Measure a microVM that is booted without a snapshot: until the guest answers."""
     with _tier() as vm:
         times = _made(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
     return _figure("a microVM starts and answers, p50", times, None, how_played(vm))
 
 
 def copied(rounds: int) -> Figure:
-    """A microVM that is a copy of the warm one: to the answer of the agent inside."""
+    """Measure a microVM that is a copy of the warm one: until the guest answers."""
     with _tier() as vm:
         times = _made(_copies(vm), vm, rounds)
     return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, how_played(vm))
 
 
 def paused(rounds: int) -> Figure:
-    """A microVM with a python and a bash, until its memory is on disk and it has no process."""
+    """Measure a microVM with a python and a bash, until its memory is on disk and it has no process."""
     with _tier() as vm:
         nights = _nights(vm, rounds)
     name, note = "a microVM is put on disk, p50", f"{nights.size_mb:.0f} MB; {how_played(vm)}"
@@ -56,14 +56,14 @@ def paused(rounds: int) -> Figure:
 
 
 def resumed(rounds: int) -> Figure:
-    """The same, from the wish to go on until its python answers with what it held."""
+    """Measure its resume until its python answers with its earlier state."""
     with _tier() as vm:
         nights = _nights(vm, rounds)
     return _figure("a microVM wakes from disk and answers, p50", nights.awake_ms, 1000, how_played(vm))
 
 
 def many(count: int = AT_ONCE) -> list[Figure]:
-    """*count* copies of the warm microVM that are made at once: until all answer, what each holds, and who failed."""
+    """Measure *count* copies of the warm microVM, created at once: time until all answer, memory of each, failures."""
     with _tier() as vm:
         policies = [SandboxPolicy(session=session_id(number), tier="microvm") for number in range(count)]
         copies = _copies(vm)
@@ -102,26 +102,26 @@ def many(count: int = AT_ONCE) -> list[Figure]:
 
 
 def how_played(vm: MicroVm) -> str:
-    """What of this machine a microVM runs on."""
+    """Return which virtualisation of this machine a microVM uses."""
     return "KVM" if vm.accelerator.startswith("kvm") else "emulated (TCG), without KVM"
 
 
 @contextlib.contextmanager
 def _tier() -> Iterator[MicroVm]:
-    """The tier, of a kasmon of its own that is gone in the end.
+    """Return the microVM tier of a scratch kasmon that is removed at the end.
 
     Raises:
-        SandboxError: if none can be made here.
+        SandboxError: if no microVM can be created here.
     """
     with scratch() as where:
         yield MicroVm(where)
 
 
 def _copies(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
-    """What makes a copy of the warm one, and fails where one was started instead.
+    """Return a function that creates a copy of the warm microVM, and fails if one was booted instead.
 
     Raises:
-        SandboxError: if there is no warm one that fits, or none can be made here.
+        SandboxError: if there is no suitable warm one, or no microVM can be created here.
     """
     if lack := qemu_program.lacking(vm.program):
         raise SandboxError("no machine can be made", lack.why, lack.hint)
@@ -140,7 +140,7 @@ def _copies(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
 
 
 def _made(make: Callable[[SandboxPolicy], SandboxRuntime], vm: MicroVm, rounds: int) -> list[float]:
-    """How long it takes to make each of *rounds*, one after the other, in ms."""
+    """Return how long the creation of each of *rounds* took, one after the other, in ms."""
     times = []
     for number in range(rounds):
         policy = SandboxPolicy(session=session_id(number), tier="microvm")
@@ -161,10 +161,10 @@ def _or_why(make: Callable[[SandboxPolicy], SandboxRuntime], policy: SandboxPoli
 
 
 def _nights(vm: MicroVm, rounds: int) -> SnapshotCycles:
-    """Put one to sleep on disk and wake it, *rounds* times.
+    """Pause a microVM to disk and resume it, *rounds* times.
 
     Raises:
-        SandboxError: if what it held is not there when it wakes.
+        SandboxError: if its memory is lost when it resumes.
     """
     policy, nights = SandboxPolicy(session=session_id(0), tier="microvm"), SnapshotCycles([], [], 0.0)
     try:
@@ -187,7 +187,7 @@ def _nights(vm: MicroVm, rounds: int) -> SnapshotCycles:
 def _woken(
     vm: MicroVm, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, number: int
 ) -> tuple[SandboxRuntime, float]:
-    """Where it lives then, and how long it took until it answered, in ms."""
+    """Resume the microVM; return its runtime, and how long it took until it answered, in ms."""
     began = time.perf_counter()
     runtime = vm.resume(policy, runtime, slept)
     with contextlib.closing(GuestChannel(runtime.socket)) as inside:

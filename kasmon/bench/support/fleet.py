@@ -1,4 +1,4 @@
-"""The fleets that are measured: scratch places, and sessions in them that are cheap to make and honest to look at."""
+"""Fleets to measure: scratch folders, and sessions in them that are cheap to create and realistic to read."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Paths]:
-    """Places of the bench's own, cleared at the end with all that runs in them."""
+    """Return scratch `Paths`; at the end, remove them and everything that runs in them."""
     made = Scratch(places())
     try:
         yield made.places
@@ -39,7 +39,7 @@ def scratch() -> Iterator[Paths]:
 
 @contextlib.contextmanager
 def standing(where: Paths, count: int, *, alive: int | None = None) -> Iterator[list[SessionId]]:
-    """*count* structured sessions with real logs. The first *alive* (default: all) have a host: this very process.
+    """Create *count* structured sessions with real logs. The first *alive* (default: all) have this process as host.
 
     It holds their locks, so every reader sees them as alive and working; it serves no socket.
     """
@@ -62,7 +62,7 @@ def standing(where: Paths, count: int, *, alive: int | None = None) -> Iterator[
 
 
 def session_id(number: int) -> SessionId:
-    """An id that no session of another number has."""
+    """Return a session id that is unique to *number*."""
     text = ""
     for _ in range(7):
         number, rest = divmod(number, 26)
