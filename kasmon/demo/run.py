@@ -1,7 +1,7 @@
-"""`kasmon demo`: make the scratch places, bring the cast on, show the dashboard, leave nothing behind.
+"""Runs `kasmon demo`: creates the scratch folders, starts the agents, shows the dashboard, and removes everything.
 
-This process only looks after the stage. The dashboard is its child: when that is killed, the agents work on, and it can
-be opened again on the same fleet.
+This process only supervises. The dashboard is its child: if the dashboard is killed, the agents continue, and the user
+can reopen it on the same fleet.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from kasmon.paths import Paths, places
 
 KILLED = 128
 TOLD_TO_END = frozenset(KILLED + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-"""Exit codes of a dashboard that somebody ended on purpose, and the demo with it."""
+"""Exit codes of a dashboard that was ended on purpose, which also ends the demo."""
 Dashboard = Callable[[Paths], int]
-"""Shows the dashboard of these places and returns the exit code."""
+"""Shows the dashboard of the given paths and returns its exit code."""
 
 
 def main(
@@ -32,7 +32,7 @@ def main(
     dashboard: Dashboard,
     ls: Callable[[Paths], str],
 ) -> int:
-    """Run the demo; *headless_s* seconds without a screen where given, then *ls*'s object is the last line printed."""
+    """Run the demo. With *headless_s*, run that many seconds without a screen and print *ls*'s object as last line."""
     with ended_by_signals():
         scratch = Scratch(places())
         try:
@@ -52,7 +52,7 @@ def main(
 
 
 def on_screen(scratch: Paths, agents: int, seed: int, dashboard: Dashboard) -> int:
-    """Start the cast beside the dashboard, and open the dashboard again after it was killed, if that is wanted."""
+    """Start the agents and the dashboard; if the dashboard is killed, offer to reopen it."""
     builder = os.fork()
     if builder == 0:
         bring_on(scratch, agents, seed)
@@ -68,7 +68,7 @@ def on_screen(scratch: Paths, agents: int, seed: int, dashboard: Dashboard) -> i
 
 
 def without_screen(scratch: Paths, agents: int, seed: int, headless_s: float) -> int:
-    """Let the cast play for *headless_s* seconds; its failures go to stderr and make the exit code 1."""
+    """Run the agents for *headless_s* seconds; failures are printed to stderr and make the exit code 1."""
     until = time.monotonic() + headless_s
     failures = asyncio.run(perform(scratch, agents, seed))
     for failure in failures:
@@ -78,14 +78,14 @@ def without_screen(scratch: Paths, agents: int, seed: int, headless_s: float) ->
 
 
 def save(scratch: Paths, svg: Path) -> None:
-    """Save the dashboard's picture of this moment."""
-    from kasmon.demo.screenshot import picture  # the dashboard is heavy, and only a picture needs it here
+    """Save a picture of the current dashboard."""
+    from kasmon.demo.screenshot import picture  # imports the dashboard, which is heavy and only needed here
 
     svg.write_text(picture(scratch), "utf-8")
 
 
 def bring_on(scratch: Paths, agents: int, seed: int) -> None:
-    """In a child process: start the cast, and end. What failed is in the sessions' own logs."""
+    """Start the agents and exit; runs in a child process. Failures are in the sessions' own logs."""
     code = 1
     with contextlib.suppress(BaseException):
         null = os.open(os.devnull, os.O_RDWR)
@@ -96,7 +96,7 @@ def bring_on(scratch: Paths, agents: int, seed: int) -> None:
 
 
 def asks_again() -> bool:
-    """Whether the dashboard, which was killed, shall be opened again on the fleet that works on."""
+    """Ask whether to reopen the killed dashboard on the running fleet."""
     if not sys.stdin.isatty():
         return False
     print("The demo's agents work on. Enter opens the dashboard again, q ends the demo: ", end="", flush=True)
@@ -104,14 +104,14 @@ def asks_again() -> bool:
 
 
 def say_where(scratch: Scratch) -> None:
-    """Print how another terminal can look in."""
+    """Print the command that shows the fleet from another terminal."""
     variables = " ".join(f"{name}={value}" for name, value in scratch.places.environment_variables().items())
     print(f"Look in from another terminal:\n  {variables} kasmon ls", flush=True)
 
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """TERM and HUP end the demo the way Ctrl+C does, so that it cleans up."""
+    """Make TERM and HUP end the demo as Ctrl+C does, so that it cleans up."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)

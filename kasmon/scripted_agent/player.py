@@ -1,6 +1,6 @@
-"""How a scripted agent plays one step: the facts, words and pauses that it is made of. Sans-IO.
+"""Plays single steps of a scripted agent as events, words and pauses. Sans-IO.
 
-The player remembers what outlives a step: open requests, rules from "always", counted calls and tokens.
+The player holds what outlives a step: open requests, rules from "always", counts of calls and tokens.
 """
 
 import re
@@ -52,43 +52,43 @@ from kasmon.scripted_agent.steps import (
 )
 
 WORD_S: Final = (0.02, 0.09)
-"""How long it takes to say a word, in seconds at speed 1."""
+"""The range of the time for a word, in seconds at speed 1."""
 TOOL_S: Final = (0.3, 1.2)
-"""How long it takes to use a tool, likewise."""
+"""The range of the time for a tool call, likewise."""
 WINDOW: Final = 200_000
-"""The context window's size in tokens, where no script names another."""
+"""The size of the context window in tokens, if the script names none."""
 WORDS: Final = re.compile(r"\S+\s*|\s+")
 
 
 class SpokenText(msgspec.Struct, frozen=True, kw_only=True):
-    """A word, as it is being said; the whole comes as a fact."""
+    """One word of a message, before the event with the whole message."""
 
     text: str
     thinking: bool = False
 
 
 class ScriptPause(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing happens for so long, unless a wish comes in."""
+    """A pause of this length, which a command may end early."""
 
     seconds: float
 
 
 class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that ends its turn."""
+    """How a step ended its turn."""
 
     reason: Literal["done", "limit", "error"] = "done"
     error: str = ""
     again: bool = False
-    """The script begins again."""
+    """Whether the script starts again."""
 
 
 Move: TypeAlias = Event | SpokenText | ScriptPause
 Moves: TypeAlias = Generator[Move | None, None, TurnEnding | None]
-"""None among them: nothing happens until a wish comes in."""
+"""None means: nothing happens until a command arrives."""
 
 
 class Player:
-    """Plays the steps of one agent; `now`, in seconds since the epoch, is set by whoever drives it."""
+    """Plays the steps of one agent; the driver sets `now`, in seconds since the epoch."""
 
     def __init__(self, launch: Launch, random: Random) -> None:
         self.now = 0.0
@@ -103,7 +103,7 @@ class Player:
         self._said = ""
 
     def play(self, step: AnyStep) -> Moves:
-        """Play *step*; returns how it ended the turn, None where the turn goes on."""
+        """Play *step*; return how it ended the turn, None if the turn continues."""
         match step:
             case SayStep():
                 yield from self._say(step)
@@ -142,7 +142,7 @@ class Player:
         return None
 
     def finish(self, ending: TurnEnding) -> Moves:
-        """What stands between the last step of a turn and its end: open requests, then the tokens it took."""
+        """Play the end of a turn: wait for or withdraw open requests, then report the tokens used."""
         if ending.reason == "done":
             yield from self._all_answered()
         else:
@@ -154,10 +154,10 @@ class Player:
         return None
 
     def answer(self, answer: Answer) -> None:
-        """Take *answer*; what follows from it is played in its turn.
+        """Take *answer*; its consequences are played later, in order.
 
         Raises:
-            RequestClosedError, StaleRequestError, UnableError: if no open request takes it.
+            RequestClosedError, StaleRequestError, UnableError: if no open request accepts it.
         """
         request = self.open.get(answer.request)
         if request is None:
@@ -168,7 +168,7 @@ class Player:
             self._answers.append((self._asked.pop(answer.request), answer))
 
     def broken_off(self) -> tuple[Event, ...]:
-        """The facts that finish whatever is under way, now that the turn is interrupted."""
+        """Return the events that finish the current step after an interrupt."""
         unfinished, said = self._unfinished, self._said
         self._unfinished, self._said, self._usage_told = None, "", False
         self._answers.clear()
@@ -182,14 +182,14 @@ class Player:
         return ()
 
     def withdrawn(self, why: str) -> tuple[Event, ...]:
-        """The facts that withdraw every open request."""
+        """Return the events that withdraw all open requests."""
         requests = tuple(self.open)
         self.open.clear()
         self._asked.clear()
         return tuple(RequestWithdrawn(at=self.now, request=request, why=why) for request in requests)
 
     def between(self, span: tuple[float, float]) -> ScriptPause:
-        """A pause of a length drawn from *span*, in seconds at speed 1."""
+        """Return a pause of random length within *span*, in seconds at speed 1."""
         return ScriptPause(seconds=self._random.uniform(*span))
 
     def _say(self, step: SayStep) -> Moves:
@@ -254,7 +254,7 @@ class Player:
         return None
 
     def _grown(self) -> UsageStep:
-        """The totals after one more turn, drawn from the seed."""
+        """Return the totals after one more turn, drawn from the seed."""
         old, read, written = self._usage, self._random.randint(900, 5200), self._random.randint(120, 1400)
         limit = old.limit or WINDOW
         return UsageStep(

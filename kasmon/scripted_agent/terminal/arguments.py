@@ -1,4 +1,4 @@
-"""What `python -m kasmon.scripted` was called with; by hand, since argparse takes as long to import as the rest."""
+"""Parser for the arguments of `python -m kasmon.scripted`; without argparse, whose import takes as long as the rest."""
 
 import math
 from typing import NamedTuple
@@ -14,12 +14,12 @@ A scripted agent with a screen of its own. It plays FILE or TEXT, then whatever 
 """
 
 
-class UnusableArguments(Exception):  # noqa: N818 - it is a sentence for a person, no error of the program
-    """What was asked for makes no sense as written."""
+class UnusableArguments(Exception):  # noqa: N818 - a message for the user, not an error of the program
+    """The command line is invalid."""
 
 
 class Arguments(NamedTuple):
-    """How it was asked to act."""
+    """The parsed command line."""
 
     script: str = ""
     seed: int = 0
@@ -27,10 +27,10 @@ class Arguments(NamedTuple):
 
 
 def read(argv: list[str]) -> Arguments | None:
-    """What *argv* asks for; None where it asks for help.
+    """Parse *argv*; return None if it asks for help.
 
     Raises:
-        Unusable: with the sentence for the person.
+        UnusableArguments: with the message for the user.
     """
     wanted = Arguments()
     rest = list(argv)

@@ -1,4 +1,4 @@
-"""The scripted agent at its screen: keys in, moves of the actor out, and what both add up to drawn."""
+"""The scripted agent's terminal program: feeds keys to the actor and draws the actor's moves."""
 
 import time
 from typing import Final, NamedTuple
@@ -31,10 +31,10 @@ from kasmon.scripted_agent.terminal.tty import RawTerminal, die_by
 ESCAPE_S: Final = 0.03
 """How long an ESC waits for more before it is the Escape key."""
 MOVES: Final = 200
-"""How many moves are made before keys are looked at and the screen is drawn."""
+"""How many moves are made before keys are read and the screen is drawn."""
 BOX_ROWS: Final = 6
 AFTER: Final[dict[str, ProgramState]] = {"done": "done", "interrupted": "idle", "limit": "error", "error": "error"}
-"""What the terminal is told behind a turn that ended so."""
+"""The state that is reported to the terminal after a turn, by its reason."""
 WAITING: Final = {
     RequestKind.PERMISSION: "asks",
     RequestKind.QUESTION: "asks",
@@ -46,7 +46,7 @@ SURE: Final = "Ctrl+C again ends the agent"
 
 
 class TerminalState(NamedTuple):
-    """What the terminal was told last."""
+    """The state last reported to the terminal."""
 
     state: ProgramState
     asking: RequestKind | None = None
@@ -80,7 +80,7 @@ class Program:
         self._colours = wants_colours()
 
     def run(self) -> int:
-        """Play until it ends; the exit code.
+        """Play until the agent ends; return the exit code.
 
         Raises:
             Hangup: if the terminal goes away.
@@ -97,7 +97,7 @@ class Program:
         return self._exit
 
     def _boot(self) -> None:
-        """Take as long to start as the script says; what is typed waits."""
+        """Wait as long as the script's `boot` says; typed input stays queued."""
         speed = self._wanted.speed
         until = time.monotonic() + (boot_s(self._wanted.script) / speed if speed > 0 else 0.0)
         while self._exit is None and (left := until - time.monotonic()) > 0:
@@ -105,7 +105,7 @@ class Program:
             self._listen(left)
 
     def _move(self) -> float | None:
-        """Let the actor act; how long to wait for keys then."""
+        """Perform the actor's next moves; return how long to wait for keys then."""
         for _ in range(MOVES):
             match self._actor.next(time.time()):
                 case None:
@@ -150,7 +150,7 @@ class Program:
         self._exit = code
 
     def _listen(self, limit_s: float | None) -> None:
-        """Wait for keys, but no longer than that, and act on them."""
+        """Wait for keys, at most *limit_s*, and process them."""
         waits = self._keyboard.waits
         typed = self._terminal.read(min(ESCAPE_S, limit_s or ESCAPE_S) if waits else limit_s)
         keys = self._keyboard.feed(typed) if typed or not waits else self._keyboard.give_up_waiting()
@@ -203,7 +203,7 @@ class Program:
             self._transcript.add(fact)
 
     def _open_menu(self) -> ScriptedMenu | None:
-        """The menu of the oldest open request."""
+        """Return the menu of the oldest open request."""
         request = next(iter(self._actor.open.values()), None)
         if request is None:
             self._menu = None
@@ -218,7 +218,7 @@ class Program:
         self._above = self._above + there if up else max(0, self._above - page)
 
     def _show(self) -> None:
-        """Draw, then tell the terminal what changed: who hears of a state can already see it."""
+        """Draw, then report a changed state to the terminal: a reader of the report finds that state on the screen."""
         menu = self._open_menu()
         now = self._last
         if menu is not None:
@@ -231,7 +231,7 @@ class Program:
             self._terminal.write(state_report(now.state, now.asking, now.message))
 
     def _draw(self, state: str) -> None:
-        """The bar, as much of the transcript as fits, and the box or the menu below; what is too much falls away."""
+        """Draw the bar, as much of the transcript as fits, and the box or the menu below; overflow is cut."""
         columns, height = self._terminal.size()
         cursor: tuple[int, int] | None = None
         if self._menu is not None:
