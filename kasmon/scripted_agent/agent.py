@@ -202,7 +202,7 @@ class Actor:
         return None
 
     def _play(self, by: Sender | Literal["agent"]) -> Moves:
-        """Play one turn: the steps of the newest script, then of older ones, until one ends the turn or a script rests."""
+        """Play one turn: steps of the newest script, then of older ones, until one ends the turn or a script rests."""
         self.busy = True
         yield TurnStarted(at=self._player.now, prompt=self._frames[-1].shown, by=by)
         ending: TurnEnding | None = None

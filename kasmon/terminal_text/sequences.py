@@ -63,9 +63,7 @@ class SequenceScanner:
         match = grammar.wanted(data) if grammar.literal in data else None
         while match is not None:
             end = match.end()
-            group = (
-                match.lastindex
-            )  # each string has two groups: its text, and an empty one for a text that is too long
+            group = match.lastindex  # each string has two groups: its text, and an empty one where that is too long
             if group is None:
                 found.append((match[0][1:], b""))
             else:

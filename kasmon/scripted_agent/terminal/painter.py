@@ -61,7 +61,7 @@ class Painter:
         self._size = (0, 0)
 
     def changes(self, rows: Sequence[str], size: tuple[int, int], cursor: tuple[int, int] | None) -> str:
-        """Return the output that makes the screen of *size* show *rows*, with the cursor at row and column, or hidden."""
+        """Return the output that makes the screen of *size* show *rows* and the cursor at row and column, or hidden."""
         out = []
         if size != self._size:
             self._shown, self._size = [], size
