@@ -36,11 +36,11 @@ class ControlConnection:
 
     def fileno(self) -> int:
         """The pipe to watch for reading."""
-        return self._live().fileno()
+        return self._require_client().fileno()
 
     def write_fileno(self) -> int:
         """The pipe to watch for writing while `wants_write()`."""
-        return self._live().write_fileno()
+        return self._require_client().write_fileno()
 
     def wants_write(self) -> bool:
         """Whether requests are waiting to be written to the pipe."""
@@ -75,9 +75,9 @@ class ControlConnection:
             TmuxServerGoneError, TmuxCommandError: if no answer comes.
             KasmonError: if the answer is a refusal.
         """
-        return self._live().call(request, limit_s)
+        return self._require_client().call(request, limit_s)
 
-    def _attached(self, *options: str) -> ControlClient:
+    def _attach_client(self, *options: str) -> ControlClient:
         """Start another control client, attached with *options*.
 
         Raises:
@@ -98,7 +98,7 @@ class ControlConnection:
                 raise
         return client
 
-    def _live(self) -> ControlClient:
+    def _require_client(self) -> ControlClient:
         if self._client is None:
             raise TmuxServerGoneError(str(self._server.socket))
         return self._client

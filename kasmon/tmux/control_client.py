@@ -42,12 +42,12 @@ class ControlClient:
     submit and call.
     """
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, where: str = "") -> None:
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, server: str = "") -> None:
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
         self.on_notice: Callable[[NoticeItem], None] = lambda notice: None
         self.on_gone: Callable[[], None] = lambda: None
         """Called once when tmux ends the connection; not after `close`."""
-        self._where = where or " ".join(argv)
+        self._server = server or " ".join(argv)
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -64,11 +64,11 @@ class ControlClient:
         os.set_blocking(self._stdout.fileno(), False)
         self._parser = ControlParser()
         self._items: deque[Item] = deque()
-        self._waiting: deque[PendingRequest] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._outgoing = bytearray()
         self._greeting: AnswerItem | None = None
         self._is_open = True
-        self._is_told = False
+        self._is_gone_reported = False
 
     @property
     def pid(self) -> int:
@@ -98,9 +98,9 @@ class ControlClient:
         """Send *request*; *on_done* receives its answer, or the error instead of an answer. Never blocks."""
         if not self._is_open:
             if on_done:
-                on_done(TmuxServerGoneError(self._where))
+                on_done(TmuxServerGoneError(self._server))
             return
-        self._waiting.append(PendingRequest(request, on_done or (lambda answer: None)))
+        self._pending.append(PendingRequest(request, on_done or (lambda answer: None)))
         self._outgoing += request.line.encode("utf-8", "surrogateescape") + b"\n"
         self.flush()
 
@@ -157,11 +157,11 @@ class ControlClient:
                 raise TmuxCommandError("attach-session", f"no answer within {limit_s:g} s")
             self._wait(max(0.0, deadline - time.monotonic()))
         if self._greeting is None or self._greeting.failed:
-            raise TmuxServerGoneError(self._where)
+            raise TmuxServerGoneError(self._server)
 
     def close(self) -> None:
         """End this client, by its pid and within three seconds; idempotent. The server and its sessions stay."""
-        self._is_open, self._is_told = False, True
+        self._is_open, self._is_gone_reported = False, True
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number, patience_s in CLOSE_STEPS:
@@ -198,31 +198,31 @@ class ControlClient:
             match self._items.popleft():
                 case OutputItem(pane, data):
                     self.on_output(pane, data)
-                case AnswerItem(asked=True) as block:
-                    self._answer(block)
-                case AnswerItem() as block:
-                    self._greeting = self._greeting or block
+                case AnswerItem(asked=True) as item:
+                    self._answer(item)
+                case AnswerItem() as item:
+                    self._greeting = self._greeting or item
                 case NoticeItem() as notice:
                     self.on_notice(notice)
                 case BrokenItem():
                     self._is_open = False
                     self._items.clear()
                     self._process.terminate()
-        if not self._is_open and not self._is_told:
-            self._is_told = True
+        if not self._is_open and not self._is_gone_reported:
+            self._is_gone_reported = True
             self._fail_waiting()
             self.on_gone()
 
-    def _answer(self, block: AnswerItem) -> None:
-        if not self._waiting:
+    def _answer(self, item: AnswerItem) -> None:
+        if not self._pending:
             return
-        waiting = self._waiting[0]
-        waiting.answers.append(block.lines)
-        if not block.failed and len(waiting.answers) < waiting.request.blocks:
+        waiting = self._pending[0]
+        waiting.answers.append(item.lines)
+        if not item.failed and len(waiting.answers) < waiting.request.blocks:
             return
-        self._waiting.popleft()
-        if block.failed:
-            waiting.done(refused(waiting.request, block.lines))
+        self._pending.popleft()
+        if item.failed:
+            waiting.done(refused(waiting.request, item.lines))
             return
         try:
             answer = waiting.request.read(waiting.answers)
@@ -232,8 +232,8 @@ class ControlClient:
 
     def _fail_waiting(self) -> None:
         self._outgoing.clear()
-        while self._waiting:
-            self._waiting.popleft().done(TmuxServerGoneError(self._where))
+        while self._pending:
+            self._pending.popleft().done(TmuxServerGoneError(self._server))
 
     def _drain_until_exit(self, patience_s: float) -> bool:
         """Wait for the process, and read its output: a client that cannot write its last lines does not exit."""

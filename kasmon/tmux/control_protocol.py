@@ -58,43 +58,43 @@ class ControlParser:
 
     def __init__(self, line_bytes: int = LINE_BYTES) -> None:
         self._line_bytes = line_bytes
-        self._pieces: list[bytes] = []
-        self._held = 0
-        self._begun: bytes | None = None
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._begin_fields: bytes | None = None
         self._lines: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[Item]:
         """Yield the items that *data* completes."""
         first, *others = data.split(b"\n")
         if not others:
-            self._hold(first)
+            self._append(first)
             return
-        self._hold(first)
-        lines = [b"".join(self._pieces), *others[:-1]]
-        self._pieces, self._held = [], 0
-        self._hold(others[-1])
+        self._append(first)
+        lines = [b"".join(self._pending), *others[:-1]]
+        self._pending, self._pending_bytes = [], 0
+        self._append(others[-1])
         for line in lines:
             if item := self._read(line):
                 yield item
 
-    def _hold(self, piece: bytes) -> None:
-        room = self._line_bytes - self._held
-        if piece and room > 0:
-            self._pieces.append(piece[:room])
-            self._held += min(len(piece), room)
+    def _append(self, piece: bytes) -> None:
+        free_bytes = self._line_bytes - self._pending_bytes
+        if piece and free_bytes > 0:
+            self._pending.append(piece[:free_bytes])
+            self._pending_bytes += min(len(piece), free_bytes)
 
     def _read(self, line: bytes) -> Item | None:
-        if self._begun is not None:
-            return self._inside(line)
+        if self._begin_fields is not None:
+            return self._read_answer_line(line)
         if line.startswith(b"%output "):
             pane, _, text = line[8:].partition(b" ")
-            return _output(pane, text)
+            return _parse_output(pane, text)
         if line.startswith(b"%extended-output "):
             head, _, text = line[17:].partition(b" : ")
-            return _output(head.partition(b" ")[0], text)
+            return _parse_output(head.partition(b" ")[0], text)
         if line.startswith(b"%begin "):
-            if _number(line[7:]) is not None:
-                self._begun, self._lines = line[7:], []
+            if _parse_number(line[7:]) is not None:
+                self._begin_fields, self._lines = line[7:], []
             return None
         if line.startswith((b"%end ", b"%error ")):
             return BrokenItem(line)
@@ -103,15 +103,15 @@ class ControlParser:
             return NoticeItem(kind.decode("ascii", "replace"), rest)
         return None
 
-    def _inside(self, line: bytes) -> AnswerItem | None:
-        assert self._begun is not None
+    def _read_answer_line(self, line: bytes) -> AnswerItem | None:
+        assert self._begin_fields is not None
         word, _, rest = line.partition(b" ")
-        if rest != self._begun or word not in (b"%end", b"%error"):
+        if rest != self._begin_fields or word not in (b"%end", b"%error"):
             self._lines.append(line)
             return None
-        self._begun = None
+        self._begin_fields = None
         flags = rest.rpartition(b" ")[2]
-        return AnswerItem(_number(rest) or 0, asked=flags == b"1", failed=word == b"%error", lines=self._lines)
+        return AnswerItem(_parse_number(rest) or 0, asked=flags == b"1", failed=word == b"%error", lines=self._lines)
 
 
 def unescape(text: bytes) -> bytes:
@@ -121,10 +121,10 @@ def unescape(text: bytes) -> bytes:
     try:
         return codecs.escape_decode(text)[0]
     except (ValueError, DeprecationWarning):  # an invalid escape: must not warn, whatever the warning filters are
-        return _unescaped_quietly(text)
+        return _unescape_quietly(text)
 
 
-def _unescaped_quietly(text: bytes) -> bytes:
+def _unescape_quietly(text: bytes) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
@@ -133,12 +133,12 @@ def _unescaped_quietly(text: bytes) -> bytes:
             return text
 
 
-def _output(pane: bytes, text: bytes) -> OutputItem | None:
+def _parse_output(pane: bytes, text: bytes) -> OutputItem | None:
     if not (pane.startswith(b"%") and pane[1:].isdigit()):
         return None
     return OutputItem(pane.decode("ascii"), unescape(text))
 
 
-def _number(triple: bytes) -> int | None:
-    words = triple.split(b" ")
+def _parse_number(fields: bytes) -> int | None:
+    words = fields.split(b" ")
     return int(words[1]) if len(words) == 3 and all(word.isdigit() for word in words) else None

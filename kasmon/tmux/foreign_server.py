@@ -46,7 +46,7 @@ NEVER: Final = frozenset(
     }
 )
 """Commands that no request to it may contain, not even inside an `if-shell`."""
-NEWS_FORMAT: Final = (
+SUBSCRIPTION_FORMAT: Final = (
     "#{S:#{W:#{P:#{pane_id} #{session_id} #{pane_pid} #{pane_dead} #{pane_dead_status} #{pane_dead_signal} "
     "#{window_activity} #{history_size} #{cursor_x} #{cursor_y};}}}"
 )
@@ -54,11 +54,11 @@ NEWS_FORMAT: Final = (
 
 
 class ForeignServer(TmuxServer):
-    """The user's tmux server at *socket*; *turns* is a kasmon folder for the lock file of `quiet`."""
+    """The user's tmux server at *socket*; *lock_folder* is a kasmon folder for the lock file of `quiet`."""
 
-    def __init__(self, socket: Path, turns: Path) -> None:
+    def __init__(self, socket: Path, lock_folder: Path) -> None:
         super().__init__(socket)
-        self._own_folder = turns
+        self._lock_folder = lock_folder
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
         """As `ServerProcess.run`, for the commands in `MAY_RUN` only.
@@ -102,9 +102,9 @@ class ForeignServer(TmuxServer):
         self._refuse("respawn-pane")
 
     @property
-    def _turns(self) -> Path:
+    def _lock_file(self) -> Path:
         """The lock file, beside our own socket: kasmon puts no file into the user's folder."""
-        return self._own_folder / "foreign.turn"
+        return self._lock_folder / "foreign.turn"
 
     def _refuse(self, command: str) -> NoReturn:
         raise not_ours(command)
@@ -121,15 +121,15 @@ class ForeignHub(Hub):
         super().__init__(server)
         self._foreign = server
         self._adopted: set[str] = set()
-        self._seen: dict[str, str] = {}
+        self._last_entries: dict[str, str] = {}
         """The last subscription entry of each adopted pane."""
-        self._homes: dict[str, str] = {}
+        self._sessions: dict[str, str] = {}
         """The tmux session (`$3`) that each pane is in."""
-        self._again: set[str] = set()
+        self._recheck: set[str] = set()
         """Panes that changed in the last second: `tick` reports them again, for output since then."""
         self._dead: set[str] = set()
-        self._home = ""
-        self._is_loud = False
+        self._client_session = ""
+        self._receives_output = False
 
     def focus(self, windows: Sequence[str]) -> None:
         """Do nothing: the user chooses the current window of their own session."""
@@ -141,7 +141,7 @@ class ForeignHub(Hub):
     def release(self, pane: str) -> None:
         """Stop reporting changes of *pane*."""
         self._adopted.discard(pane)
-        self._seen.pop(pane, None)
+        self._last_entries.pop(pane, None)
 
     def open(self) -> None:
         """Attach to the session of an adopted pane and report adopted panes that no longer exist; idempotent.
@@ -154,51 +154,51 @@ class ForeignHub(Hub):
             return
         self.close()
         panes = self._foreign.everywhere()
-        self._homes = {facts.pane_id: facts.session_id for facts in panes}
-        self._seen, self._again, self._is_loud = {}, set(), False
-        for pane in self._adopted - self._homes.keys():
-            self._is_gone(pane)
-        there = sorted(self._adopted & self._homes.keys())
-        if not there:
+        self._sessions = {facts.pane_id: facts.session_id for facts in panes}
+        self._last_entries, self._recheck, self._receives_output = {}, set(), False
+        for pane in self._adopted - self._sessions.keys():
+            self._report_closed(pane)
+        existing = sorted(self._adopted & self._sessions.keys())
+        if not existing:
             raise TmuxCommandError("attach-session", "the pane no longer exists")
         try:
-            self._client = self._attached_to(self._homes[there[0]])
+            self._client = self._attach_to(self._sessions[existing[0]])
             self._client.on_output, self._client.on_notice, self._client.on_gone = (
-                self._heard,
-                self._noticed,
-                self._gone,
+                self._handle_output,
+                self._handle_notice,
+                self._handle_gone,
             )
             self._server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
-            self.submit(ask.command(f"refresh-client -B {word('kasmon::' + NEWS_FORMAT)}"))
+            self.submit(ask.command(f"refresh-client -B {word('kasmon::' + SUBSCRIPTION_FORMAT)}"))
         except BaseException:
             self.close()
             raise
-        for pane in there:
+        for pane in existing:
             self.on_output(pane, b"")
         self.watch(self._watched)
 
     def tick(self) -> None:
         """Report again the panes that changed in the last second. Call it about once a second."""
-        again, self._again = self._again, set()
-        for pane in again & self._adopted:
+        recheck, self._recheck = self._recheck, set()
+        for pane in recheck & self._adopted:
             self.on_output(pane, b"")
 
     def watch(self, panes: Iterable[str]) -> None:
         """Receive output of the first adopted pane of *panes* at once; the other panes are compared once a second."""
         self._watched = frozenset(panes)
-        looked_at = next((pane for pane in sorted(self._watched & self._adopted) if pane in self._homes), None)
+        looked_at = next((pane for pane in sorted(self._watched & self._adopted) if pane in self._sessions), None)
         if not self.is_open:
             return
         if looked_at is None:
-            if self._is_loud:
-                self._is_loud = False
+            if self._receives_output:
+                self._receives_output = False
                 self.submit(ask.command("refresh-client -f no-output"))
             return
-        if self._homes[looked_at] != self._home:
-            self._home = self._homes[looked_at]
-            self.submit(ask.command(f"switch-client -E -t {exact(self._home)}"))
-        if not self._is_loud:
-            self._is_loud = True
+        if self._sessions[looked_at] != self._client_session:
+            self._client_session = self._sessions[looked_at]
+            self.submit(ask.command(f"switch-client -E -t {exact(self._client_session)}"))
+        if not self._receives_output:
+            self._receives_output = True
             self.submit(ask.command("refresh-client -f '!no-output'"))
             self.on_output(looked_at, b"")
 
@@ -225,51 +225,51 @@ class ForeignHub(Hub):
             raise not_ours(refused)
         return super().call(request, limit_s)
 
-    def _heard(self, pane: str, data: bytes) -> None:
+    def _handle_output(self, pane: str, data: bytes) -> None:
         if pane in self._adopted:
             self.on_output(pane, data)
 
-    def _noticed(self, notice: NoticeItem) -> None:
+    def _handle_notice(self, notice: NoticeItem) -> None:
         if notice.kind == "subscription-changed" and notice.rest.startswith(b"kasmon "):
-            self._learn(notice.rest.partition(b" : ")[2].decode("ascii", "replace"))
+            self._process_update(notice.rest.partition(b" : ")[2].decode("ascii", "replace"))
         elif notice.kind == "pause":
             pane = notice.rest.split(b" ")[0].decode("ascii", "replace")
             if ID.fullmatch(pane):
-                self._flow(pane, "continue")
-                self._heard(pane, b"")
+                self._set_flow(pane, "continue")
+                self._handle_output(pane, b"")
 
-    def _learn(self, news: str) -> None:
+    def _process_update(self, update: str) -> None:
         """Process one subscription update, which lists all panes."""
-        said = {entry.split(" ", 1)[0]: entry for entry in (part.strip() for part in news.split(";")) if entry}
+        entries = {entry.split(" ", 1)[0]: entry for entry in (part.strip() for part in update.split(";")) if entry}
         for pane in list(self._adopted):
-            line = said.get(pane)
+            line = entries.get(pane)
             if line is None:
-                self._is_gone(pane)
-            elif line != self._seen.get(pane):
-                _, self._homes[pane], _, dead, status, number = line.split(" ")[:6]
-                self._seen[pane] = line
+                self._report_closed(pane)
+            elif line != self._last_entries.get(pane):
+                _, self._sessions[pane], _, dead, status, number = line.split(" ")[:6]
+                self._last_entries[pane] = line
                 if dead == "1":
-                    self._has_died(pane, status, number)
+                    self._report_death(pane, status, number)
                 else:
                     self._dead.discard(pane)
-                    self._again.add(pane)
+                    self._recheck.add(pane)
                     self.on_output(pane, b"")
 
-    def _has_died(self, pane: str, status: str, number: str) -> None:
+    def _report_death(self, pane: str, status: str, number: str) -> None:
         if pane not in self._dead:
             self._dead.add(pane)
             self.on_death(
                 pane, int(status) if status.isdecimal() else None, int(number) if number.isdecimal() else None
             )
 
-    def _is_gone(self, pane: str) -> None:
+    def _report_closed(self, pane: str) -> None:
         self.release(pane)
         self.on_closed(pane)
 
-    def _attached_to(self, session: str) -> ControlClient:
+    def _attach_to(self, session: str) -> ControlClient:
         flags = f"ignore-size,no-output,pause-after={PAUSE_AFTER_S}"
-        client = self._attached("-E", "-f", flags, "-t", exact(session))
-        self._home = session
+        client = self._attach_client("-E", "-f", flags, "-t", exact(session))
+        self._client_session = session
         return client
 
 
@@ -277,10 +277,10 @@ def forbidden(line: str) -> str:
     """Return the first command in the request *line* that must not reach a foreign server; empty if it may be sent."""
     first = line.split(" ", 1)[0]
     words = line.replace("'", " ").replace('"', " ").replace("{", " ").replace(";", " ").split()
-    wrong = [first] if first not in MAY_ASK else [found for found in words if found in NEVER]
+    violations = [first] if first not in MAY_ASK else [found for found in words if found in NEVER]
     if first == "refresh-client" and "-C" in words:
-        wrong.append("refresh-client -C")
-    return wrong[0] if wrong else ""
+        violations.append("refresh-client -C")
+    return violations[0] if violations else ""
 
 
 def not_ours(command: str) -> RefusedError:

@@ -141,15 +141,15 @@ def read_pane_facts(line: bytes) -> PaneFacts | None:
         pane_id=pane,
         window_id=window,
         session_id=session,
-        pid=_number(pid),
+        pid=_parse_number(pid),
         is_dead=dead == "1",
         status=int(status) if status.isdecimal() else None,
-        signal=_signal(signal),
-        in_mode=_number(mode) > 0,
-        width=_number(width),
-        height=_number(height),
-        attached=_number(attached),
-        activity_at=_number(activity),
+        signal=_parse_signal(signal),
+        in_mode=_parse_number(mode) > 0,
+        width=_parse_number(width),
+        height=_parse_number(height),
+        attached=_parse_number(attached),
+        activity_at=_parse_number(activity),
         kasmon_id=own_id if OWN_ID.fullmatch(own_id) else "",
         ready=ready,
         in_hub=in_hub == "1",
@@ -173,12 +173,12 @@ def read_screen(line: bytes) -> ScreenFacts | None:
     fields = line.decode("ascii", "replace").split(SEPARATOR)
     if len(fields) != 18 or not fields[0].isdecimal():
         return None
-    flags = [_number(field) > 0 for field in fields]
+    flags = [_parse_number(field) > 0 for field in fields]
     return ScreenFacts(
-        width=_number(fields[0]),
-        height=_number(fields[1]),
-        cursor_x=_number(fields[2]),
-        cursor_y=_number(fields[3]),
+        width=_parse_number(fields[0]),
+        height=_parse_number(fields[1]),
+        cursor_x=_parse_number(fields[2]),
+        cursor_y=_parse_number(fields[3]),
         cursor_visible=flags[4],
         cursor_shape=fields[5],
         mouse_standard=flags[6],
@@ -190,7 +190,7 @@ def read_screen(line: bytes) -> ScreenFacts | None:
         alternate=flags[12],
         in_mode=flags[13],
         is_dead=flags[14],
-        history=_number(fields[15]),
+        history=_parse_number(fields[15]),
         bracketed_paste=flags[16] if fields[16] else None,
         joins=parse(f"tmux {fields[17]}") >= JOINS_SINCE,
     )
@@ -210,11 +210,11 @@ def read_text(answer: bytes) -> PaneText:
     return PaneText(title=title, workdir=workdir, command=command)
 
 
-def _number(field: str) -> int:
+def _parse_number(field: str) -> int:
     return int(field) if field.isdecimal() else 0
 
 
-def _signal(field: str) -> int | None:
+def _parse_signal(field: str) -> int | None:
     if field.isdecimal():
         return int(field)
     # BSD and macOS report the signal's name without its SIG prefix.

@@ -58,7 +58,7 @@ class Hub(ControlConnection):
         self._keeper: ControlClient | None = None
         self._floods = FloodControl()
         self._deaths = PaneDeaths()
-        self._looking = self._look_again = False
+        self._is_listing = self._list_again = False
 
     def open(self) -> None:
         """Attach, link every window, and report the panes that are dead already; idempotent.
@@ -75,13 +75,13 @@ class Hub(ControlConnection):
                 "new-session", "-d", "-s", HUB, "-n", HUB, "-c", "/", "--", "/bin/sh", "-c", "exec cat >/dev/null"
             )
         self._own_pane = self._own_window = self._session = ""
-        self._deaths, self._looking, self._look_again = PaneDeaths(), False, False
+        self._deaths, self._is_listing, self._list_again = PaneDeaths(), False, False
         try:
-            self._client = self._attached("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
-            self._client.on_output, self._client.on_notice = self._heard, self._noticed
-            self._client.on_gone = self._gone
-            self._keep()
-            self._settle()
+            self._client = self._attach_client("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
+            self._client.on_output, self._client.on_notice = self._handle_output, self._handle_notice
+            self._client.on_gone = self._handle_gone
+            self._ensure_keeper()
+            self._set_up()
         except BaseException:
             self.close()
             raise
@@ -106,10 +106,10 @@ class Hub(ControlConnection):
         if not self.is_open:
             return
         with contextlib.suppress(KasmonError):  # our own client reports that the server is gone
-            self._keep()
+            self._ensure_keeper()
         for pane in self._floods.due(self._clock()):
-            self._listen(pane)
-        if self._look_again:
+            self._resume_pane(pane)
+        if self._list_again:
             self.look()
 
     def watch(self, panes: Iterable[str]) -> None:
@@ -117,7 +117,7 @@ class Hub(ControlConnection):
         self._watched = frozenset(panes)
         for pane in self._floods.off & self._watched:
             if self._floods.listen(pane, self._clock()):
-                self._listen(pane)
+                self._resume_pane(pane)
 
     def focus(self, windows: Sequence[str]) -> None:
         """Set the *windows* that users have entered, the latest last; empty if they left all.
@@ -127,9 +127,9 @@ class Hub(ControlConnection):
         """
         self._focused = tuple(windows)
         if self._session:
-            self._select()
+            self._select_window()
 
-    def _select(self) -> None:
+    def _select_window(self) -> None:
         window = self._focused[-1] if self._focused else self._own_window
         self.submit(ask.command(f"select-window -t {exact(self._session)}:{exact(window)}"))
 
@@ -148,14 +148,14 @@ class Hub(ControlConnection):
 
     def look(self) -> None:
         """List all panes; report new deaths and removed panes; end windows that only the hub still holds."""
-        if self._looking:
-            self._look_again = True
+        if self._is_listing:
+            self._list_again = True
             return
-        self._looking, self._look_again = True, False
-        self.submit(ask.all_panes(), self._looked)
+        self._is_listing, self._list_again = True, False
+        self.submit(ask.all_panes(), self._handle_listing)
 
-    def _looked(self, panes: list[PaneFacts] | KasmonError) -> None:
-        self._looking = False
+    def _handle_listing(self, panes: list[PaneFacts] | KasmonError) -> None:
+        self._is_listing = False
         if isinstance(panes, KasmonError):
             return
         for window in orphans(panes, self._own_window):
@@ -163,7 +163,7 @@ class Hub(ControlConnection):
         changes = self._deaths.look(distinct(panes))
         if changes.unexplained:
             self._wake_server()
-        again = self._look_again
+        again = self._list_again
         for pane in changes.appeared:
             self.on_output(pane, b"")
         for pane in changes.closed:
@@ -171,7 +171,7 @@ class Hub(ControlConnection):
             self.on_closed(pane)
         for death in changes.deaths:
             self.on_death(death.pane, death.status, death.signal)
-        self._look_again = self._look_again or changes.unexplained
+        self._list_again = self._list_again or changes.unexplained
         if again or changes.at_once:
             self.look()
 
@@ -180,15 +180,15 @@ class Hub(ControlConnection):
         with contextlib.suppress(OSError):
             os.kill(self._server_pid, signal.SIGCHLD)
 
-    def _settle(self) -> None:
-        where = self.call(  # the hub's first window is its own; the current one may be an agent's
+    def _set_up(self) -> None:
+        answer_lines = self.call(  # the hub's first window is its own; the current one may be an agent's
             ask.command(f"display-message -t '={HUB}:^' -p '#{{pid}} #{{client_name}} {OWN_IDS}'")
         )
-        pid, client, self._session, self._own_window, self._own_pane = where[0].decode("ascii").split(" ")
+        pid, client, self._session, self._own_window, self._own_pane = answer_lines[0].decode("ascii").split(" ")
         self._server_pid = int(pid)
-        for window in self._unlinked():
-            self._link(window)
-        self._select()
+        for window in self._list_unlinked():
+            self._link_window(window)
+        self._select_window()
         self.submit(ask.command(f"refresh-client -B {word('dead::' + DEAD_FORMAT)}"))
         # A hook cannot notify us, but it can pause our own pane, and tmux reports that at once.
         signal_us = f"refresh-client -t {word(client)} -A {word(f'{self._own_pane}:pause')}"
@@ -196,33 +196,33 @@ class Hub(ControlConnection):
         self.look()
         self.call(ask.command("display-message -p settled"))
 
-    def _unlinked(self) -> list[str]:
+    def _list_unlinked(self) -> list[str]:
         lines = self.call(ask.command("list-windows -a -F '#{session_id} #{window_id}'"))
         pairs = [line.decode("ascii").split(" ") for line in lines]
         linked = {window for session, window in pairs if session == self._session}
         return sorted({window for _, window in pairs} - linked, key=lambda window: int(window[1:]))
 
-    def _link(self, window: str) -> None:
+    def _link_window(self, window: str) -> None:
         self.submit(ask.command(f"link-window -d -s {exact(window)} -t {exact(self._session)}:"))
 
-    def _heard(self, pane: str, data: bytes) -> None:
+    def _handle_output(self, pane: str, data: bytes) -> None:
         if pane == self._own_pane:
             return
         if pane not in self._watched and self._floods.overflows(pane, len(data), self._clock()):
             # Not `off`: if we were the only client, tmux would stop reading from the pane, which blocks its program.
-            self._flow(pane, "pause")
+            self._set_flow(pane, "pause")
             self.on_flood(pane, True)
         self.on_output(pane, data)
 
-    def _noticed(self, notice: NoticeItem) -> None:
+    def _handle_notice(self, notice: NoticeItem) -> None:
         if not self._session:
             return  # `_settle` is not done; it finds in its lists what changed before
         first = notice.rest.split(b" ")[0].decode("ascii", "replace")
         if notice.kind == "unlinked-window-add" and ID.fullmatch(first):
-            self._link(first)
+            self._link_window(first)
             self.look()
         elif notice.kind == "pause" and ID.fullmatch(first) and first not in self._floods.off:
-            self._flow(first, "continue")
+            self._set_flow(first, "continue")
             if first == self._own_pane:
                 self.look()
             else:
@@ -230,15 +230,15 @@ class Hub(ControlConnection):
         elif notice.kind in LOOK_AGAIN:
             self.look()
 
-    def _listen(self, pane: str) -> None:
-        self._flow(pane, "continue")
+    def _resume_pane(self, pane: str) -> None:
+        self._set_flow(pane, "continue")
         self.on_flood(pane, False)
         self.on_output(pane, b"")
 
-    def _flow(self, pane: str, state: str) -> None:
+    def _set_flow(self, pane: str, state: str) -> None:
         self.submit(ask.command(f"refresh-client -A {word(f'{exact(pane)}:{state}')}"))
 
-    def _keep(self) -> None:
+    def _ensure_keeper(self) -> None:
         """Ensure that a second, silent client is attached, and discard what it receives.
 
         tmux stops reading from a pane, and so blocks its program, when no attached client can take more of its output.
@@ -248,7 +248,7 @@ class Hub(ControlConnection):
             if self._keeper.pump():
                 return
             self._keeper.close()
-        self._keeper = self._attached("-f", "ignore-size,no-output", "-t", f"={HUB}")
+        self._keeper = self._attach_client("-f", "ignore-size,no-output", "-t", f"={HUB}")
 
-    def _gone(self) -> None:
+    def _handle_gone(self) -> None:
         self.on_gone()

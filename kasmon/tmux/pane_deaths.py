@@ -44,37 +44,37 @@ class PaneDeaths:
     """The deaths reported so far. A death reported without a reason is reported again once tmux knows the reason."""
 
     def __init__(self) -> None:
-        self._told: dict[str, PaneDeath | None] = {}
+        self._reported: dict[str, PaneDeath | None] = {}
         """The last reported death, by pane; None if the pane lives, or its death is not reported yet."""
         self._pids: dict[str, int] = {}
-        self._looks: dict[str, int] = {}
+        self._checks: dict[str, int] = {}
 
     def look(self, panes: Sequence[PaneFacts]) -> PaneChanges:
         """Compare *panes*, the listing of all panes, with the previous one."""
-        appeared = [facts.pane_id for facts in panes if facts.pane_id not in self._told]
-        deaths = [death for facts in panes if (death := self._news(facts))]
-        there = {facts.pane_id for facts in panes}
-        closed = [pane for pane in self._told if pane not in there]
+        appeared = [facts.pane_id for facts in panes if facts.pane_id not in self._reported]
+        deaths = [death for facts in panes if (death := self._find_death(facts))]
+        existing = {facts.pane_id for facts in panes}
+        closed = [pane for pane in self._reported if pane not in existing]
         for pane in closed:
-            del self._told[pane], self._pids[pane]
-            self._looks.pop(pane, None)
-        at_once = any(looks < LOOKS_AT_ONCE for looks in self._looks.values())
-        return PaneChanges(deaths, appeared, closed, bool(self._looks), at_once)
+            del self._reported[pane], self._pids[pane]
+            self._checks.pop(pane, None)
+        at_once = any(looks < LOOKS_AT_ONCE for looks in self._checks.values())
+        return PaneChanges(deaths, appeared, closed, bool(self._checks), at_once)
 
-    def _news(self, facts: PaneFacts) -> PaneDeath | None:
+    def _find_death(self, facts: PaneFacts) -> PaneDeath | None:
         pane = facts.pane_id
         if not facts.is_dead or self._pids.get(pane) != facts.pid:
-            self._told[pane], self._pids[pane] = None, facts.pid
-            self._looks.pop(pane, None)
+            self._reported[pane], self._pids[pane] = None, facts.pid
+            self._checks.pop(pane, None)
         if not facts.is_dead:
             return None
         death = PaneDeath(pane, facts.status, facts.signal)
-        if death == self._told[pane]:
+        if death == self._reported[pane]:
             return None
         if death.status is None and death.signal is None:
-            self._looks[pane] = self._looks.get(pane, 0) + 1
-            if self._looks[pane] < LOOKS:
+            self._checks[pane] = self._checks.get(pane, 0) + 1
+            if self._checks[pane] < LOOKS:
                 return None
-        self._told[pane] = death
-        self._looks.pop(pane, None)
+        self._reported[pane] = death
+        self._checks.pop(pane, None)
         return death

@@ -24,12 +24,12 @@ def candidates(server: ForeignServer) -> list[AdoptablePane]:
     Raises:
         TmuxServerGoneError: if the server does not run.
     """
-    found: dict[str, AdoptablePane] = {}
+    by_id: dict[str, AdoptablePane] = {}
     for line in server.run("list-panes", "-a", "-F", FORMAT).split(b"\n"):
         candidate = read(line)
         if candidate is not None:
-            found.setdefault(candidate.pane, candidate)
-    return sorted(found.values(), key=lambda one: (one.session, one.window_index, one.pane_index))
+            by_id.setdefault(candidate.pane, candidate)
+    return sorted(by_id.values(), key=lambda pane: (pane.session, pane.window_index, pane.pane_index))
 
 
 def read(line: bytes) -> AdoptablePane | None:
@@ -47,12 +47,12 @@ def read(line: bytes) -> AdoptablePane | None:
             return None
         texts.append(rest[: int(size)].decode("utf-8", "replace"))
         rest = rest[int(size) + 1 :]
-    window, place, pid, width, height, attached, active_window, active_pane, dead = map(int, numbers)
+    window, pane_number, pid, width, height, attached, active_window, active_pane, dead = map(int, numbers)
     return AdoptablePane(
         pane=pane,
         session=texts[0],
         window_index=window,
-        pane_index=place,
+        pane_index=pane_number,
         window=clean_line(texts[1]),
         title=clean_line(texts[2]),
         workdir=texts[3],

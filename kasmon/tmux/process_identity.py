@@ -28,8 +28,8 @@ def identify(pid: int) -> ProcessIdentity | None:
     """Return the process that has *pid* now; None if there is none or it is a zombie."""
     try:
         if sys.platform == "linux":
-            told = fields(pid)
-            started = "" if told is None or told[0] == b"Z" else f"{told[19].decode()}@{boot()}"
+            stat_fields = fields(pid)
+            started = "" if stat_fields is None or stat_fields[0] == b"Z" else f"{stat_fields[19].decode()}@{boot()}"
         else:
             command = ["ps", "-o", "lstart=", "-p", str(pid)]
             started = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -50,14 +50,14 @@ def signal(process: ProcessIdentity, number: int) -> bool:
 
 def listener(path: Path) -> ProcessIdentity | None:
     """Return the process that answers at the unix socket *path*; None if none does."""
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(2)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(2)
         try:
-            asking.connect(str(path))
+            client.connect(str(path))
             if sys.platform == "linux":
-                pid = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+                pid = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
             else:
-                pid = struct.unpack("i", asking.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
+                pid = struct.unpack("i", client.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
         except OSError:
             return None
     return identify(pid)

@@ -170,14 +170,14 @@ def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
     refuse = f"display-message -p -t {target} {word(REFUSED)}"
 
     def read(answers: Sequence[Lines]) -> None:
-        said = b" ".join(answers[1]) if len(answers) > 1 else b""
-        if not said.startswith(b"KASMON-REFUSED"):
+        reply = b" ".join(answers[1]) if len(answers) > 1 else b""
+        if not reply.startswith(b"KASMON-REFUSED"):
             return
-        if b"dead=1" in said:
+        if b"dead=1" in reply:
             raise PaneDeadError(pane)
-        if unless and b"off=1" not in said and b"mode=0" in said:
+        if unless and b"off=1" not in reply and b"mode=0" in reply:
             raise ScreenChangedError(pane)
-        raise PasteRefusedError(pane, "its input is off" if b"off=1" in said else "it shows its history (copy mode)")
+        raise PasteRefusedError(pane, "its input is off" if b"off=1" in reply else "it shows its history (copy mode)")
 
     guard = f"#{{||:{GUARD},{unless}}}" if unless else GUARD
     return TmuxRequest(f"if-shell -F -t {target} {word(guard)} {word(refuse)} {word(act)}", 2, read)

@@ -28,10 +28,10 @@ def changed(size: tuple[int, int], rows: Sequence[str], read: range) -> str:
         rows: all rows of the pane, top to bottom.
         read: the indices of the rows that must be unchanged.
     """
-    wanted = [pattern for at in reversed(read) if (pattern := _pattern(rows[at]))][:MOST]
-    asked = ["#{pane_width}", "#{pane_height}", *(f"#{{C:{pattern}}}" for pattern in wanted)]
-    expected = [*size, *(_first(pattern, rows) for pattern in wanted)]
-    return f"#{{!=:{'|'.join(asked)},{'|'.join(map(str, expected))}}}"
+    patterns = [pattern for at in reversed(read) if (pattern := _build_pattern(rows[at]))][:MOST]
+    formats = ["#{pane_width}", "#{pane_height}", *(f"#{{C:{pattern}}}" for pattern in patterns)]
+    expected = [*size, *(_find_first(pattern, rows) for pattern in patterns)]
+    return f"#{{!=:{'|'.join(formats)},{'|'.join(map(str, expected))}}}"
 
 
 def cursor_moved(x: int, y: int) -> str:
@@ -40,7 +40,7 @@ def cursor_moved(x: int, y: int) -> str:
     return f"#{{!=:#{{cursor_x}}|#{{cursor_y}},{int(x)}|{int(y)}}}"
 
 
-def _pattern(row: str) -> str:
+def _build_pattern(row: str) -> str:
     """Return *row* with `?` for each special character and `*` for characters whose width may differ in tmux."""
     gapped = _GAP.sub("*", row.replace("*", "?"))
     pattern = _PLACE.sub("?", gapped)[:LONGEST]
@@ -48,7 +48,7 @@ def _pattern(row: str) -> str:
     return pattern if re.search("[A-Za-z0-9]", pattern) else ""
 
 
-def _first(pattern: str, rows: Sequence[str]) -> int:
+def _find_first(pattern: str, rows: Sequence[str]) -> int:
     """Return the number of the first row that matches, from 1 as in tmux; 0 if none does."""
     fits = re.compile("".join({"?": ".", "*": ".*"}.get(sign, re.escape(sign)) for sign in pattern))
     return next((at for at, row in enumerate(rows, 1) if fits.search(row)), 0)

@@ -41,12 +41,12 @@ class ServerProcess:
         *environment*: by default this process's environment; `server_environment` reduces it for the server.
         *history_lines*: the history length of panes created after `start`.
         """
-        surroundings = dict(os.environ if environment is None else environment)
+        variables = dict(os.environ if environment is None else environment)
         self.socket = socket
-        self._asked = program or surroundings.get("KASMON_TMUX") or "tmux"
+        self._requested_program = program or variables.get("KASMON_TMUX") or "tmux"
         self._program = ""
-        self._environment = server_environment(surroundings)
-        self._path = surroundings.get("PATH")
+        self._environment = server_environment(variables)
+        self._path = variables.get("PATH")
         self._history_lines = history_lines
 
     @property
@@ -62,10 +62,10 @@ class ServerProcess:
             TmuxMissingError: if there is none.
         """
         if not self._program:
-            found = shutil.which(self._asked, path=self._path)
-            if found is None:
-                raise TmuxMissingError(self._asked)
-            self._program = str(Path(found).absolute())
+            found_path = shutil.which(self._requested_program, path=self._path)
+            if found_path is None:
+                raise TmuxMissingError(self._requested_program)
+            self._program = str(Path(found_path).absolute())
         return self._program
 
     def version(self) -> str:
@@ -80,7 +80,7 @@ class ServerProcess:
                 [self.program, "-V"], capture_output=True, text=True, timeout=LIMIT_S, env=self._environment
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise TmuxMissingError(self._asked) from error
+            raise TmuxMissingError(self._requested_program) from error
         version = answer.stdout.strip()
         if parse(version) < MINIMUM:
             raise TmuxTooOldError(version.removeprefix("tmux ") or "of no known version")
@@ -94,7 +94,7 @@ class ServerProcess:
             TmuxCommandError: if it cannot be started, with tmux's own reason.
         """
         self.version()
-        conf = configuration(self._terminal(), self._history_lines)
+        conf = configuration(self._find_terminal_name(), self._history_lines)
         digest = hashlib.sha256(conf.encode()).hexdigest()[:16]
         with contextlib.suppress(TmuxServerGoneError):
             pid, _, known = self.run("display-message", "-p", "#{pid} #{@kasmon_conf}").decode().strip().partition(" ")
@@ -122,7 +122,7 @@ class ServerProcess:
             raise TmuxCommandError("start-server", answer.stderr.strip() or "it does not say why")
         process = identify(int(answer.stdout))
         if process is not None:
-            write_private(self._record, f"{process.pid} {process.started}\n".encode())
+            write_private(self._record_file, f"{process.pid} {process.started}\n".encode())
         return int(answer.stdout)
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
@@ -134,7 +134,7 @@ class ServerProcess:
         """
         command = [self.program, "-u", "-N", "-S", str(self.socket), *argv]
         try:
-            with self._turn(fcntl.LOCK_SH):
+            with self._hold_lock(fcntl.LOCK_SH):
                 answer = subprocess.run(
                     command, input=stdin, capture_output=True, timeout=LIMIT_S, env=self._environment, cwd="/"
                 )
@@ -165,11 +165,11 @@ class ServerProcess:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             command = [self.program, "-N", "-S", str(self.socket), "kill-server"]
             subprocess.run(command, env=self._environment, capture_output=True, timeout=patience_s)
-            if _gone_within(process, patience_s):
+            if _wait_until_gone(process, patience_s):
                 return
         for number in (signal.SIGTERM, signal.SIGKILL):
             send_signal(process, number)
-            if _gone_within(process, patience_s):
+            if _wait_until_gone(process, patience_s):
                 return
 
     def heal_socket(self) -> bool:
@@ -177,7 +177,7 @@ class ServerProcess:
         if self.process() is not None:
             return True
         try:
-            pid, _, started = self._record.read_text("utf-8").strip().partition(" ")
+            pid, _, started = self._record_file.read_text("utf-8").strip().partition(" ")
             recorded = ProcessIdentity(int(pid), started)
         except (OSError, ValueError):
             return False
@@ -197,13 +197,13 @@ class ServerProcess:
         tmux 3.3a crashes if it sends a notification while a control client is half attached: it writes to all clients,
         and that one has no buffer yet (seen with new sessions: one attach in twenty).
         """
-        with self._turn(fcntl.LOCK_EX):
+        with self._hold_lock(fcntl.LOCK_EX):
             yield
 
     @contextlib.contextmanager
-    def _turn(self, kind: int) -> Iterator[None]:
+    def _hold_lock(self, kind: int) -> Iterator[None]:
         try:
-            handle = os.open(self._turns, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise TmuxServerGoneError(str(self.socket)) from error
         try:
@@ -213,15 +213,15 @@ class ServerProcess:
             os.close(handle)
 
     @property
-    def _turns(self) -> Path:
+    def _lock_file(self) -> Path:
         """The lock file of `quiet`, shared by our processes."""
         return self.socket.with_name(f"{self.socket.name}.turn")
 
     @property
-    def _record(self) -> Path:
+    def _record_file(self) -> Path:
         return self.socket.with_name(f"{self.socket.name}.server")
 
-    def _terminal(self) -> str:
+    def _find_terminal_name(self) -> str:
         """Return the best terminal name for our panes that this machine's terminfo has."""
         infocmp = shutil.which("infocmp", path=self._path)
         for name in TERMINALS[:-1]:
@@ -235,15 +235,15 @@ def not_run(command: str, error: OSError) -> TmuxCommandError:
     return TmuxCommandError(command, f"tmux cannot be run: {error.strerror or error}")
 
 
-def server_environment(surroundings: Mapping[str, str]) -> dict[str, str]:
+def server_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the server's environment: without variables of an outer tmux, kasmon or agents, always with a locale."""
-    environment = base_environment(dict(surroundings))
+    environment = base_environment(dict(variables))
     if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         environment["LANG"] = "C.UTF-8"
     return environment
 
 
-def _gone_within(process: ProcessIdentity, limit_s: float) -> bool:
+def _wait_until_gone(process: ProcessIdentity, limit_s: float) -> bool:
     deadline = time.monotonic() + limit_s
     while identify(process.pid) == process:
         if time.monotonic() > deadline:

@@ -152,7 +152,7 @@ class RemoteOutcome(msgspec.Struct, frozen=True):
     signal: int | None = None
 
 
-def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, str]) -> bool:
+def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[str, str]) -> bool:
     """Start the agent on *machine*; return False, and do nothing, if it runs already. Blocks.
 
     *variables*: the environment of ssh.
@@ -162,7 +162,7 @@ def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, s
         RemoteLaunchError: if the agent cannot be started there.
         ValueError: if a variable has an invalid name.
     """
-    said = asked(machine, start_script(wanted), variables).words
+    said = asked(machine, start_script(remote_start), variables).words
     match said[:2]:
         case ["started"]:
             return True
@@ -171,9 +171,9 @@ def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, s
         case ["missing", "tmux"]:
             why = "there is no tmux"
         case ["missing", "folder"]:
-            why = f"there is no folder {wanted.folder!r}"
+            why = f"there is no folder {remote_start.folder!r}"
         case ["missing", "program"]:
-            why = f"there is no program {wanted.argv[0]!r} on the PATH of a login shell"
+            why = f"there is no program {remote_start.argv[0]!r} on the PATH of a login shell"
         case _:
             why = "its folder there is not writable" if said[:1] == ["missing"] else "its tmux cannot start it"
     raise RemoteLaunchError(machine.host, why)
@@ -193,7 +193,7 @@ def outcome(
 ) -> tuple[RemoteOutcome, bytes]:
     """Return the state as `state` does, and the last screen of an ended session. Blocks."""
     name = own_name(session)
-    script = _head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
+    script = _build_head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
     said = asked(machine, script, variables)
     match said.words:
         case ["runs"]:
@@ -220,24 +220,24 @@ def attach_argv(machine: RemoteMachine, session: str, nonce: str) -> list[str]:
     return [*machine.ssh, *OPTIONS, "-enone", "-tt", "--", machine.host, f"exec sh -c '{script}'"]
 
 
-def start_script(wanted: RemoteStart) -> str:
-    """Return the remote `sh` script that starts *wanted*."""
+def start_script(remote_start: RemoteStart) -> str:
+    """Return the remote `sh` script that starts *remote_start*."""
     end = f"KASMON_END_{os.urandom(8).hex()}"
-    name, folder = own_name(wanted.session), folder_word(wanted.folder)
-    for variable in wanted.variables:
+    name, folder = own_name(remote_start.session), folder_word(remote_start.folder)
+    for variable in remote_start.variables:
         if not NAME.fullmatch(variable):
             raise ValueError(f"{variable!r} is not a valid shell variable name")
-    exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in wanted.variables.items())
-    command = shlex.join(wanted.argv) if wanted.argv else '"${SHELL:-/bin/sh}" -l'
-    kept = f"-J -S -{wanted.keeps_lines:d}" if wanted.keeps_lines else "-e"
+    exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in remote_start.variables.items())
+    command = shlex.join(remote_start.argv) if remote_start.argv else '"${SHELL:-/bin/sh}" -l'
+    kept = f"-J -S -{remote_start.keeps_lines:d}" if remote_start.keeps_lines else "-e"
     run = RUN.format(session=name, socket=SOCKET, exports=exports, folder=folder, command=command, kept=kept)
-    return _head(name) + START.format(
+    return _build_head(name) + START.format(
         session=name,
         folder=folder,
-        program=shlex.quote(wanted.argv[0] if wanted.argv else ""),
+        program=shlex.quote(remote_start.argv[0] if remote_start.argv else ""),
         end=end,
         conf=CONF,
-        history_lines=int(wanted.history_lines),
+        history_lines=int(remote_start.history_lines),
         run=run,
         columns=CELLS[0],
         rows=CELLS[1],
@@ -253,10 +253,10 @@ def stop_script(session: str, grace_s: float) -> str:
         for signal, seconds in (steps if grace_s > 0 else steps[-1:])
     ]
     end = f"KASMON_END_{os.urandom(8).hex()}"
-    return _head(name) + STOP.format(session=name, socket=SOCKET, steps="".join(lines), end=end)
+    return _build_head(name) + STOP.format(session=name, socket=SOCKET, steps="".join(lines), end=end)
 
 
-def _head(session: str) -> str:
+def _build_head(session: str) -> str:
     return HEAD + OF_SESSION.format(session=session, socket=SOCKET)
 
 
@@ -271,7 +271,7 @@ def folder_word(said: str) -> str:
 
 def marker_of(nonce: str) -> str:
     """Return the marker of *nonce* (hex), for a program that prints it itself."""
-    return f"KASMON_READY_{_hex(nonce)}"
+    return f"KASMON_READY_{_check_hex(nonce)}"
 
 
 def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
@@ -280,7 +280,7 @@ def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
     return any(row.strip() == marker for row in rows)
 
 
-def _hex(nonce: str) -> str:
+def _check_hex(nonce: str) -> str:
     if not nonce or set(nonce) - set("0123456789abcdef"):
         raise ValueError(f"{nonce!r} is no hex nonce")
     return nonce

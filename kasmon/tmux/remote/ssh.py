@@ -64,7 +64,7 @@ def asked(machine: RemoteMachine, script: str, variables: Mapping[str, str]) -> 
     """
     argv = [*machine.ssh, *OPTIONS, "-T", "--", machine.host, "sh"]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv,
             input=script.encode("utf-8", "surrogateescape"),
             capture_output=True,
@@ -80,18 +80,18 @@ def asked(machine: RemoteMachine, script: str, variables: Mapping[str, str]) -> 
         raise RemoteUnreachableError(
             machine.host, f"{machine.ssh[0]!r} cannot be run: {error.strerror or error}"
         ) from error
-    before, sign, answer = done.stdout.rpartition(f"\n{SIGN} ".encode())
+    before, sign, answer = completed.stdout.rpartition(f"\n{SIGN} ".encode())
     if not sign:
-        raise RemoteUnreachableError(machine.host, _last(done.stderr) or "it gave no reason")
+        raise RemoteUnreachableError(machine.host, _last_line(completed.stderr) or "it gave no reason")
     shown = before.partition(f"\n{SIGN} {BEGINS}\n".encode())[2]
     return ScriptResult(answer.decode("utf-8", "replace").split(), shown)
 
 
-def ssh_environment(around: Mapping[str, str] = os.environ) -> dict[str, str]:
+def ssh_environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables that ssh needs: the locations of its agent, its config and its programs."""
-    return base_environment(dict(around))
+    return base_environment(dict(variables))
 
 
-def _last(stderr: bytes) -> str:
+def _last_line(stderr: bytes) -> str:
     lines = (line.strip().rstrip(".") for line in reversed(stderr[-4096:].decode("utf-8", "replace").splitlines()))
     return next((line for line in lines if line), "")

@@ -72,8 +72,8 @@ def result(machine: RemoteMachine, folder: str, number: int, longest: int, varia
         RemoteUnreachableError: if there is no connection.
     """
     script = HEAD + RESULT.format(folder=folder_word(folder), number=int(number), longest=int(longest))
-    said = asked(machine, script, variables)
-    return said.shown.decode("utf-8", "replace") if said.words == ["found"] else ""
+    answer = asked(machine, script, variables)
+    return answer.shown.decode("utf-8", "replace") if answer.words == ["found"] else ""
 
 
 def check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> tuple[RemoteOutcome, str]:
@@ -82,7 +82,7 @@ def check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) ->
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    answer, screen = agent.outcome(machine, _own(session), variables, tidy=True)
+    answer, screen = agent.outcome(machine, _check_session(session), variables, tidy=True)
     return answer, re.sub(r"\n+\Z", "\n", screen.decode("utf-8", "replace"))
 
 
@@ -100,15 +100,15 @@ def begin_check(
         RemoteUnreachableError: if there is no connection.
         RemoteLaunchError: if it cannot be started there.
     """
-    wanted = RemoteStart(
-        session=_own(session),
+    remote_start = RemoteStart(
+        session=_check_session(session),
         argv=("sh", "-c", 'exec sh -c "$1" </dev/null', "sh", command),
         folder=folder,
         variables=own,
         history_lines=KEPT_LINES,
         keeps_lines=KEPT_LINES,
     )
-    agent.start(machine, wanted, variables)
+    agent.start(machine, remote_start, variables)
 
 
 def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> None:
@@ -117,7 +117,7 @@ def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    agent.stop(machine, _own(session), 0.0, variables)
+    agent.stop(machine, _check_session(session), 0.0, variables)
 
 
 def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
@@ -130,6 +130,6 @@ def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
     return " ".join(words[1:]) if words[:1] == ["has"] else ""
 
 
-def _own(session: str) -> str:
+def _check_session(session: str) -> str:
     """Return the session name of the check of *session*."""
     return f"{session}-check"
