@@ -46,81 +46,81 @@ class _Part(NamedTuple):
 
 def listing(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
     """Return the lowest list of choices on *rows*; None if there is none, or its numbers are not in order."""
-    return _in_a_row(rows, rule) if rule.row else _in_rows(rows, rule)
+    return _find_in_row(rows, rule) if rule.row else _find_in_rows(rows, rule)
 
 
-def _in_rows(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
+def _find_in_rows(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
     pattern = re.compile(rule.choice)
     matches = [pattern.search(row.seen) for row in rows]
     for start in reversed(range(len(rows))):
         first = matches[start]
-        if first is None or _number(first) not in ("1", "") or _goes_on(rows[start], rule):
+        if first is None or _number(first) not in ("1", "") or _match_continuation(rows[start], rule):
             continue
         if not _number(first) and start and matches[start - 1]:
             continue  # a list without numbers begins with its topmost row
-        parts, end = _parts(rows, matches, start, rule)
+        parts, end = _collect_parts(rows, matches, start, rule)
         numbers = [_number(part.match) for part in parts]
         if len(parts) > MOST or (numbers[0] and numbers != [str(at) for at in range(1, len(parts) + 1)]):
             return None
-        return ChoiceList(start, end, [_item(part, rows[part.row], rule) for part in parts])
+        return ChoiceList(start, end, [_build_item(part, rows[part.row], rule) for part in parts])
     return None
 
 
-def _parts(
+def _collect_parts(
     rows: Sequence[ScreenRow], matches: Sequence[re.Match[str] | None], start: int, rule: MenuRule
 ) -> tuple[list[_Part], int]:
     """Return the choices from row *start* on, with their continuation rows, and the row after the last."""
     parts: list[_Part] = []
     for at in range(start, len(rows)):
-        match, goes_on = matches[at], _goes_on(rows[at], rule)
-        if match is not None and (goes_on is None or _begins(match) <= _begins(parts[0].match)):
+        match, continuation = matches[at], _match_continuation(rows[at], rule)
+        if match is not None and (continuation is None or _start_column(match) <= _start_column(parts[0].match)):
             parts.append(_Part(at, match, [match["label"].strip()], []))
-        elif goes_on is not None:
-            said = goes_on.groupdict()
-            parts[-1].labels.append((said.get("label") or "").strip())
-            parts[-1].notes.append((said.get("note") or "").strip())
+        elif continuation is not None:
+            groups = continuation.groupdict()
+            parts[-1].labels.append((groups.get("label") or "").strip())
+            parts[-1].notes.append((groups.get("note") or "").strip())
         else:
             return parts, at
     return parts, len(rows)
 
 
-def _item(part: _Part, row: ScreenRow, rule: MenuRule) -> ChoiceItem:
+def _build_item(part: _Part, row: ScreenRow, rule: MenuRule) -> ChoiceItem:
     match = part.match
-    said = match.groupdict()
-    notes = [(said.get("note") or "").strip(), *part.notes]
+    groups = match.groupdict()
+    notes = [(groups.get("note") or "").strip(), *part.notes]
     return ChoiceItem(
         " ".join(label for label in part.labels if label),
         " ".join(note for note in notes if note),
         _number(match),
-        _has_ground(row, match) if rule.ground else bool((said.get("mark") or "").strip()),
+        _has_background(row, match) if rule.ground else bool((groups.get("mark") or "").strip()),
         rule.placeholder and row.is_placeholder(*match.span("label")),
     )
 
 
-def _in_a_row(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
+def _find_in_row(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
     """Return choices beside each other: the lowest row with two or more."""
     pattern = re.compile(rule.choice)
     for at in reversed(range(len(rows))):
         found = list(pattern.finditer(rows[at].seen))
         if len(found) >= 2:
-            items = [ChoiceItem(match["label"], "", "", _has_ground(rows[at], match)) for match in found]
+            items = [ChoiceItem(match["label"], "", "", _has_background(rows[at], match)) for match in found]
             return ChoiceList(at, at + 1, items)
     return None
 
 
-def _goes_on(row: ScreenRow, rule: MenuRule) -> re.Match[str] | None:
+def _match_continuation(row: ScreenRow, rule: MenuRule) -> re.Match[str] | None:
     return re.search(rule.more, row.seen) if rule.more else None
 
 
-def _has_ground(row: ScreenRow, match: re.Match[str]) -> bool:
+def _has_background(row: ScreenRow, match: re.Match[str]) -> bool:
     """Return whether the label's background differs from that of the text beside it."""
     start, end = match.span("label")
-    ground, before = row.look_at(start), max(0, _begins(match) - 1)
+    style, before = row.look_at(start), max(0, _start_column(match) - 1)
     beside = row.look_at(end + 1 if row.text[end + 1 : end + 2].isspace() else before)
-    return (ground.background, ground.reverse) != (beside.background, beside.reverse)
+    return (style.background, style.reverse) != (beside.background, beside.reverse)
 
 
-def _begins(match: re.Match[str]) -> int:
+def _start_column(match: re.Match[str]) -> int:
     """Return the column where a choice's number begins, or its label if it has no number."""
     return match.start("number" if "number" in match.re.groupindex else "label")
 

@@ -37,7 +37,7 @@ class MenuAnswer(NamedTuple):
 def taken(menu: ScreenMenu) -> tuple[Decision, ...]:
     """Return the decisions that *menu* accepts, `CHOOSE` for one of its options first."""
     choosing = (Decision.CHOOSE,) if options(menu) or own_words(menu) is not None else ()
-    return (*choosing, *(decision for decision in TAKEN if _course(menu, decision) is not None))
+    return (*choosing, *(decision for decision in TAKEN if _find_answer(menu, decision) is not None))
 
 
 def options(menu: ScreenMenu) -> tuple[MenuChoice, ...]:
@@ -62,7 +62,7 @@ def own_words(menu: ScreenMenu) -> MenuChoice | None:
 
 def takes_reason(menu: ScreenMenu) -> bool:
     """Return whether a denial can include a reason."""
-    return bool(menu.amends) and _amended(menu, Decision.DENY) is not None
+    return bool(menu.amends) and _find_amendable(menu, Decision.DENY) is not None
 
 
 def course(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), reason: str = "") -> MenuAnswer:
@@ -73,31 +73,31 @@ def course(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), r
         RefusedError: if there is no such option.
     """
     if reason:
-        return _reasoned(menu, decision, reason)
+        return _answer_with_reason(menu, decision, reason)
     if decision is Decision.CHOOSE:
-        return _chosen(menu, labels)
-    found = _course(menu, decision)
+        return _answer_choice(menu, labels)
+    found = _find_answer(menu, decision)
     if found is None:
         raise UnableError(f"the menu on the screen has no key for {decision!s}.", hint="Focus the session.")
     return found
 
 
-def _amended(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
+def _find_amendable(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
     """Return the choice that means *decision* and accepts a reason."""
     choice = menu.meaning(decision)
     may = menu.hears and decision in REFUSALS
     return choice if choice is not None and may and menu.steps(choice) is not None else None
 
 
-def _reasoned(menu: ScreenMenu, decision: Decision, reason: str) -> MenuAnswer:
-    choice = _amended(menu, decision) if menu.amends else None
+def _answer_with_reason(menu: ScreenMenu, decision: Decision, reason: str) -> MenuAnswer:
+    choice = _find_amendable(menu, decision) if menu.amends else None
     if choice is None:
         raise UnableError("the menu on its screen takes no reason.", hint="Answer without one, or focus the session.")
-    words = _typed(reason)
+    words = _clean_text(reason)
     return MenuAnswer("", menu.choices.index(choice), words, menu.amends, f"{choice.label}, {words}")
 
 
-def _several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoice, ...]) -> MenuAnswer:
+def _answer_several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoice, ...]) -> MenuAnswer:
     """Return the answer that selects all of *labels* and no other option."""
     known = {choice.label: menu.choices.index(choice) for choice in offered}
     unknown = [label for label in labels if label not in known]
@@ -106,15 +106,15 @@ def _several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoic
     return MenuAnswer(menu.then, None, wanted=frozenset(known[label] for label in labels))
 
 
-def _chosen(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
+def _answer_choice(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
     offered, own = options(menu), own_words(menu)
     if menu.many and offered and labels:
-        return _several(menu, labels, offered)
+        return _answer_several(menu, labels, offered)
     if len(labels) != 1 or not (offered or own):
         raise UnableError("this menu is not answered by one of its options.", hint="Focus the session.")
     choice = next((choice for choice in offered if choice.label == labels[0]), None)
     if choice is None and own is not None:
-        words = _typed(labels[0])
+        words = _clean_text(labels[0])
         return MenuAnswer("", menu.choices.index(own), words, menu.opens, "" if menu.opens else words)
     if choice is None:
         offers = ", ".join(choice.label for choice in offered)
@@ -122,7 +122,7 @@ def _chosen(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
     return MenuAnswer(choice.key, menu.choices.index(choice))
 
 
-def _typed(words: str) -> str:
+def _clean_text(words: str) -> str:
     """Return *words* in a form that can be typed into one row.
 
     Raises:
@@ -136,7 +136,7 @@ def _typed(words: str) -> str:
     return typed
 
 
-def _course(menu: ScreenMenu, decision: Decision) -> MenuAnswer | None:
+def _find_answer(menu: ScreenMenu, decision: Decision) -> MenuAnswer | None:
     choice = menu.meaning(decision)
     at = None if choice is None else menu.choices.index(choice)
     if key := menu.keys.get(decision):

@@ -150,7 +150,7 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
     """Return *menu* with *full*, the whole text of its tool call, in place of the rows that show it."""
-    lines = (*((menu.head,) if menu.head else ()), full, *_numbered(menu.choices))
+    lines = (*((menu.head,) if menu.head else ()), full, *_number_labels(menu.choices))
     digest = hashlib.sha256(f"{menu.digest}\0{full}".encode("utf-8", "replace")).hexdigest()
     return msgspec.structs.replace(
         menu, text="\n".join(lines), digest=digest, is_whole=True, full=full, shown_digest=menu.digest
@@ -177,14 +177,14 @@ def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenM
     area = regions.rows(rule.area)
     if not area:
         return None
-    rows = [_without_timer(row, rule) for row in shot.rows[area.start : area.stop]]
+    rows = [_strip_timer(row, rule) for row in shot.rows[area.start : area.stop]]
     listed = listing(rows, rule)
     if listed is None:
         return None
     start, end = listed.start, listed.end
-    choices = [_choice(item, rule) for item in listed.items]
+    choices = [_build_choice(item, rule) for item in listed.items]
     below = rows[end:]
-    entry = _entry(below, rule)
+    entry = _find_entry(below, rule)
     question = re.compile(rule.question)
     asked = next((at for at in reversed(range(start)) if question.search(rows[at].seen)), None)
     if asked is None or (rule.gap is not None and start - asked - 1 > rule.gap):
@@ -195,13 +195,13 @@ def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenM
         return None
     if sum(choice.marked for choice in choices) != (0 if rule.unmarked else 1):
         return None
-    call = _call(rows[:start], rule, has_scrolled=regions.has_scrolled(rule.area))
+    call = _find_call(rows[:start], rule, has_scrolled=regions.has_scrolled(rule.area))
     return ScreenMenu(
         name=rule.name,
         kind=rule.kind,
-        text="\n".join((*_readable(rows[:start]), *_numbered(choices))),
+        text="\n".join((*_format_rows(rows[:start]), *_number_labels(choices))),
         choices=tuple(choices),
-        digest=_digest(rule, rows[:start], choices),
+        digest=_compute_digest(rule, rows[:start], choices),
         escape=rule.escape,
         many=rule.many,
         then=rule.then,
@@ -211,17 +211,17 @@ def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenM
         unmarked=rule.unmarked,
         is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in below),
         is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule),
-        head="\n".join(_readable(rows[: call.begins])),
+        head="\n".join(_format_rows(rows[: call.begins])),
         call=call.text,
         has_start=call.has_start,
         named=call.named,
         moves=("\x1b[D", "\x1b[C") if rule.row else ("\x1b[A", "\x1b[B"),
-        covers=_covers(rows[:start], rule),
+        covers=_find_scope(rows[:start], rule),
         rows=(area.start, area.start + end + (0 if entry is None else entry.end)),
     )
 
 
-def _without_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
+def _strip_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
     """Return *row* without a countdown."""
     if not rule.timer or not re.search(rule.timer, row.text):
         return row
@@ -251,28 +251,28 @@ class _Call(NamedTuple):
     named: str = ""
 
 
-def _call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bool) -> _Call:
+def _find_call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bool) -> _Call:
     """Return the visible part of the call of *request*; *has_scrolled*: its upper rows are off the screen."""
     if rule.call is None:
         return _Call(len(request))
-    name = next((match["text"] for row in request if (match := _found(rule.call.named, row))), "")
-    first = 0 if has_scrolled else next((at for at, row in enumerate(request) if _found(rule.call.begins, row)), None)
+    name = next((match["text"] for row in request if (match := _search(rule.call.named, row))), "")
+    first = 0 if has_scrolled else next((at for at, row in enumerate(request) if _search(rule.call.begins, row)), None)
     if first is None:
         return _Call(len(request), named=name)
-    begins = None if has_scrolled else _found(rule.call.begins, request[first])
+    begins = None if has_scrolled else _search(rule.call.begins, request[first])
     parts = [begins.groupdict().get("text") or ""] if begins is not None else []
     has_start = begins is not None
     for row in request[first + len(parts) :]:
-        if _found(rule.cut, row):
+        if _search(rule.cut, row):
             has_start = has_start and any(parts)
-        elif (match := _found(rule.call.row, row)) is not None:
+        elif (match := _search(rule.call.row, row)) is not None:
             parts.append(match["text"] or "")
         else:
             break
     return _Call(first, squeezed("".join(parts)), has_start, name)
 
 
-def _found(pattern: str, row: ScreenRow) -> re.Match[str] | None:
+def _search(pattern: str, row: ScreenRow) -> re.Match[str] | None:
     return re.search(pattern, row.seen) if pattern else None
 
 
@@ -283,29 +283,29 @@ class _Entry(NamedTuple):
     end: int
 
 
-def _entry(below: Sequence[ScreenRow], rule: MenuRule) -> _Entry | None:
+def _find_entry(below: Sequence[ScreenRow], rule: MenuRule) -> _Entry | None:
     for at, row in enumerate(below if rule.entry else ()):
         if match := re.search(rule.entry, row.seen):
             return _Entry(match["text"].strip(), at + 1)
     return None
 
 
-def _covers(request: Sequence[ScreenRow], rule: MenuRule) -> str:
+def _find_scope(request: Sequence[ScreenRow], rule: MenuRule) -> str:
     found = (re.search(rule.covers, row.seen) for row in request) if rule.covers else ()
     return " ".join(match["text"].strip() for match in found if match)
 
 
-def _readable(request: Sequence[ScreenRow]) -> Iterator[str]:
+def _format_rows(request: Sequence[ScreenRow]) -> Iterator[str]:
     """Yield the rows of a request without frames, without empty rows at its ends, and without repeated empty rows."""
     was_empty = True
     for row in request:
-        text = _unframed(row.text)
+        text = _strip_frames(row.text)
         if text or not was_empty:
             yield text
         was_empty = not text
 
 
-def _unframed(text: str) -> str:
+def _strip_frames(text: str) -> str:
     """Return *text* without the frames around it; empty if it is only a ruler."""
     text = text.strip()
     while text[:1] in FRAMES and text:
@@ -314,19 +314,19 @@ def _unframed(text: str) -> str:
     return text if text.strip(RULERS) else ""
 
 
-def _numbered(choices: Sequence[MenuChoice]) -> list[str]:
+def _number_labels(choices: Sequence[MenuChoice]) -> list[str]:
     return [f"{at}. {choice.label}" for at, choice in enumerate(choices, 1)]
 
 
-def _digest(rule: MenuRule, request: Sequence[ScreenRow], choices: Sequence[MenuChoice]) -> str:
+def _compute_digest(rule: MenuRule, request: Sequence[ScreenRow], choices: Sequence[MenuChoice]) -> str:
     marks = {None: "", False: "[ ]", True: "[x]"}
     offered = (part for choice in choices for part in (choice.note, choice.key, marks[choice.is_on]))
     fields = ("" if choice.words else "draft" for choice in choices if rule.placeholder)
-    told = (rule.kind, *(row.text for row in request), *_numbered(choices), *offered, *fields)
-    return hashlib.sha256("\n".join(told).encode("utf-8", "replace")).hexdigest()
+    parts = (rule.kind, *(row.text for row in request), *_number_labels(choices), *offered, *fields)
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
-def _choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
+def _build_choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
     label = item.label
     toggle = re.match(rule.toggle, label) if rule.toggle else None
     if toggle is not None:
@@ -336,7 +336,7 @@ def _choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
         label = f"{label[: named.start()]}{label[named.end() :]}".strip()
     key = named["key"] if named else "" if rule.by_arrows or rule.key else item.number
     is_free = bool(rule.free and re.search(rule.free, label))
-    decision = None if is_free else _decision(label, rule.answers)
+    decision = None if is_free else _find_decision(label, rule.answers)
     return MenuChoice(
         label=label,
         note=item.note,
@@ -352,7 +352,7 @@ def _choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
     )
 
 
-def _decision(label: str, answers: Mapping[Decision, str]) -> Decision | None:
+def _find_decision(label: str, answers: Mapping[Decision, str]) -> Decision | None:
     """Return the meaning of *label*; None if it is unknown or ambiguous."""
     meant = [decision for decision, pattern in answers.items() if re.search(pattern, label)]
     certain = [decision for decision in meant if decision is not Decision.CHOOSE]

@@ -55,29 +55,29 @@ def probably_asking(shot: Screenshot) -> MenuGuess | None:
         return None
     at = min(at, shot.end - 1)
     row = shot.rows[at].text
-    if shot.cursor_visible and shot.is_cursor_at_end and _KEYS.search(_plain(row)):
-        return MenuGuess(text=_text(shot, at, at + 1), sign="keys")
-    found = _numbered(shot) or _bullets(shot)
+    if shot.cursor_visible and shot.is_cursor_at_end and _KEYS.search(_strip_box(row)):
+        return MenuGuess(text=_collect_text(shot, at, at + 1), sign="keys")
+    found = _find_numbered(shot) or _find_bullets(shot)
     if found is None:
         return None
     start, stop, has_mark, has_numbers = found
     away = start - at if at < start else max(0, at - stop + 1)
-    if not has_numbers and _types(shot, start, stop):
+    if not has_numbers and _is_input(shot, start, stop):
         return None
     if away > NEAR or (not shot.cursor_visible and shot.end - stop > NEAR):
         return None
     if has_mark:
-        return MenuGuess(text=_text(shot, start, stop), sign="list")
+        return MenuGuess(text=_collect_text(shot, start, stop), sign="list")
     waits = shot.cursor_visible and at >= stop and shot.is_cursor_at_end and row.rstrip().endswith(tuple(_PROMPTS))
-    return MenuGuess(text=_text(shot, start, stop), sign="numbers") if waits and len(row.strip()) > 1 else None
+    return MenuGuess(text=_collect_text(shot, start, stop), sign="numbers") if waits and len(row.strip()) > 1 else None
 
 
-def _numbered(shot: Screenshot) -> _Choices | None:
+def _find_numbered(shot: Screenshot) -> _Choices | None:
     """Return the lowest choices whose numbers count up."""
     rows = shot.rows
     entries: list[tuple[int, int | None, bool]] = []
     for at in reversed(range(shot.end)):
-        text = _plain(rows[at].text)
+        text = _strip_box(rows[at].text)
         if match := _NUMBERED.match(text):
             entries.insert(0, (at, int(match["number"]), bool(match["mark"]) or _stands_out(rows[at])))
             if int(match["number"]) <= 1:
@@ -91,32 +91,32 @@ def _numbered(shot: Screenshot) -> _Choices | None:
     return None
 
 
-def _bullets(shot: Screenshot) -> _Choices | None:
+def _find_bullets(shot: Screenshot) -> _Choices | None:
     """Return choices without numbers: adjacent rows with the same indent, one of which has a mark."""
     rows = shot.rows
     for at in reversed(range(max(0, shot.end - 3 * NEAR), shot.end)):
-        match = _MARKED.match(_plain(rows[at].text))
+        match = _MARKED.match(_strip_box(rows[at].text))
         if match is None or match["mark"] in ">*✓✔" or not _is_label(match["label"]):
             continue
         column = rows[at].text.index(match["mark"])
         beside = [
             other
             for other in (at - 1, at + 1)
-            if 0 <= other < shot.end and _goes_with(rows[other].text, column, match["mark"])
+            if 0 <= other < shot.end and _is_beside(rows[other].text, column, match["mark"])
         ]
         if beside and (match["mark"] not in "●■◆" or _open_twin(rows, at, column)):
             return _Choices(min(at, *beside), max(at, *beside) + 1, True, False)
     return None
 
 
-def _types(shot: Screenshot, start: int, stop: int) -> bool:
+def _is_input(shot: Screenshot, start: int, stop: int) -> bool:
     """Return whether the cursor, visible or not, is right behind a text in these rows, as in an input field."""
     if shot.cursor is None or shot.cursor[0] == 0 or shot.cursor_row is None:
         return False
     return start <= shot.cursor_row < stop and shot.is_cursor_at_end
 
 
-def _goes_with(text: str, column: int, mark: str) -> bool:
+def _is_beside(text: str, column: int, mark: str) -> bool:
     """Return whether *text* is a choice beside one whose *mark* is in *column*."""
     if len(text) <= column + 1 or text[:column].strip(_BOX):
         return False
@@ -140,13 +140,13 @@ def _stands_out(row: ScreenRow) -> bool:
     return any(run.look.reverse or run.look.background for run in row.runs)
 
 
-def _plain(text: str) -> str:
+def _strip_box(text: str) -> str:
     return text.strip(_BOX)
 
 
-def _text(shot: Screenshot, start: int, stop: int) -> str:
+def _collect_text(shot: Screenshot, start: int, stop: int) -> str:
     """Return the text of rows *start* to *stop*, with the rows above them up to a ruler."""
     above = start
     while above and start - above < CONTEXT and not _RULER.match(shot.rows[above - 1].text):
         above -= 1
-    return "\n".join(line for row in shot.rows[above:stop] if (line := _plain(row.text)))[:LONGEST]
+    return "\n".join(line for row in shot.rows[above:stop] if (line := _strip_box(row.text)))[:LONGEST]

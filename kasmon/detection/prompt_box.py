@@ -48,7 +48,7 @@ def composer(shot: Screenshot, rule: ComposerRule | None) -> Composer | None:
     for at, match in _matches(shot, rule, box):
         if match is None:
             return None
-        draft, ghost = _told_apart(shot.rows[at], match, rule)
+        draft, ghost = _split_draft(shot.rows[at], match, rule)
         drafts.append(draft)
         ghosts.append(ghost)
     if not drafts:
@@ -143,7 +143,7 @@ def _matches(shot: Screenshot, rule: ComposerRule, box: range) -> Iterator[tuple
             yield at, match
 
 
-def _told_apart(row: ScreenRow, match: re.Match[str], rule: ComposerRule) -> tuple[str, str]:
+def _split_draft(row: ScreenRow, match: re.Match[str], rule: ComposerRule) -> tuple[str, str]:
     """Return the text that a person typed in *row*, and the text that the agent wrote there."""
     start, end = match.span("draft") if "draft" in match.re.groupindex else (-1, -1)
     if start < 0:

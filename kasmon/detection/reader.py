@@ -78,12 +78,12 @@ def read(
     """
     box = composer(shot, rules.file.composer)
     regions = ScreenRegions(shot, rules.regions, box.rows if box else None)
-    title = _title(shot, rules)
+    title = _read_title(shot, rules)
     decided: ScreenReading | None = None
     lower: list[OutrankedRule] = []
     menus: dict[str, ScreenMenu | None] = {}
     for rule in rules.by_priority:
-        if not _holds(rule, rules, regions, box):
+        if not _matches(rule, rules, regions, box):
             continue
         menu = None
         if rule.menu:
@@ -92,7 +92,7 @@ def read(
             if (menu := menus[rule.menu]) is None:
                 continue
         if decided is None:
-            decided = _said(rule, rules, regions, menu, now, zone)
+            decided = _build_reading(rule, rules, regions, menu, now, zone)
             if not wants_all:
                 break
         else:
@@ -101,7 +101,7 @@ def read(
         decided or ScreenReading(),
         composer=box,
         title=title,
-        permission_mode=_permission_mode(rules, regions),
+        permission_mode=_read_permission_mode(rules, regions),
         lower=tuple(lower),
         file=rules.name,
     )
@@ -141,21 +141,21 @@ def signals(reading: ScreenReading, at: float) -> tuple[Signal, ...]:
     return screen, Signal(source="title", value=title.state, at=at, asking=title.asking, rule=title.rule)
 
 
-def _title(shot: Screenshot, rules: ScreenRules) -> TitleReading | None:
+def _read_title(shot: Screenshot, rules: ScreenRules) -> TitleReading | None:
     for rule, pattern in rules.titles:
         if pattern.search(shot.title):
             return TitleReading(state=rule.state, rule=rule.match, asking=rule.asking)
     return None
 
 
-def _permission_mode(rules: ScreenRules, regions: ScreenRegions) -> str:
-    for mode, what in rules.permission_modes:
-        if (place := regions.find(what)) is not None:
+def _read_permission_mode(rules: ScreenRules, regions: ScreenRegions) -> str:
+    for mode, finder in rules.permission_modes:
+        if (place := regions.find(finder)) is not None:
             return mode or (place.match["mode"] or "").strip().lower()[:40]
     return ""
 
 
-def _holds(rule: ScreenRule, rules: ScreenRules, regions: ScreenRegions, box: Composer | None) -> bool:
+def _matches(rule: ScreenRule, rules: ScreenRules, regions: ScreenRegions, box: Composer | None) -> bool:
     """Return whether all conditions of *rule* except its menu hold."""
     match rule.composer:
         case "there" if box is None:
@@ -166,15 +166,15 @@ def _holds(rule: ScreenRule, rules: ScreenRules, regions: ScreenRegions, box: Co
             return False
         case "draft" if box is None or not box.draft:
             return False
-    wanted = rules.finders[rule.name]
-    if not all(regions.find(what) for what in wanted.all):
+    finders = rules.finders[rule.name]
+    if not all(regions.find(finder) for finder in finders.all):
         return False
-    if wanted.any and not any(regions.find(what) for what in wanted.any):
+    if finders.any and not any(regions.find(finder) for finder in finders.any):
         return False
-    return not any(regions.find(what) for what in wanted.none)
+    return not any(regions.find(finder) for finder in finders.none)
 
 
-def _said(
+def _build_reading(
     rule: ScreenRule,
     rules: ScreenRules,
     regions: ScreenRegions,
@@ -182,24 +182,24 @@ def _said(
     now: float,
     zone: tzinfo | None,
 ) -> ScreenReading:
-    wanted = rules.finders[rule.name]
-    text = _group(regions, wanted.text, "text")
-    until = _group(regions, wanted.until, "until")
+    finders = rules.finders[rule.name]
+    text = _find_group(regions, finders.text, "text")
+    until = _find_group(regions, finders.until, "until")
     return ScreenReading(
         state=rule.state,
         rule=rule.name,
         asking=rule.asking or (menu.kind if menu and "asking" in rule.state else None),
         failed=rule.failed,
         text=(text or (menu.text if menu else ""))[:LONGEST],
-        notice=_group(regions, wanted.notice, "text")[:LONGEST],
+        notice=_find_group(regions, finders.notice, "text")[:LONGEST],
         until=reset_at(until, now, zone) if until else None,
         menu=menu,
     )
 
 
-def _group(regions: ScreenRegions, what: Finder | None, group: str) -> str:
-    """Return the text of *group* in the match of *what*; empty if there is no match."""
-    place: PatternMatch | None = regions.find(what) if what else None
-    if place is None or what is None:
+def _find_group(regions: ScreenRegions, finder: Finder | None, group: str) -> str:
+    """Return the text of *group* in the match of *finder*; empty if there is no match."""
+    place: PatternMatch | None = regions.find(finder) if finder else None
+    if place is None or finder is None:
         return ""
     return (place.match.groupdict().get(group) or "").strip()

@@ -11,7 +11,7 @@ def told(reading: ScreenReading) -> dict[str, Any]:
     """Return *reading* without its state as TOML-compatible values; empty ones are left out."""
     box, title = reading.composer, reading.title
     until = None if reading.until is None else datetime.fromtimestamp(reading.until, UTC).strftime("%Y-%m-%d %H:%M")
-    said = {
+    values = {
         "rule": reading.rule,
         "title_says": title.state if title else "",
         "text": "" if reading.menu else reading.text,
@@ -22,7 +22,7 @@ def told(reading: ScreenReading) -> dict[str, Any]:
         "ghost": box.ghost if box else "",
         "menu": _menu(reading.menu) if reading.menu else None,
     }
-    return {key: value for key, value in said.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def choice_line(choice: MenuChoice) -> str:

@@ -44,31 +44,31 @@ class ScreenRegions:
     def __init__(self, shot: Screenshot, named: dict[str, RegionRule], composer: range | None) -> None:
         """*composer*: the rows of the composer."""
         self.shot, self._named, self._composer = shot, named, composer
-        self._known: dict[str, range | None] = {}
+        self._cache: dict[str, range | None] = {}
 
-    def find(self, what: Finder) -> PatternMatch | None:
-        """Return the lowest match of *what*; None if there is none, or the screen has no such region."""
-        if what.area == "title":
-            match = what.pattern.search(self.shot.title)
+    def find(self, target: Finder) -> PatternMatch | None:
+        """Return the lowest match of *target*; None if there is none, or the screen has no such region."""
+        if target.area == "title":
+            match = target.pattern.search(self.shot.title)
             return PatternMatch(-1, match) if match else None
-        rows = self.rows(what.area)
-        if what.joined and rows:
+        rows = self.rows(target.area)
+        if target.joined and rows:
             text = " ".join(self.shot.rows[at].text.strip() for at in rows)[:LONGEST_JOINED]
-            match = what.pattern.search(text)
+            match = target.pattern.search(text)
             return PatternMatch(rows.start, match) if match else None
         for at in reversed(rows or ()):
             row = self.shot.rows[at]
-            match = what.pattern.search(row.seen)
-            if match and (not what.look or looks(row, match, what.look)):
+            match = target.pattern.search(row.seen)
+            if match and (not target.look or looks(row, match, target.look)):
                 return PatternMatch(at, match)
         return None
 
     def rows(self, area: str) -> range | None:
         """Return the rows of *area*; None if the screen has no such region."""
-        if area not in self._known:
+        if area not in self._cache:
             named = self._named.get(area)
-            self._known[area] = self._between(named) if named else self._built_in(area)
-        return self._known[area]
+            self._cache[area] = self._between(named) if named else self._built_in(area)
+        return self._cache[area]
 
     def is_certain(self, area: str) -> bool:
         """Return whether only one row matches the beginning of *area*: a request's own text may repeat the landmark."""

@@ -56,15 +56,15 @@ class RuleCatalog:
 
     def reload(self) -> bool:
         """Reload new, changed and deleted files; return whether there were any. Without changes it only calls stat."""
-        there: dict[Path, Stamp] = {}
+        found_stamps: dict[Path, Stamp] = {}
         for folder in self._folders:
-            there |= _stamps(folder)
+            found_stamps |= _stamps(folder)
         changed = False
-        for path in [path for path in self._read if path not in there]:
+        for path in [path for path in self._read if path not in found_stamps]:
             del self._read[path]
             self._broken.pop(path, None)
             changed = True
-        for path, stamp in there.items():
+        for path, stamp in found_stamps.items():
             before = self._read.get(path)
             if before is not None and before[0] == stamp:
                 continue
@@ -84,10 +84,10 @@ class RuleCatalog:
 
         An unknown version gets the newest file, a version without a matching file the nearest one; `note` says so.
         """
-        wanted = (program, version)
-        if wanted not in self._chosen:
-            self._chosen[wanted] = self._choose(program, version)
-        return self._chosen[wanted]
+        key = (program, version)
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(program, version)
+        return self._chosen[key]
 
     def _choose(self, program: str, version: str) -> AgentRules | None:
         ordered = [
@@ -129,7 +129,7 @@ def _stamps(folder: Path) -> dict[Path, Stamp]:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        facts = path.stat()
+        stat = path.stat()
     except OSError:
         return 0, 0, 0
-    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

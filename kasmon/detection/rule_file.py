@@ -134,10 +134,10 @@ def dotted(path: Sequence[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
-def _invalid(text: str, name: str, said: str) -> ConfigError:
-    """Return an error for msgspec's message *said*, with the line and the allowed values."""
-    match = _AT.match(said)
-    why, where = (match["why"], match["path"] or "") if match else (said, "")
+def _invalid(text: str, name: str, message: str) -> ConfigError:
+    """Return an error for msgspec's message *message*, with the line and the allowed values."""
+    match = _AT.match(message)
+    why, where = (match["why"], match["path"] or "") if match else (message, "")
     path: list[str | int] = [int(digits) if digits else key for key, digits in _STEP.findall(where)]
     kind = _type_at(path)
     allowed: Sequence[str] = ()

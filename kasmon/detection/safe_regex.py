@@ -55,7 +55,7 @@ def compiled(source: str) -> re.Pattern[str]:
         pattern = re.compile(source)
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(f"it is not a valid pattern: {error}") from error
-    tried, ways = _cost(source)
+    tried, ways = _compute_cost(source)
     if tried > MOST:
         raise PatternError(
             f"{tried} of its parts have no length limit, {MOST} are allowed: start it with ^, or write x++ for x+"
@@ -65,7 +65,7 @@ def compiled(source: str) -> re.Pattern[str]:
     return pattern
 
 
-def _cost(source: str) -> tuple[int, int]:
+def _compute_cost(source: str) -> tuple[int, int]:
     """Return how many parts of *source* are tried at each length, and the number of combinations of its optional parts.
 
     Raises:
@@ -81,7 +81,7 @@ def _cost(source: str) -> tuple[int, int]:
                 f"{source[match.start() : match.start() + 3]!r} is not allowed: (, (?: and (?P<name> are"
             )
         if kind == "repeat":
-            spread = _spread(piece)
+            spread = _count_lengths(piece)
             if before == "close" and (spread != 2 or piece.endswith("+")):
                 raise PatternError("it repeats a group")
             has_repeat = has_repeat or spread == 0
@@ -93,7 +93,7 @@ def _cost(source: str) -> tuple[int, int]:
     return tried + (has_repeat and not is_tied), ways
 
 
-def _spread(piece: str) -> int:
+def _count_lengths(piece: str) -> int:
     """Return how many lengths the repetition *piece* allows: 1 for `{3}`, 2 for `?`, 0 if unlimited or above `FREE`."""
     if piece[0] != "{":
         return 2 if piece[0] == "?" else 0
