@@ -81,7 +81,7 @@ class Actor:
         self._frames: list[_Frame] = []
         self._turn: Moves | None = None
         self._pause = (0.0, 0.0)
-        self._left: deque[Event] = deque()
+        self._pending_events: deque[Event] = deque()
 
     @property
     def open(self) -> Mapping[RequestId, Request]:
@@ -99,7 +99,7 @@ class Actor:
         If called before a `ScriptPause` is over, it returns a shorter one again.
         """
         self._player.now = now
-        while not self._left and self._may_go_on():
+        while not self._pending_events and self._ensure_turn():
             if (seconds := self._pause_left(now)) > 0:
                 return ScriptPause(seconds=seconds)
             assert self._turn is not None
@@ -110,12 +110,12 @@ class Actor:
                 continue
             if not isinstance(move, ScriptPause):
                 if isinstance(move, SessionEnded):
-                    self._over()
+                    self._mark_ended()
                 return move
             if self._launch.speed > 0:
                 seconds = move.seconds / self._launch.speed
                 self._pause = (now + seconds, seconds)
-        return self._left.popleft() if self._left else None
+        return self._pending_events.popleft() if self._pending_events else None
 
     def prompt(self, prompt: Prompt, now: float) -> None:
         """Take *prompt*; it queues behind earlier ones, unless it interrupts.
@@ -151,9 +151,9 @@ class Actor:
         """End the running turn, if any, and drop the rest of its script; queued prompts stay."""
         if self.busy:
             self._player.now = now
-            self._left.extend(self._player.broken_off())
-            self._left.extend(self._player.withdrawn("interrupted"))
-            self._left.append(TurnEnded(at=now, reason="interrupted"))
+            self._pending_events.extend(self._player.broken_off())
+            self._pending_events.extend(self._player.withdrawn("interrupted"))
+            self._pending_events.append(TurnEnded(at=now, reason="interrupted"))
             self._frames.clear()
             self._turn, self._pause, self.busy = None, (0.0, 0.0), False
 
@@ -161,24 +161,24 @@ class Actor:
         """End the agent with exit code 0; idempotent."""
         if not self.ended:
             self.interrupt(now)
-            self._left.append(SessionEnded(at=now, exit_code=0, why=why))
-            self._over()
+            self._pending_events.append(SessionEnded(at=now, exit_code=0, why=why))
+            self._mark_ended()
 
     def _refuse_if_ended(self) -> None:
         if self.ended:
             raise SessionEndedError(self._launch.session)
 
-    def _over(self) -> None:
+    def _mark_ended(self) -> None:
         self.ended, self.busy, self._turn = True, False, None
         self._player.open.clear()
 
-    def _may_go_on(self) -> bool:
+    def _ensure_turn(self) -> bool:
         if self.ended:
             return False
         if self._turn is None and self._queue:
-            self._turn = self._prompted(self._queue.popleft())
+            self._turn = self._play_prompt(self._queue.popleft())
         elif self._turn is None and self._frames and self._frames[-1].resting:
-            self._turn = self._again(self._frames[-1])
+            self._turn = self._play_again(self._frames[-1])
         return self._turn is not None
 
     def _pause_left(self, now: float) -> float:
@@ -186,7 +186,7 @@ class Actor:
         until, whole = self._pause
         return max(0.0, min(until - now, whole))
 
-    def _prompted(self, prompt: Prompt) -> Moves:
+    def _play_prompt(self, prompt: Prompt) -> Moves:
         script = parse(prompt.text) if is_script(prompt.text) else ()
         waiting = bool(self._frames) and not self._frames[-1].resting
         if not waiting and all(isinstance(step, BadStep) for step in script):
@@ -195,7 +195,7 @@ class Actor:
         yield from self._play(prompt.by)
         return None
 
-    def _again(self, frame: _Frame) -> Moves:
+    def _play_again(self, frame: _Frame) -> Moves:
         yield self._player.between(LOOP_S)
         frame.resting = False
         yield from self._play("agent")

@@ -98,7 +98,7 @@ class Player:
         self._answers: deque[tuple[Asking, Answer]] = deque()
         self._rules: list[str] = []
         self._requests = self._calls = 0
-        self._usage, self._usage_told = UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
+        self._usage, self._usage_reported = UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
         self._unfinished: SayStep | ToolStarted | LimitReached | None = None
         self._said = ""
 
@@ -118,22 +118,22 @@ class Player:
             case BadStep():
                 yield NoticeRaised(at=self.now, text=f"script, line {step.line}: {step.why}", level="warning")
             case UsageStep():
-                self._usage, self._usage_told = step, True
-                yield self._usage_now()
+                self._usage, self._usage_reported = step, True
+                yield self._report_usage()
             case SlowStep():
                 yield ScriptPause(seconds=step.seconds)
             case LimitStep(seconds=None):
                 yield LimitReached(at=self.now, text="usage limit reached")
                 return TurnEnding(reason="limit")
             case LimitStep(seconds=seconds):
-                yield from self._limited(seconds or 0.0)
+                yield from self._play_limit(seconds or 0.0)
             case FailStep():
                 return TurnEnding(reason="error", error=step.text)
             case CrashStep():
                 yield SessionEnded(at=self.now, exit_code=step.code, signal=step.signal)
             case VerbStep(verb="hang"):
                 while True:
-                    yield from self._answered()
+                    yield from self._play_answers()
                     yield None
             case VerbStep():
                 return TurnEnding(again=step.verb == "loop")
@@ -144,13 +144,13 @@ class Player:
     def finish(self, ending: TurnEnding) -> Moves:
         """Play the end of a turn: wait for or withdraw open requests, then report the tokens used."""
         if ending.reason == "done":
-            yield from self._all_answered()
+            yield from self._wait_for_answers()
         else:
             yield from self.withdrawn("the turn ended")
-        if not self._usage_told:
-            self._usage = self._grown()
-            yield self._usage_now()
-        self._usage_told = False
+        if not self._usage_reported:
+            self._usage = self._grow_usage()
+            yield self._report_usage()
+        self._usage_reported = False
         return None
 
     def answer(self, answer: Answer) -> None:
@@ -170,7 +170,7 @@ class Player:
     def broken_off(self) -> tuple[Event, ...]:
         """Return the events that finish the current step after an interrupt."""
         unfinished, said = self._unfinished, self._said
-        self._unfinished, self._said, self._usage_told = None, "", False
+        self._unfinished, self._said, self._usage_reported = None, "", False
         self._answers.clear()
         match unfinished:
             case SayStep(thinking=thinking) if said:
@@ -225,17 +225,17 @@ class Player:
         self._asked[request] = step
         yield RequestOpened(at=self.now, request=self.open[request])
         if not (isinstance(step, AskStep) and step.joined):
-            yield from self._all_answered()
+            yield from self._wait_for_answers()
         return None
 
-    def _all_answered(self) -> Moves:
+    def _wait_for_answers(self) -> Moves:
         while self.open or self._answers:
-            yield from self._answered()
+            yield from self._play_answers()
             if self.open:
                 yield None
         return None
 
-    def _answered(self) -> Moves:
+    def _play_answers(self) -> Moves:
         while self._answers:
             step, answer = self._answers.popleft()
             if answer.decision is Decision.ALWAYS and isinstance(step, AskStep):
@@ -244,7 +244,7 @@ class Player:
                 yield from self.play(following)
         return None
 
-    def _limited(self, seconds: float) -> Moves:
+    def _play_limit(self, seconds: float) -> Moves:
         pause = seconds / self._launch.speed if self._launch.speed > 0 else 0.0
         self._unfinished = LimitReached(at=self.now, until=self.now + pause, text="rate limit reached")
         yield self._unfinished
@@ -253,7 +253,7 @@ class Player:
         yield LimitLifted(at=self.now)
         return None
 
-    def _grown(self) -> UsageStep:
+    def _grow_usage(self) -> UsageStep:
         """Return the totals after one more turn, drawn from the seed."""
         old, read, written = self._usage, self._random.randint(900, 5200), self._random.randint(120, 1400)
         limit = old.limit or WINDOW
@@ -265,13 +265,13 @@ class Player:
             cost_usd=round((old.cost_usd or 0.0) + read * 3e-6 + written * 15e-6, 4),
         )
 
-    def _usage_now(self) -> UsageReported:
-        told = self._usage
+    def _report_usage(self) -> UsageReported:
+        usage = self._usage
         return UsageReported(
             at=self.now,
-            input=told.input,
-            output=told.output,
-            context=told.context,
-            limit=told.limit,
-            cost_usd=told.cost_usd,
+            input=usage.input,
+            output=usage.output,
+            context=usage.context,
+            limit=usage.limit,
+            cost_usd=usage.cost_usd,
         )

@@ -87,7 +87,7 @@ def parse(text: str) -> Script:
         number, row = rows.popleft()
         if row.strip() and not row.startswith("#"):
             takes_lines = row.split(None, 1)[0] in BODIES and row[0] not in " \t"
-            body = _taken(rows) if takes_lines else []
+            body = _take_body(rows) if takes_lines else []
             steps.append(_step(number, row, body, is_first=not steps))
     return tuple(steps)
 
@@ -111,7 +111,7 @@ def _rows(text: str) -> list[Row]:
     return [(number, line[common:] if line.strip() else "") for number, line in enumerate(lines, 1)]
 
 
-def _taken(rows: deque[Row]) -> list[Row]:
+def _take_body(rows: deque[Row]) -> list[Row]:
     """Remove the indented rows from the head of *rows* and return them without common indentation."""
     body: list[Row] = []
     while rows and (not rows[0][1].strip() or rows[0][1][0] in " \t"):
@@ -148,10 +148,10 @@ def _lines(first: Sequence[str], body: Sequence[Row]) -> str:
 
 
 def _tool(argument: str, body: Sequence[Row]) -> ToolStep:
-    found = re.match(r"[\w.:/-]+(?=\s|$)", argument)
-    if found is None:
+    match = re.match(r"[\w.:/-]+(?=\s|$)", argument)
+    if match is None:
         raise _UnreadableError("it requires the tool's name first")
-    rest = argument[found.end() :].strip()
+    rest = argument[match.end() :].strip()
     tool_input: dict[str, Any] = {}
     if rest.startswith("{"):
         try:
@@ -163,7 +163,7 @@ def _tool(argument: str, body: Sequence[Row]) -> ToolStep:
     mark, first = rest[:2], rest[2:].strip()
     if rest and mark not in ("=>", "!>"):
         raise _UnreadableError("write its input as a JSON object after its name, then `=> output` or `!> error`")
-    return ToolStep(name=found[0], input=tool_input, ok=mark != "!>", output=_lines([first] if first else [], body))
+    return ToolStep(name=match[0], input=tool_input, ok=mark != "!>", output=_lines([first] if first else [], body))
 
 
 def _ask(argument: str, body: Sequence[Row]) -> AskStep:
@@ -216,10 +216,10 @@ def _todo(argument: str, body: Sequence[Row]) -> TodoStep:
     marks: dict[str, Literal["open", "doing", "done"]] = {" ": "open", "~": "doing", "x": "done"}
     items = []
     for number, line in body:
-        found = re.fullmatch(r"\s*\[([ ~x])\]\s+(\S.*)", line)
-        if found is None:
+        match = re.fullmatch(r"\s*\[([ ~x])\]\s+(\S.*)", line)
+        if match is None:
             raise _UnreadableError("each item must be `[x] done`, `[~] doing` or `[ ] open`", number)
-        items.append(PlanItem(text=found[2].rstrip(), state=marks[found[1]]))
+        items.append(PlanItem(text=match[2].rstrip(), state=marks[match[1]]))
     if not items:
         raise _UnreadableError("it requires indented items: `[x] done`, `[~] doing`, `[ ] open`")
     return TodoStep(items=tuple(items))
@@ -266,7 +266,7 @@ def _nothing(argument: str) -> None:
         raise _UnreadableError("it takes no argument")
 
 
-def _word(verb: Literal["wait", "hang", "loop"]) -> "Reader":
+def _build_verb_reader(verb: Literal["wait", "hang", "loop"]) -> "Reader":
     def read(argument: str, body: Sequence[Row]) -> VerbStep:
         _nothing(argument)
         return VerbStep(verb=verb)
@@ -300,9 +300,9 @@ VERBS: Final[dict[str, Reader]] = {
     "limit": lambda argument, body: LimitStep(seconds=_number(argument, LONGEST_S) if argument else None),
     "fail": lambda argument, body: FailStep(text=_text(argument, body)),
     "crash": _crash,
-    "hang": _word("hang"),
-    "wait": _word("wait"),
-    "loop": _word("loop"),
+    "hang": _build_verb_reader("hang"),
+    "wait": _build_verb_reader("wait"),
+    "loop": _build_verb_reader("loop"),
 }
 BODIES: Final = frozenset({"prompt", "say", "think", "tool", "ask", "edit", "change", "approve", "plan"})
 """The verbs that take indented lines."""

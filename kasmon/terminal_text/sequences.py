@@ -27,14 +27,14 @@ class Grammar:
         """
         # Each alternative begins with a different character: other sequences are skipped at their second byte.
         wanted = [controls] if controls else []
-        begun = [rb"\[[0-?]{0,%d}[ -/]?" % PARAMETER_BYTES] if controls else []
+        unfinished = [rb"\[[0-?]{0,%d}[ -/]?" % PARAMETER_BYTES] if controls else []
         for each in strings:
             end = rb"\x07|\x1b{1,2}\\" if each.startswith(b"]") else rb"\x1b{1,2}\\"
             text = rb"([^\x07\x1b]{0,%d}+)(?:%b)|[^\x07\x1b]{%d}()" % (longest_bytes, end, longest_bytes + 1)
             wanted.append(rb"%b(?:%b)" % (re.escape(each), text))
-            begun.append(_beginning(each))
+            unfinished.append(_beginning(each))
         self.wanted = re.compile(rb"\x1b(?:%b)" % rb"|".join(wanted)).search
-        self.begun = re.compile(rb"\x1b(?:%b)?\Z" % rb"|".join(begun)).match
+        self.begun = re.compile(rb"\x1b(?:%b)?\Z" % rb"|".join(unfinished)).match
         self.literal = b"\x1b" + strings[0] if len(strings) == 1 and not controls else b""
         """Bytes that every output with a complete requested sequence contains."""
         self.strings = strings

@@ -51,7 +51,7 @@ class TextStyle:
 
     def after(self, change: str) -> "TextStyle":
         """Return the style after *change*: an SGR sequence, SO or SI."""
-        return self.following.get(change) or _remembered(self, change)
+        return self.following.get(change) or _look_up(self, change)
 
 
 PLAIN: Final = TextStyle()
@@ -65,7 +65,7 @@ def read_row(row: str, style: TextStyle = PLAIN) -> tuple[list[tuple[str, TextSt
     texts = [(first.translate(LINE_DRAWING) if style.is_drawing else first, style)] if first else []
     changes = iter(rest)
     for change in changes:
-        style = style.following.get(change) or _remembered(style, change)
+        style = style.following.get(change) or _look_up(style, change)
         if text := next(changes):
             texts.append((text.translate(LINE_DRAWING) if style.is_drawing else text, style))
     return texts, style
@@ -86,7 +86,7 @@ def colour_numbers(colour: str) -> tuple[int, ...]:
     return tuple(numbers[: 4 if numbers and numbers[0] == 2 else 2])
 
 
-def _remembered(style: TextStyle, change: str) -> TextStyle:
+def _look_up(style: TextStyle, change: str) -> TextStyle:
     global _steps
     _steps += 1
     if _steps > _MOST_STYLES:

@@ -12,11 +12,11 @@ HUNG_UP = 129
 def main(argv: list[str]) -> int:
     """Run with *argv*, without the program's name; return the exit code, or die by the signal that a script names."""
     try:
-        wanted = read(argv)
+        arguments = read(argv)
     except UnusableArguments as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if wanted is None:
+    if arguments is None:
         sys.stdout.write(USAGE)
         return 0
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
             Program,  # a late import, so that the first screen appears without delay
         )
 
-        return Program(terminal, wanted).run()
+        return Program(terminal, arguments).run()
     return HUNG_UP
 
 

@@ -94,14 +94,14 @@ class Keyboard:
         del pending[:2]  # Alt with a letter is ignored
         return []
 
-    def _sequence(self, found: re.Match[bytes] | None, longest: int = 64) -> list[Key] | None:
-        if found is None:
+    def _sequence(self, match: re.Match[bytes] | None, longest: int = 64) -> list[Key] | None:
+        if match is None:
             if len(self._pending) <= longest:
                 return None
             self._pending.clear()  # a sequence without an end: noise
             return []
-        name = _named(found[1], found[2]) if found.re is CSI else None
-        del self._pending[: found.end()]  # after `_named`: a match reads its groups lazily from the buffer
+        name = _named(match[1], match[2]) if match.re is CSI else None
+        del self._pending[: match.end()]  # after `_named`: a match reads its groups lazily from the buffer
         return [Key(name)] if name else []
 
     def _pasted(self) -> list[Key] | None:

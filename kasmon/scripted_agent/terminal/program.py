@@ -56,16 +56,16 @@ class TerminalState(NamedTuple):
 class Program:
     """One run, from the first prompt to the exit code."""
 
-    def __init__(self, terminal: RawTerminal, wanted: Arguments) -> None:
-        self._terminal, self._wanted = terminal, wanted
+    def __init__(self, terminal: RawTerminal, arguments: Arguments) -> None:
+        self._terminal, self._arguments = terminal, arguments
         launch = Launch(
             session=SessionId("scripted"),
             name="scripted",
             agent="scripted",
             mode=Mode.TMUX,
             backend="scripted",
-            seed=wanted.seed,
-            speed=wanted.speed,
+            seed=arguments.seed,
+            speed=arguments.speed,
         )
         self._actor = Actor(launch)
         self._transcript = Transcript()
@@ -73,8 +73,8 @@ class Program:
         self._menu: ScriptedMenu | None = None
         self._partial = ""
         self._last: TerminalState = TerminalState("idle")
-        self._told: TerminalState | None = None
-        self._sure = False
+        self._reported: TerminalState | None = None
+        self._confirms_end = False
         self._above = 0
         self._exit: int | None = None
         self._colours = wants_colours()
@@ -87,8 +87,8 @@ class Program:
         """
         self._terminal.write(title_report(""))
         self._boot()
-        if self._wanted.script.strip():
-            self._actor.prompt(Prompt(text=self._wanted.script), time.time())
+        if self._arguments.script.strip():
+            self._actor.prompt(Prompt(text=self._arguments.script), time.time())
         while self._exit is None:
             limit_s = self._move()
             if self._exit is None:
@@ -98,8 +98,8 @@ class Program:
 
     def _boot(self) -> None:
         """Wait as long as the script's `boot` says; typed input stays queued."""
-        speed = self._wanted.speed
-        until = time.monotonic() + (boot_s(self._wanted.script) / speed if speed > 0 else 0.0)
+        speed = self._arguments.speed
+        until = time.monotonic() + (boot_s(self._arguments.script) / speed if speed > 0 else 0.0)
         while self._exit is None and (left := until - time.monotonic()) > 0:
             self._draw("starting")
             self._listen(left)
@@ -116,12 +116,12 @@ class Program:
                     self._partial += text
                     self._transcript.write(self._partial, thinking)
                 case event:
-                    self._heard(event)
+                    self._handle_event(event)
                     if self._exit is not None:
                         return None
         return 0.0
 
-    def _heard(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         self._transcript.add(event)
         self._partial = ""
         if isinstance(event, TurnStarted):
@@ -159,14 +159,14 @@ class Program:
                 self._press(key)
 
     def _press(self, key: Key) -> None:
-        sure, self._sure = self._sure, False
+        confirmed, self._confirms_end = self._confirms_end, False
         now = time.time()
         menu = self._open_menu()
         match key.name:
-            case "ctrl-c" if sure:
+            case "ctrl-c" if confirmed:
                 self._end(0, "The scripted agent ended.")
             case "ctrl-c":
-                self._sure = True
+                self._confirms_end = True
                 if not self._box.take():
                     self._actor.interrupt(now)
             case "ctrl-d" if not self._box.text:
@@ -199,8 +199,8 @@ class Program:
         except KasmonError as error:
             self._transcript.add(NoticeRaised(at=now, text=str(error), level="warning"))
         else:
-            fact = RequestAnswered(at=now, request=answer.request, decision=answer.decision, labels=answer.labels)
-            self._transcript.add(fact)
+            answered = RequestAnswered(at=now, request=answer.request, decision=answer.decision, labels=answer.labels)
+            self._transcript.add(answered)
 
     def _open_menu(self) -> ScriptedMenu | None:
         """Return the menu of the oldest open request."""
@@ -226,8 +226,8 @@ class Program:
         elif self._actor.busy:
             now = now._replace(state="working")
         self._draw(WAITING[now.asking] if now.asking is not None else now.state)
-        if now != self._told:
-            self._told = now
+        if now != self._reported:
+            self._reported = now
             self._terminal.write(state_report(now.state, now.asking, now.message))
 
     def _draw(self, state: str) -> None:
@@ -239,14 +239,14 @@ class Program:
         else:
             below, cursor = self._box.rows(columns, max(1, min(BOX_ROWS, height - 3)))
         if height > len(below) + 3:
-            below = [*below, _line(SURE if self._sure else HINT, Token.FAINT, columns)]
+            below = [*below, _line(SURE if self._confirms_end else HINT, Token.FAINT, columns)]
         room = height - len(below)
         queued = f" · {self._actor.queued} waiting" if self._actor.queued else ""
         bar = [BAR + f" scripted agent · {state}{queued} "[:columns]] if room > 1 else []
         rule = [_line("─" * columns, Token.BOUNDARY, columns)] if room > 2 else []
         body = room - len(bar) - len(rule)
-        said = self._transcript.tail(columns, body, self._above) if body > 0 else []
-        lines = [*said, *[BLANK] * (body - len(said)), *rule, *below]
+        transcript_rows = self._transcript.tail(columns, body, self._above) if body > 0 else []
+        lines = [*transcript_rows, *[BLANK] * (body - len(transcript_rows)), *rule, *below]
         rows = [*bar, *(styled(line, self._colours) for line in lines)]
         place = (height - len(below) + cursor[0], cursor[1]) if cursor is not None else None
         self._terminal.write(self._painter.changes(rows, (columns, height), place))

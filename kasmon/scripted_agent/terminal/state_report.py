@@ -23,8 +23,8 @@ def state_report(state: ProgramState, asking: RequestKind | None = None, message
     """Return the sequence that reports *state*, with a short *message*."""
     kind = f":kind={KINDS[asking]}" if asking is not None else ""
     text = clean_line(message)[:MESSAGE]
-    told = f":msg={b64encode(text.encode('utf-8', 'replace')).decode()}" if text else ""
-    return f"\x1b]7501;state={state}{kind}:app=scripted{told}\x07"
+    encoded = f":msg={b64encode(text.encode('utf-8', 'replace')).decode()}" if text else ""
+    return f"\x1b]7501;state={state}{kind}:app=scripted{encoded}\x07"
 
 
 def title_report(prompt: str) -> str:

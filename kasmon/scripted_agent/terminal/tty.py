@@ -30,13 +30,13 @@ class RawTerminal:
         self._wake_read, self._wake_write = os.pipe()
 
     def __enter__(self) -> Self:
-        self._was = termios.tcgetattr(self._in)
+        self._saved_attributes = termios.tcgetattr(self._in)
         for descriptor in (self._wake_read, self._wake_write):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGWINCH, lambda number, frame: None)
         for number in ENDING:
-            signal.signal(number, self._ended_by)
+            signal.signal(number, self._handle_signal)
         tty.setraw(self._in, termios.TCSANOW)
         self.write(TAKE)
         return self
@@ -56,7 +56,7 @@ class RawTerminal:
         with contextlib.suppress(Hangup):
             self.write(GIVE_BACK + words)
         with contextlib.suppress(termios.error):
-            termios.tcsetattr(self._in, termios.TCSANOW, self._was)
+            termios.tcsetattr(self._in, termios.TCSANOW, self._saved_attributes)
 
     def greet(self) -> None:
         """Draw a first screen before the program is loaded."""
@@ -103,7 +103,7 @@ class RawTerminal:
             raise Hangup
         return typed
 
-    def _ended_by(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         for each in ENDING:
             signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the restore
         raise _EndedBySignal(number)
