@@ -90,9 +90,9 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
             continue
         figures += found if isinstance(found, list) else [found]
     if json:
-        told = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]
-        found_here = {"schema": 1, "machine": machine(), "figures": told, "left_out": left_out}
-        print(msgspec.json.encode(found_here).decode())
+        rows = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]
+        report = {"schema": 1, "machine": machine(), "figures": rows, "left_out": left_out}
+        print(msgspec.json.encode(report).decode())
     else:
         print("\n".join([machine(), "", table(figures), *_left_out(left_out)]))
     return 0

@@ -45,7 +45,7 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
     async def start(number: int, part: DemoAgent) -> SessionId:
         parent = await starting[part.parent] if part.parent else None
         async with turn, asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
-            session = await create(places, Config(), wanted(part, seed + number, places, parent))
+            session = await create(places, Config(), build_session_request(part, seed + number, places, parent))
         if part.fate == "host killed":
             kill_host(places, session)
         return session
@@ -53,11 +53,11 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
     for number, part in enumerate(parts):
         starting[part.name] = asyncio.create_task(start(number, part))
     ended = zip(starting, await asyncio.gather(*starting.values(), return_exceptions=True), strict=True)
-    told = ((name, error) for name, error in ended if isinstance(error, BaseException))
-    return [f"{name}: {error}" for name, error in told if not isinstance(error, TimeoutError)]  # its host still runs
+    errors = ((name, error) for name, error in ended if isinstance(error, BaseException))
+    return [f"{name}: {error}" for name, error in errors if not isinstance(error, TimeoutError)]  # its host still runs
 
 
-def wanted(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) -> NewSession:
+def build_session_request(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) -> NewSession:
     """Return the session request for *part*."""
     return NewSession(
         name=part.name,

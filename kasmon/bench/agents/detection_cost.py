@@ -35,18 +35,18 @@ def observing(seconds: float) -> list[Figure]:
 def _observing(source: str, how: str, seconds: float) -> Figure:
     with _programs() as path:
         programs = [(f"agent-{n:02d}", path.command(AGENT, source)) for n in range(AGENTS)]
-        with terminals(programs) as (where, _):
-            asyncio.run(_until_working(where, AGENTS))
+        with terminals(programs) as (paths, _):
+            asyncio.run(_until_working(paths, AGENTS))
             time.sleep(SETTLE_S)
-            host, server = below(where)
-            share, around = share_of_a_core([host], seconds), share_of_a_core([server], seconds)
+            host, server = below(paths)
+            share, server_share = share_of_a_core([host], seconds), share_of_a_core([server], seconds)
     return Figure(
         name=f"{AGENTS} agents at work, observed {how}",
         value=share,
         unit="% of a core",
         target=10,
         samples=1,
-        note=f"the tmux host; the tmux server, which draws all of it, takes {around:.1f} %",
+        note=f"the tmux host; the tmux server, which draws all of it, takes {server_share:.1f} %",
     )
 
 
@@ -70,8 +70,8 @@ class _Programs:
 
 @contextlib.contextmanager
 def _programs() -> Iterator[_Programs]:
-    with scratch() as where:
-        folder = where.state / "programs"
+    with scratch() as paths:
+        folder = paths.state / "programs"
         folder.mkdir(mode=0o700)
         yield _Programs(folder)
 
@@ -81,8 +81,8 @@ def _change(source: str, seconds: float) -> Figure:
     offsets = {f"{source}-{n}": n * TURN_S / WATCHED for n in range(WATCHED)}
     with _programs() as path:
         programs = [(name, path.command(AGENT, source, str(TURN_S), str(at))) for name, at in offsets.items()]
-        with terminals(programs) as (where, _):
-            delays = asyncio.run(_delays(where, offsets, kinds, seconds))
+        with terminals(programs) as (paths, _):
+            delays = asyncio.run(_delays(paths, offsets, kinds, seconds))
     late = percentile(delays, 0.95)
     return Figure(
         name=f"state change to row, by {source}, p95",
@@ -95,13 +95,13 @@ def _change(source: str, seconds: float) -> Figure:
 
 
 async def _delays(
-    where: Paths, offsets: dict[str, float], kinds: Sequence[SessionState], seconds: float
+    paths: Paths, offsets: dict[str, float], kinds: Sequence[SessionState], seconds: float
 ) -> list[float]:
     """Return the detection delay of each change to one of *kinds*, in ms. The times of change follow from the clock."""
     delays: list[float] = []
     states: dict[str, SessionState] = {}
     began = time.time()
-    async for fleet in FleetWatch(where, writes=False).changes():
+    async for fleet in FleetWatch(paths, writes=False).changes():
         now = time.time()
         for session in fleet.sessions:
             if states.get(session.name) is not session.state:
@@ -116,7 +116,7 @@ async def _delays(
     return delays
 
 
-async def _until_working(where: Paths, count: int) -> None:
-    async for fleet in FleetWatch(where, writes=False).changes():
+async def _until_working(paths: Paths, count: int) -> None:
+    async for fleet in FleetWatch(paths, writes=False).changes():
         if sum(session.state is SessionState.WORKING for session in fleet.sessions) >= count:
             return

@@ -51,10 +51,10 @@ def settled(agent: str, root: Path) -> tuple[dict[str, str], dict[str, str]]:
     for folder in (*folders.values(), work):
         folder.mkdir(mode=0o700)
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), dead)
-    around = {name: str(folder) for name, folder in folders.items()} | proxies
-    around |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")  # opencode connects to itself
+    launcher_variables = {name: str(folder) for name, folder in folders.items()} | proxies
+    launcher_variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")  # opencode connects to itself
     own = {"claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode}.get(agent)
-    return around, own(home, work, dead) if own else {}
+    return launcher_variables, own(home, work, dead) if own else {}
 
 
 def _closed_port() -> int:

@@ -24,8 +24,8 @@ TALKING = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.event_writer"]
 
 def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = RATE_HZ) -> list[Figure]:
     """Measure the delay of the selected session's messages, and the dashboard's processor time: *seconds* each."""
-    with scratch() as where, standing(where, sessions) as ids:
-        own = environment(where.environment_variables())
+    with scratch() as paths, standing(paths, sessions) as ids:
+        own = environment(paths.environment_variables())
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:
             terminal.until(b"session-0000")
@@ -35,14 +35,14 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
                 share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
         finally:
             terminal.close()
-        bare = BenchTerminal(following(where.log(ids[0]), '"text":"T'), own)
+        bare = BenchTerminal(following(paths.log(ids[0]), '"text":"T'), own)
         try:
             bare.until(READY)
             with _talking(ids, rate_hz, own):
                 limits = _delays(bare, seconds)
         finally:
             bare.close()
-    told = f"{len(delays)} of some {seconds * rate_hz / EVERY_MESSAGE:.0f} messages came by"
+    seen = f"{len(delays)} of some {seconds * rate_hz / EVERY_MESSAGE:.0f} messages came by"
     return [
         Figure(
             name=f"event to screen, p95, {sessions} at {rate_hz:g} events/s",
@@ -50,7 +50,7 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
             unit="ms",
             target=50,
             samples=len(delays),
-            note=f"p50 {percentile(delays, 0.5):.1f} ms; {told}; a bare Textual app that does nothing but follow this "
+            note=f"p50 {percentile(delays, 0.5):.1f} ms; {seen}; a bare Textual app that does nothing but follow this "
             f"log, in the same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms",
         ),
         Figure(

@@ -23,8 +23,8 @@ EVERY_MESSAGE = 4
 
 def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
     """Append *rate_hz* events a second to each of *sessions*, evenly spread; never returns."""
-    where = places()
-    logs = [EventLog(where.log(session)) for session in sessions]
+    paths = places()
+    logs = [EventLog(paths.log(session)) for session in sessions]
     stories = [_story(stamps=number == 0) for number in range(len(sessions))]
     step_s = 1 / (rate_hz * len(sessions))
     due = time.monotonic()

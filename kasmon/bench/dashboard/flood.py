@@ -12,9 +12,9 @@ LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
 
 def stall(seconds: float) -> Figure:
     """Measure the longest stall of the dashboard's event loop in *seconds*, with `yes` running in the preview."""
-    with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (where, _):
-        file = where.state / "lag"
-        terminal = BenchTerminal([*LAG, str(file)], environment(where.environment_variables()), 160, 50)
+    with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (paths, _):
+        file = paths.state / "lag"
+        terminal = BenchTerminal([*LAG, str(file)], environment(paths.environment_variables()), 160, 50)
         try:
             terminal.until(b"a line of a flood")
             until = time.monotonic() + seconds + 2.0

@@ -19,9 +19,9 @@ LEAVE = b"\x1d"
 
 def key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
     """Measure median and 95th percentile of *keys* key presses a round, dashboard and `tmux attach` interleaved."""
-    with terminals([("echo", program("echo"))]) as (where, (session,)):
-        own = environment(where.environment_variables())
-        attach = TmuxServer(where.tmux_socket).attach_argv(session)
+    with terminals([("echo", program("echo"))]) as (paths, (session,)):
+        own = environment(paths.environment_variables())
+        attach = TmuxServer(paths.tmux_socket).attach_argv(session)
         raw: list[float] = []
         ours: list[float] = []
         letters = itertools.cycle(b"abcdefghijklmnopqrstuvwxyz")

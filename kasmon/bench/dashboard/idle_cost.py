@@ -36,14 +36,14 @@ COLUMNS, ROWS = 120, 40
 def resting(count: int, seconds: float) -> list[Figure]:
     """Measure the dashboard, its helpers and its terminal over *seconds*, three times, with *count* idle sessions."""
     structured = count // 2 if count <= MIXED else 0
-    with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (where, _):
-        hosts = asyncio.run(_structured(where, structured))
-        terminal = BenchTerminal(KASMON, environment(where.environment_variables()), columns=COLUMNS, rows=ROWS)
+    with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (paths, _):
+        hosts = asyncio.run(_structured(paths, structured))
+        terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS)
         try:
             terminal.until(b"idle-00")
             settle(terminal, SETTLE_S)
             own = [process.pid for process in family([terminal.pid])]
-            helpers = [*below(where), *hosts]
+            helpers = [*below(paths), *hosts]
             seen = [_observed(terminal, own, helpers, seconds) for _ in range(WINDOWS)]
         finally:
             terminal.close()
@@ -74,12 +74,12 @@ def resting(count: int, seconds: float) -> list[Figure]:
     ]
 
 
-async def _structured(where: Paths, count: int) -> list[int]:
+async def _structured(paths: Paths, count: int) -> list[int]:
     """Start *count* structured sessions without prompts; return the pids of their hosts and agents."""
     hosts = []
     for number in range(count):
         wanted = NewSession(name=f"sdk-{number:04d}", agent="scripted", mode=Mode.SDK, workdir="/")
-        hosts.append(lock_holder(where.host_lock(await create(where, Config(), wanted))) or 0)
+        hosts.append(lock_holder(paths.host_lock(await create(paths, Config(), wanted))) or 0)
     return [process.pid for process in family([pid for pid in hosts if pid])]
 
 

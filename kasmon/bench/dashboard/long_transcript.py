@@ -20,15 +20,15 @@ LAST = "the-last-page-of-all"
 
 def last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
     """Measure from the key that selects the session to its last page, and from the dashboard's start; index warm."""
-    with scratch() as where, standing(where, 2) as (_, long):
-        lengthen(where.log(long), events)
-        own = environment(where.environment_variables())
-        warm(where, own)
+    with scratch() as paths, standing(paths, 2) as (_, long):
+        lengthen(paths.log(long), events)
+        own = environment(paths.environment_variables())
+        warm(paths, own)
         selected = [_selected(own) for _ in range(rounds)]
-    with scratch() as where, standing(where, 1) as (long,):
-        lengthen(where.log(long), events)
-        own = environment(where.environment_variables())
-        warm(where, own)
+    with scratch() as paths, standing(paths, 1) as (long,):
+        lengthen(paths.log(long), events)
+        own = environment(paths.environment_variables())
+        warm(paths, own)
         bare, opened = [], []
         for _ in range(rounds):
             bare.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))

@@ -21,17 +21,17 @@ WORD = "show-me-"
 
 def event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
     """Measure *asks* requests of all sessions except the selected one, each after a while without key presses."""
-    with scratch() as where, standing(where, sessions) as ids:
-        own = environment(where.environment_variables())
+    with scratch() as paths, standing(paths, sessions) as ids:
+        own = environment(paths.environment_variables())
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:
             terminal.until(b"session-0000")
             settle(terminal, 2.0)
             turns = itertools.islice(itertools.cycle(ids[1:]), asks)
-            delays = [_asked(terminal, where.log(session), session, number) for number, session in enumerate(turns)]
+            delays = [_asked(terminal, paths.log(session), session, number) for number, session in enumerate(turns)]
         finally:
             terminal.close()
-        limits = _bare(where.log(ids[0]), ids[0], own, asks)
+        limits = _bare(paths.log(ids[0]), ids[0], own, asks)
     return Figure(
         name="permission event to dialog, p95",
         value=percentile(delays, 0.95),

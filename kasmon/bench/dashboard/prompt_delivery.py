@@ -93,9 +93,9 @@ def cut(text: str) -> str:
 
 def delivered(count: int) -> Figure:
     """Measure *count* prompts, in turn to one terminal of each kind."""
-    with scratch() as where:
-        learn(where)
-        tallies = asyncio.run(_all(where, count))
+    with scratch() as paths:
+        learn(paths)
+        tallies = asyncio.run(_all(paths, count))
     bad = sum(tally.doubled + tally.false + tally.unsent + tally.answered for tally in tallies.values())
     took_ms = [1000 * took for tally in tallies.values() for took in tally.took_s]
     return Figure(
@@ -121,48 +121,48 @@ def told(tallies: Mapping[str, DeliveryCount]) -> str:
 COUNTED: Final = ("refused", "lost", "doubled", "false", "unsent", "answered")
 
 
-def learn(where: Paths) -> None:
-    """Install the program's screen rules for the kasmon in *where*, as a user's own file."""
-    private_folder(where.config)
-    private_folder(where.config / "screens")
-    write_private(where.config / "screens" / f"{AGENT}.toml", (PROGRAMS / f"{AGENT}.toml").read_bytes())
+def learn(paths: Paths) -> None:
+    """Install the program's screen rules for the kasmon in *paths*, as a user's own file."""
+    private_folder(paths.config)
+    private_folder(paths.config / "screens")
+    write_private(paths.config / "screens" / f"{AGENT}.toml", (PROGRAMS / f"{AGENT}.toml").read_bytes())
 
 
-def command(where: Paths, record: Path, flags: Sequence[str]) -> list[str]:
+def command(paths: Paths, record: Path, flags: Sequence[str]) -> list[str]:
     """Return the program's command line; the program has the agent's name, by which kasmon recognises it."""
-    program = where.state / AGENT
+    program = paths.state / AGENT
     if not program.exists():
         program.symlink_to(sys.executable)
     return [str(program), "-I", "-S", str(PROGRAMS / f"{AGENT}.py"), str(record), *flags]
 
 
-async def _all(where: Paths, count: int) -> dict[str, DeliveryCount]:
+async def _all(paths: Paths, count: int) -> dict[str, DeliveryCount]:
     texts = list(itertools.islice(prompts(1), count))
     jobs = {
-        kind: _one(where, kind, flags, texts[at :: len(HOSTILE)]) for at, (kind, flags) in enumerate(HOSTILE.items())
+        kind: _one(paths, kind, flags, texts[at :: len(HOSTILE)]) for at, (kind, flags) in enumerate(HOSTILE.items())
     }
     return dict(zip(jobs, await asyncio.gather(*jobs.values()), strict=True))
 
 
-async def _one(where: Paths, kind: str, flags: Sequence[str], texts: Sequence[str]) -> DeliveryCount:
-    record = where.state / f"{kind.replace(' ', '-')}.jsonl"
+async def _one(paths: Paths, kind: str, flags: Sequence[str], texts: Sequence[str]) -> DeliveryCount:
+    record = paths.state / f"{kind.replace(' ', '-')}.jsonl"
     write_private(record, b"")
-    argv = tuple(command(where, record, flags))
-    id_ = await create(where, Config(), NewSession(name=kind, mode=Mode.TMUX, argv=argv, workdir="/"))
+    argv = tuple(command(paths, record, flags))
+    id_ = await create(paths, Config(), NewSession(name=kind, mode=Mode.TMUX, argv=argv, workdir="/"))
     receipts, took_s = list[Receipt](), list[float]()
     for text in texts:
-        session = look_once(where).get(id_)
+        session = look_once(paths).get(id_)
         assert session is not None
         began = time.monotonic()
-        receipts.append(await given(where, session, text))
+        receipts.append(await given(paths, session, text))
         took_s.append(time.monotonic() - began)
     return tally(texts, receipts, record, took_s)
 
 
-async def given(where: Paths, session: Session, text: str) -> Receipt:
+async def given(paths: Paths, session: Session, text: str) -> Receipt:
     """Send *text* and return its receipt once it is taken, refused or lost."""
     try:
-        receipt = await send(where, session, text)
+        receipt = await send(paths, session, text)
     except PromptLostError as error:
         return _failed(session, ReceiptState.LOST, error)
     except RefusedError as error:
@@ -170,7 +170,7 @@ async def given(where: Paths, session: Session, text: str) -> Receipt:
     async with asyncio.timeout(END_S):
         while receipt.state not in TAKEN | FAILED:
             await asyncio.sleep(0.1)
-            now = look_once(where).get(session.id)
+            now = look_once(paths).get(session.id)
             known = now.receipts if now is not None else ()
             receipt = next((one for one in known if one.id == receipt.id), receipt)
     return receipt

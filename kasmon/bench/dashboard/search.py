@@ -39,18 +39,18 @@ VERBS: Final = ("reads", "writes", "checks", "drops", "keeps", "opens", "closes"
 
 def searching(rounds: int) -> list[Figure]:
     """Measure 50 sessions of 10 MB, half of them terminals: words in one, in all, in none; and without an index."""
-    with scratch() as where, standing(where, SESSIONS, alive=0) as sessions:
+    with scratch() as paths, standing(paths, SESSIONS, alive=0) as sessions:
         for number, session in enumerate(sessions):
-            fill(where, session, number, MEGABYTES * 1_000_000)
-        own = environment(where.environment_variables())
-        without = _timed(where, own, RARE, max(3, rounds // 3))
+            fill(paths, session, number, MEGABYTES * 1_000_000)
+        own = environment(paths.environment_variables())
+        without = _timed(paths, own, RARE, max(3, rounds // 3))
         began = time.perf_counter()
-        bring_up(where)
+        bring_up(paths)
         took = time.perf_counter() - began
-        size_mb = where.search_index.stat().st_size / 1e6
+        size_mb = paths.search_index.stat().st_size / 1e6
         bare = _times([*BARE_PYTHON], own, rounds)
-        times = {words: _timed(where, own, words, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
-        capped = _timed(where, own, "session", rounds, "--max", "5")
+        times = {words: _timed(paths, own, words, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
+        capped = _timed(paths, own, "session", rounds, "--max", "5")
     whole = f"{SESSIONS} sessions x {MEGABYTES} MB"
     note = (
         f"the command from start to end; of that Python's own start {statistics.median(bare):.0f} ms. The index has "
@@ -64,17 +64,17 @@ def searching(rounds: int) -> list[Figure]:
     ]
 
 
-def fill(where: Paths, session: SessionId, number: int, size: int) -> None:
+def fill(paths: Paths, session: SessionId, number: int, size: int) -> None:
     """Fill the log of *session*, or for even numbers its terminal record, with *size* bytes."""
     chance = Random(number)
     if number % 2:
-        story, said, written = _story(chance, number), [where.log(session).read_bytes()], 0
+        story, lines_written, written = _story(chance, number), [paths.log(session).read_bytes()], 0
         while written < size:
-            said.append(encode(next(story)) + b"\n")
-            written += len(said[-1])
-        write_private(where.log(session), b"".join(said))
+            lines_written.append(encode(next(story)) + b"\n")
+            written += len(lines_written[-1])
+        write_private(paths.log(session), b"".join(lines_written))
         return
-    record = TerminalRecord(where.record(session), 2 * size)
+    record = TerminalRecord(paths.record(session), 2 * size)
     record.open(0)
     lines = _lines(chance, number)
     written, now = 0, time.time()
@@ -109,7 +109,7 @@ def _lines(chance: Random, number: int) -> Iterator[str]:
         )
 
 
-def _timed(where: Paths, own: dict[str, str], words: str, rounds: int, *more: str) -> list[float]:
+def _timed(paths: Paths, own: dict[str, str], words: str, rounds: int, *more: str) -> list[float]:
     return _times([*KASMON, "grep", "--json", *more, words], own, rounds)
 
 

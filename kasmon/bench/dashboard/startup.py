@@ -31,8 +31,8 @@ BARE_TEXTUAL = [
 
 def first_frame(rounds: int) -> Figure:
     """Measure from spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
-    with scratch() as where, standing(where, 20):
-        own = environment(where.environment_variables())
+    with scratch() as paths, standing(paths, 20):
+        own = environment(paths.environment_variables())
         values, limits = [], []
         for _ in range(rounds):
             limits.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
@@ -42,9 +42,9 @@ def first_frame(rounds: int) -> Figure:
 
 def ls(rounds: int, rows: int = 200) -> Figure:
     """Measure `kasmon ls` of 200 live sessions, with the index that a dashboard leaves, against bare Python."""
-    with scratch() as where, standing(where, rows):
-        own = environment(where.environment_variables())
-        warm(where, own)
+    with scratch() as paths, standing(paths, rows):
+        own = environment(paths.environment_variables())
+        warm(paths, own)
         values, limits = [], []
         for _ in range(rounds):
             limits.append(_run(BARE_PYTHON, own))
@@ -54,8 +54,8 @@ def ls(rounds: int, rows: int = 200) -> Figure:
 
 def memory(rounds: int) -> Figure:
     """Measure the dashboard's memory with 200 sessions, against a bare Textual app's."""
-    with scratch() as where, standing(where, 200):
-        own = environment(where.environment_variables())
+    with scratch() as paths, standing(paths, 200):
+        own = environment(paths.environment_variables())
         values, limits = [], []
         for _ in range(rounds):
             limits.append(_weigh(BARE_TEXTUAL, own, b"bare-and-ready"))
@@ -73,7 +73,7 @@ def memory(rounds: int) -> Figure:
     )
 
 
-def warm(where: Paths, own: dict[str, str]) -> None:
+def warm(paths: Paths, own: dict[str, str]) -> None:
     """Run a dashboard until it has written the index, which it does after a few seconds.
 
     Raises:
@@ -82,7 +82,7 @@ def warm(where: Paths, own: dict[str, str]) -> None:
     terminal = BenchTerminal(KASMON, own)
     deadline = time.monotonic() + WARM_S
     try:
-        while not remember(where.index, FleetIndex(where)):
+        while not remember(paths.index, FleetIndex(paths)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the dashboard wrote no index within {WARM_S:g} s.")
             terminal.read(0.05)

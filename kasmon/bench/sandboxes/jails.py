@@ -48,11 +48,11 @@ def many(seconds: float, count: int = MANY) -> list[Figure]:
         began = time.perf_counter()
         made = list(pool.map(jail.create, policies))
         each_ms = 1000 * (time.perf_counter() - began) / count
-        list(pool.map(_warmed, made))
+        list(pool.map(_prewarm, made))
         time.sleep(REST_S)
-        inside = [process.pid for process in family([runtime.pid for runtime in made])]
-        each_mb = sum(map(held_mb, inside)) / count
-        share = share_of_a_core(inside, seconds)
+        guest = [process.pid for process in family([runtime.pid for runtime in made])]
+        each_mb = sum(map(held_mb, guest)) / count
+        share = share_of_a_core(guest, seconds)
         ending = time.perf_counter()
         list(pool.map(jail.destroy, policies, made))
         end_ms = 1000 * (time.perf_counter() - ending) / count
@@ -71,7 +71,7 @@ def many(seconds: float, count: int = MANY) -> list[Figure]:
             unit="MB",
             target=15,
             samples=count,
-            note=f"{len(inside) / count:.1f} processes each; pages that they share count once",
+            note=f"{len(guest) / count:.1f} processes each; pages that they share count once",
         ),
         Figure(
             name=f"{count} jails in which nothing runs",
@@ -87,8 +87,8 @@ def many(seconds: float, count: int = MANY) -> list[Figure]:
 @contextlib.contextmanager
 def _jails(count: int) -> Iterator[tuple[Jail, Sequence[SandboxPolicy]]]:
     """Return the jail tier and the policies of *count* jails; all jails are removed at the end."""
-    with scratch() as where:
-        jail, policies = Jail(where), [SandboxPolicy(session=session_id(number)) for number in range(count)]
+    with scratch() as paths:
+        jail, policies = Jail(paths), [SandboxPolicy(session=session_id(number)) for number in range(count)]
         try:
             yield jail, policies
         finally:
@@ -96,6 +96,6 @@ def _jails(count: int) -> Iterator[tuple[Jail, Sequence[SandboxPolicy]]]:
                 jail.forget(policy)
 
 
-def _warmed(runtime: SandboxRuntime) -> None:
-    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        inside.prewarm(PREWARMED)
+def _prewarm(runtime: SandboxRuntime) -> None:
+    with contextlib.closing(GuestChannel(runtime.socket)) as guest:
+        guest.prewarm(PREWARMED)

@@ -36,37 +36,37 @@ class SnapshotCycles(NamedTuple):
 def booted(rounds: int) -> Figure:
     """Measure a microVM that is booted without a snapshot: until the guest answers."""
     with _tier() as vm:
-        times = _made(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
+        times = _time_creation(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
     return _figure("a microVM starts and answers, p50", times, None, how_played(vm))
 
 
 def copied(rounds: int) -> Figure:
     """Measure a microVM that is a copy of the warm one: until the guest answers."""
     with _tier() as vm:
-        times = _made(_copies(vm), vm, rounds)
+        times = _time_creation(_build_copier(vm), vm, rounds)
     return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, how_played(vm))
 
 
 def paused(rounds: int) -> Figure:
     """Measure a microVM with a python and a bash, until its memory is on disk and it has no process."""
     with _tier() as vm:
-        nights = _nights(vm, rounds)
-    name, note = "a microVM is put on disk, p50", f"{nights.size_mb:.0f} MB; {how_played(vm)}"
-    return _figure(name, nights.to_sleep_ms, 1000, note)
+        cycles = _run_cycles(vm, rounds)
+    name, note = "a microVM is put on disk, p50", f"{cycles.size_mb:.0f} MB; {how_played(vm)}"
+    return _figure(name, cycles.to_sleep_ms, 1000, note)
 
 
 def resumed(rounds: int) -> Figure:
     """Measure its resume until its python answers with its earlier state."""
     with _tier() as vm:
-        nights = _nights(vm, rounds)
-    return _figure("a microVM wakes from disk and answers, p50", nights.awake_ms, 1000, how_played(vm))
+        cycles = _run_cycles(vm, rounds)
+    return _figure("a microVM wakes from disk and answers, p50", cycles.awake_ms, 1000, how_played(vm))
 
 
 def many(count: int = AT_ONCE) -> list[Figure]:
     """Measure *count* copies of the warm microVM, created at once: time until all answer, memory of each, failures."""
     with _tier() as vm:
         policies = [SandboxPolicy(session=session_id(number), tier="microvm") for number in range(count)]
-        copies = _copies(vm)
+        copies = _build_copier(vm)
         try:
             with ThreadPoolExecutor(count) as pool:
                 began = time.perf_counter()
@@ -113,11 +113,11 @@ def _tier() -> Iterator[MicroVm]:
     Raises:
         SandboxError: if no microVM can be created here.
     """
-    with scratch() as where:
-        yield MicroVm(where)
+    with scratch() as paths:
+        yield MicroVm(paths)
 
 
-def _copies(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
+def _build_copier(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
     """Return a function that creates a copy of the warm microVM, and fails if one was booted instead.
 
     Raises:
@@ -139,7 +139,7 @@ def _copies(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
     return copy
 
 
-def _made(make: Callable[[SandboxPolicy], SandboxRuntime], vm: MicroVm, rounds: int) -> list[float]:
+def _time_creation(make: Callable[[SandboxPolicy], SandboxRuntime], vm: MicroVm, rounds: int) -> list[float]:
     """Return how long the creation of each of *rounds* took, one after the other, in ms."""
     times = []
     for number in range(rounds):
@@ -160,13 +160,13 @@ def _or_why(make: Callable[[SandboxPolicy], SandboxRuntime], policy: SandboxPoli
         return error.message
 
 
-def _nights(vm: MicroVm, rounds: int) -> SnapshotCycles:
+def _run_cycles(vm: MicroVm, rounds: int) -> SnapshotCycles:
     """Pause a microVM to disk and resume it, *rounds* times.
 
     Raises:
         SandboxError: if its memory is lost when it resumes.
     """
-    policy, nights = SandboxPolicy(session=session_id(0), tier="microvm"), SnapshotCycles([], [], 0.0)
+    policy, cycles = SandboxPolicy(session=session_id(0), tier="microvm"), SnapshotCycles([], [], 0.0)
     try:
         runtime = vm.create(policy)
         with contextlib.closing(GuestChannel(runtime.socket)) as inside:
@@ -175,16 +175,16 @@ def _nights(vm: MicroVm, rounds: int) -> SnapshotCycles:
         for number in range(rounds):
             began = time.perf_counter()
             slept = vm.pause(policy, runtime, to_disk=True)
-            nights.to_sleep_ms.append(1000 * (time.perf_counter() - began))
-            nights = nights._replace(size_mb=_size_mb(vm, policy))
-            runtime, took_ms = _woken(vm, policy, runtime, slept, number)
-            nights.awake_ms.append(took_ms)
+            cycles.to_sleep_ms.append(1000 * (time.perf_counter() - began))
+            cycles = cycles._replace(size_mb=_size_mb(vm, policy))
+            runtime, took_ms = _resume(vm, policy, runtime, slept, number)
+            cycles.awake_ms.append(took_ms)
     finally:
         vm.forget(policy)
-    return nights
+    return cycles
 
 
-def _woken(
+def _resume(
     vm: MicroVm, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, number: int
 ) -> tuple[SandboxRuntime, float]:
     """Resume the microVM; return its runtime, and how long it took until it answered, in ms."""

@@ -49,23 +49,23 @@ class BenchTerminal:
         Raises:
             TimeoutError: if it does not appear within *limit_s*; with the end of the output.
         """
-        seen = b""
+        output = b""
         deadline = time.perf_counter() + limit_s
         while time.perf_counter() < deadline:
-            before = len(seen)
-            seen += self.read(max(0.0, deadline - time.perf_counter()))
-            new = seen[max(0, before - OVERLAP_BYTES) :]
+            before = len(output)
+            output += self.read(max(0.0, deadline - time.perf_counter()))
+            new = output[max(0, before - OVERLAP_BYTES) :]
             if text in new or text in ESCAPES.sub(b"", new):
                 return time.perf_counter()
-        raise TimeoutError(f"{text!r} did not show; the last of it was {ESCAPES.sub(b'', seen)[-300:]!r}")
+        raise TimeoutError(f"{text!r} did not show; the last of it was {ESCAPES.sub(b'', output)[-300:]!r}")
 
     def drain(self, quiet_s: float = 0.2, limit_s: float = 5.0) -> bytes:
         """Return all output until it is quiet for *quiet_s*."""
-        seen = b""
+        output = b""
         deadline = time.perf_counter() + limit_s
         while time.perf_counter() < deadline and (data := self.read(quiet_s)):
-            seen += data
-        return seen
+            output += data
+        return output
 
     def press(self, data: bytes) -> None:
         os.write(self.handle, data)
