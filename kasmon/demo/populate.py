@@ -24,7 +24,7 @@ FULL: Final = 12
 """With at least this many agents, the demo also has a plan and sandboxes."""
 
 
-async def perform(places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False) -> list[str]:
+async def start_demo(places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False) -> list[str]:
     """Start *agents* agents, the plan and the sandboxes; return an error message for each failed start."""
     failures = await populate(places, cast(agents), seed)
     if agents >= FULL:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kasmon.demo.populate import perform
+from kasmon.demo.populate import start_demo
 from kasmon.demo.scratch import Scratch
 from kasmon.paths import Paths, places
 
@@ -33,15 +33,15 @@ def main(
     ls: Callable[[Paths], str],
 ) -> int:
     """Run the demo. With *headless_s*, run that many seconds without a screen and print *ls*'s object as last line."""
-    with ended_by_signals():
+    with exit_on_signals():
         scratch = Scratch(places())
         try:
             os.environ.update(scratch.places.environment_variables())
-            say_where(scratch)
+            print_location(scratch)
             if headless_s is None:
-                code = on_screen(scratch.places, agents, seed, dashboard)
+                code = run_with_dashboard(scratch.places, agents, seed, dashboard)
             else:
-                code = without_screen(scratch.places, agents, seed, headless_s)
+                code = run_headless(scratch.places, agents, seed, headless_s)
             if svg is not None:
                 save(scratch.places, svg)
             if headless_s is not None:
@@ -51,15 +51,15 @@ def main(
             scratch.close()
 
 
-def on_screen(scratch: Paths, agents: int, seed: int, dashboard: Dashboard) -> int:
+def run_with_dashboard(scratch: Paths, agents: int, seed: int, dashboard: Dashboard) -> int:
     """Start the agents and the dashboard; if the dashboard is killed, offer to reopen it."""
     builder = os.fork()
     if builder == 0:
-        bring_on(scratch, agents, seed)
+        start_agents(scratch, agents, seed)
     try:
         while True:
             code = dashboard(scratch)
-            if code < KILLED or code in TOLD_TO_END or not asks_again():
+            if code < KILLED or code in TOLD_TO_END or not ask_to_reopen():
                 return code
     finally:
         with contextlib.suppress(OSError):
@@ -67,10 +67,10 @@ def on_screen(scratch: Paths, agents: int, seed: int, dashboard: Dashboard) -> i
             os.waitpid(builder, 0)
 
 
-def without_screen(scratch: Paths, agents: int, seed: int, headless_s: float) -> int:
+def run_headless(scratch: Paths, agents: int, seed: int, headless_s: float) -> int:
     """Run the agents for *headless_s* seconds; failures are printed to stderr and make the exit code 1."""
     until = time.monotonic() + headless_s
-    failures = asyncio.run(perform(scratch, agents, seed))
+    failures = asyncio.run(start_demo(scratch, agents, seed))
     for failure in failures:
         print(f"kasmon demo: {failure}", file=sys.stderr)
     time.sleep(max(0.0, until - time.monotonic()))
@@ -84,18 +84,18 @@ def save(scratch: Paths, svg: Path) -> None:
     svg.write_text(picture(scratch), "utf-8")
 
 
-def bring_on(scratch: Paths, agents: int, seed: int) -> None:
+def start_agents(scratch: Paths, agents: int, seed: int) -> None:
     """Start the agents and exit; runs in a child process. Failures are in the sessions' own logs."""
     code = 1
     with contextlib.suppress(BaseException):
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
-        code = bool(asyncio.run(perform(scratch, agents, seed, with_sandboxes=True)))
+        code = bool(asyncio.run(start_demo(scratch, agents, seed, with_sandboxes=True)))
     os._exit(code)
 
 
-def asks_again() -> bool:
+def ask_to_reopen() -> bool:
     """Ask whether to reopen the killed dashboard on the running fleet."""
     if not sys.stdin.isatty():
         return False
@@ -103,14 +103,14 @@ def asks_again() -> bool:
     return not sys.stdin.readline().strip().lower().startswith("q")
 
 
-def say_where(scratch: Scratch) -> None:
+def print_location(scratch: Scratch) -> None:
     """Print the command that shows the fleet from another terminal."""
     variables = " ".join(f"{name}={value}" for name, value in scratch.places.environment_variables().items())
     print(f"Look in from another terminal:\n  {variables} kasmon ls", flush=True)
 
 
 @contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """Make TERM and HUP end the demo as Ctrl+C does, so that it cleans up."""
 
     def end(number: int, frame: object) -> None:

@@ -24,7 +24,7 @@ class ChoiceItem(NamedTuple):
     """The digits before the label; empty if there are none."""
     is_marked: bool
     is_placeholder: bool = False
-    """Whether the label is a hint in an empty field (`Row.is_placeholder`)."""
+    """Whether the label is a hint in an empty field (`ScreenRow.is_placeholder`)."""
 
 
 class ChoiceList(NamedTuple):

@@ -25,7 +25,7 @@ _DAY: Final = re.compile(
 _ZONE: Final = re.compile(r"\(([A-Za-z_]{1,20}(?:[/+-][A-Za-z_0-9+-]{1,30}){0,2})\)|\b(UTC|GMT)\b")
 
 
-def reset_at(text: str, now: float, zone: tzinfo | None = None) -> float | None:
+def parse_reset_time(text: str, now: float, zone: tzinfo | None = None) -> float | None:
     """Return when the limit in *text* ends, in seconds since the epoch; None if *text* does not contain it.
 
     Args:

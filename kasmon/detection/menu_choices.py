@@ -172,7 +172,7 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenMenu | None:
+def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenMenu | None:
     """Return the lowest menu of this kind in its region; None if no such menu is shown completely."""
     area = regions.rows(rule.area)
     if not area:

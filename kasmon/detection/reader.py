@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from kasmon.detection.limit_reset import reset_at
-from kasmon.detection.menu_choices import ScreenMenu, menu_in
+from kasmon.detection.limit_reset import parse_reset_time
+from kasmon.detection.menu_choices import ScreenMenu, find_menu
 from kasmon.detection.prompt_box import Composer, composer
 from kasmon.detection.regions import Finder, PatternMatch, ScreenRegions
 from kasmon.detection.rule_file import ScreenRules
@@ -88,7 +88,7 @@ def read(
         menu = None
         if rule.menu:
             if rule.menu not in menus:
-                menus[rule.menu] = menu_in(shot, regions, rules.menus[rule.menu])
+                menus[rule.menu] = find_menu(shot, regions, rules.menus[rule.menu])
             if (menu := menus[rule.menu]) is None:
                 continue
         if decided is None:
@@ -192,7 +192,7 @@ def _build_reading(
         failed=rule.failed,
         text=(text or (menu.text if menu else ""))[:LONGEST],
         notice=_find_group(regions, finders.notice, "text")[:LONGEST],
-        until=reset_at(until, now, zone) if until else None,
+        until=parse_reset_time(until, now, zone) if until else None,
         menu=menu,
     )
 

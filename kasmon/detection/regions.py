@@ -31,7 +31,7 @@ class Finder(NamedTuple):
     joined: bool = False
 
 
-def finder(found: Found, area: str) -> Finder:
+def compile_finder(found: Found, area: str) -> Finder:
     """Compile *found* for *area*, unless it names its own area. Its pattern was validated when its file was loaded."""
     if isinstance(found, PatternCondition):
         return Finder(re.compile(found.match), found.area or area, found.look, found.joined)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 import msgspec
 
 from kasmon.config.parser import no_toml
-from kasmon.detection.regions import Finder, finder
+from kasmon.detection.regions import Finder, compile_finder
 from kasmon.detection.rule_schema import MenuRule, PatternCondition, RegionRule, ScreenFile, ScreenRule, TitleRule
 from kasmon.detection.rule_validation import faults
 from kasmon.detection.version_range import VersionRange, range_of
@@ -58,7 +58,7 @@ class ScreenRules:
         patterns = (activity.first, activity.alone, activity.more, activity.none)
         self.activity = Activity(*(tuple(map(re.compile, each)) for each in patterns))
         self.permission_modes: tuple[tuple[str, Finder], ...] = tuple(
-            (mode.mode, finder(mode.match, mode.area)) for mode in file.permission_mode
+            (mode.mode, compile_finder(mode.match, mode.area)) for mode in file.permission_mode
         )
         self.finders: dict[str, Finders] = {rule.name: _finders(rule) for rule in file.rule}
 
@@ -179,9 +179,9 @@ def _values(kind: Any) -> tuple[str, ...]:
 
 def _finders(rule: ScreenRule) -> Finders:
     def some(found: Sequence[str | PatternCondition]) -> tuple[Finder, ...]:
-        return tuple(finder(one, rule.area) for one in found)
+        return tuple(compile_finder(one, rule.area) for one in found)
 
     def one(found: str | PatternCondition | None) -> Finder | None:
-        return None if found is None else finder(found, rule.area)
+        return None if found is None else compile_finder(found, rule.area)
 
     return Finders(some(rule.all), some(rule.any), some(rule.none), one(rule.text), one(rule.notice), one(rule.until))

@@ -39,7 +39,7 @@ ANSWERS = (
 TOPIC_CHARACTERS = 60
 
 
-def small_turn(prompt: str, random: Random) -> Script:
+def build_small_turn(prompt: str, random: Random) -> Script:
     """Return a thought, a tool call and an answer that names the prompt's first line; deterministic by *random*."""
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     short = first if len(first) <= TOPIC_CHARACTERS else f"{first[:TOPIC_CHARACTERS].rstrip()}…"
@@ -190,7 +190,7 @@ class Actor:
         script = parse(prompt.text) if is_script(prompt.text) else ()
         waiting = bool(self._frames) and not self._frames[-1].resting
         if not waiting and all(isinstance(step, BadStep) for step in script):
-            script = (*script, *small_turn(prompt.text, self._random))
+            script = (*script, *build_small_turn(prompt.text, self._random))
         self._frames.append(_Frame(script, prompt.text))
         yield from self._play(prompt.by)
         return None

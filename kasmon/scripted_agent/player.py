@@ -29,7 +29,7 @@ from kasmon.model.events import (
     UsageReported,
 )
 from kasmon.model.permission import Decision, Request, RequestId
-from kasmon.scripted_agent.requests import Asking, check, covering, outcome, request_for, rule_for
+from kasmon.scripted_agent.requests import Asking, build_request, build_rule, check, find_covering_rule, outcome
 from kasmon.scripted_agent.steps import (
     AnyStep,
     ApproveStep,
@@ -214,14 +214,14 @@ class Player:
         return None
 
     def _ask(self, step: Asking) -> Moves:
-        rule = covering(self._rules, step.tool) if isinstance(step, AskStep) else ""
+        rule = find_covering_rule(self._rules, step.tool) if isinstance(step, AskStep) else ""
         if rule and isinstance(step, AskStep):
             yield NoticeRaised(at=self.now, text=f"allowed by {rule}")
             yield from self._use(step.tool)
             return None
         self._requests += 1
         request = RequestId(f"q{self._launch.generation}-{self._requests}")
-        self.open[request] = request_for(step, request, self._launch.session, self.now)
+        self.open[request] = build_request(step, request, self._launch.session, self.now)
         self._asked[request] = step
         yield RequestOpened(at=self.now, request=self.open[request])
         if not (isinstance(step, AskStep) and step.joined):
@@ -239,7 +239,7 @@ class Player:
         while self._answers:
             step, answer = self._answers.popleft()
             if answer.decision is Decision.ALWAYS and isinstance(step, AskStep):
-                self._rules.append(rule_for(step.tool))
+                self._rules.append(build_rule(step.tool))
             for following in outcome(step, answer):
                 yield from self.play(following)
         return None

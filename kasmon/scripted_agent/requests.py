@@ -26,11 +26,11 @@ Asking: TypeAlias = AskStep | QuestionStep | ApproveStep | LoginStep
 SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then say that you have signed in."
 
 
-def request_for(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
+def build_request(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
     """Return the sealed request of *step*."""
     match step:
         case AskStep(tool=tool):
-            rule = rule_for(tool)
+            rule = build_rule(tool)
             always = (Decision.ALWAYS,) if rule else ()
             opened = Request(
                 id=request,
@@ -89,7 +89,7 @@ def outcome(step: Asking, answer: Answer) -> Script:
         case AskStep(tool=tool), Decision.ALLOW:
             return (tool,)
         case AskStep(tool=tool), Decision.ALWAYS:
-            return (NoticeStep(text=f"from now on allowed in this session: {rule_for(tool)}"), tool)
+            return (NoticeStep(text=f"from now on allowed in this session: {build_rule(tool)}"), tool)
         case AskStep(tool=tool), Decision.EDIT:
             edited = _edited(tool, answer)
             return (SayStep(text=f"I use your version instead: `{edited.title}`."), edited)
@@ -109,7 +109,7 @@ def outcome(step: Asking, answer: Answer) -> Script:
             return (SayStep(text=f"I am not signed in{denied}"),)
 
 
-def rule_for(tool: ToolStep) -> str:
+def build_rule(tool: ToolStep) -> str:
     """Return the rule that "always" adds for *tool*; empty if no rule expresses it exactly.
 
     `Bash(git push:*)` matches every plain command that begins with these words; any other rule matches only this use.
@@ -123,7 +123,7 @@ def rule_for(tool: ToolStep) -> str:
     return "" if command.endswith(":*") else f"{tool.name}({command})"
 
 
-def covering(rules: Iterable[str], tool: ToolStep) -> str:
+def find_covering_rule(rules: Iterable[str], tool: ToolStep) -> str:
     """Return the first of *rules* that allows *tool*; empty if none does."""
     return next((rule for rule in rules if _covers(rule, tool)), "")
 

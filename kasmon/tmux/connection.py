@@ -7,7 +7,7 @@ from kasmon.errors import KasmonError, TmuxServerGoneError
 from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.requests import TmuxRequest
 from kasmon.tmux.server import TmuxServer
-from kasmon.tmux.server_process import not_run
+from kasmon.tmux.server_process import build_run_error
 
 Answer = TypeVar("Answer")
 OnDone = Callable[[Answer | KasmonError], None]
@@ -90,9 +90,9 @@ class ControlConnection:
             try:
                 client = ControlClient(argv, server.environment, str(server.socket))
             except OSError as error:
-                raise not_run("attach-session", error) from error
+                raise build_run_error("attach-session", error) from error
             try:
-                client.until_attached()
+                client.wait_until_attached()
             except BaseException:
                 client.close()
                 raise

@@ -37,8 +37,8 @@ class ControlClient:
     """A running `tmux -C attach`.
 
     Watch `fileno()` for reading and call `pump`; while `wants_write()`, watch `write_fileno()` for writing and call
-    `flush`. Only `call`, `until_attached` and `close` block. Requests are answered in order, each exactly once; when
-    the client ends, it answers each pending one with an error. Callbacks run inside `pump`, `call` or `close`; they may
+    `flush`. Only `call`, `wait_until_attached` and `close` block. Requests are answered in order, each exactly once; a
+    client that ends answers the pending ones with an error. Callbacks run inside `pump`, `call` or `close`; they may
     submit and call.
     """
 
@@ -144,7 +144,7 @@ class ControlClient:
             raise answers[0]
         return answers[0]
 
-    def until_attached(self, limit_s: float = 10.0) -> None:
+    def wait_until_attached(self, limit_s: float = 10.0) -> None:
         """Wait until tmux has attached this client; it may answer an earlier request as if it had no client.
 
         Raises:

@@ -107,7 +107,7 @@ class ForeignServer(TmuxServer):
         return self._lock_folder / "foreign.turn"
 
     def _refuse(self, command: str) -> NoReturn:
-        raise not_ours(command)
+        raise build_refusal(command)
 
 
 class ForeignHub(Hub):
@@ -211,18 +211,18 @@ class ForeignHub(Hub):
         """Send *request* if `forbidden` allows it; otherwise call *on_done* with a `RefusedError`."""
         if refused := forbidden(request.line):
             if on_done is not None:
-                on_done(not_ours(refused))
+                on_done(build_refusal(refused))
             return
         super().submit(request, on_done)
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
-        """As `Connection.call`.
+        """As `ControlConnection.call`.
 
         Raises:
             RefusedError: if *request* might change something of the user's.
         """
         if refused := forbidden(request.line):
-            raise not_ours(refused)
+            raise build_refusal(refused)
         return super().call(request, limit_s)
 
     def _handle_output(self, pane: str, data: bytes) -> None:
@@ -283,7 +283,7 @@ def forbidden(line: str) -> str:
     return violations[0] if violations else ""
 
 
-def not_ours(command: str) -> RefusedError:
+def build_refusal(command: str) -> RefusedError:
     """Return the error for a *command* that must not reach a foreign server."""
     return RefusedError(
         f"{command!r} is refused: this tmux is the user's own.",

@@ -176,7 +176,7 @@ class Hub(ControlConnection):
             self.look()
 
     def _wake_server(self) -> None:
-        """Send SIGCHLD to the server: tmux sometimes loses it, and then waits for the dead program after all."""
+        """Send SIGCHLD to the server, so that it reaps its dead children: tmux sometimes misses the signal."""
         with contextlib.suppress(OSError):
             os.kill(self._server_pid, signal.SIGCHLD)
 

@@ -117,7 +117,7 @@ class ServerProcess:
         except subprocess.TimeoutExpired as error:
             raise TmuxCommandError("start-server", "it did not start within 30 s") from error
         except OSError as error:
-            raise not_run("start-server", error) from error
+            raise build_run_error("start-server", error) from error
         if answer.returncode != 0 or not answer.stdout.strip().isdecimal():
             raise TmuxCommandError("start-server", answer.stderr.strip() or "it does not say why")
         process = identify(int(answer.stdout))
@@ -141,7 +141,7 @@ class ServerProcess:
         except subprocess.TimeoutExpired as error:
             raise TmuxCommandError(argv[0], f"no answer within {LIMIT_S:g} s") from error
         except OSError as error:
-            raise not_run(argv[0], error) from error
+            raise build_run_error(argv[0], error) from error
         if answer.returncode != 0:
             reason = answer.stderr.decode("utf-8", "replace").strip()
             if reason.startswith(GONE):
@@ -230,7 +230,7 @@ class ServerProcess:
         return TERMINALS[-1] if infocmp else TERMINALS[1]
 
 
-def not_run(command: str, error: OSError) -> TmuxCommandError:
+def build_run_error(command: str, error: OSError) -> TmuxCommandError:
     """Return the error for a *command* that could not run: the program is gone, or the system is out of resources."""
     return TmuxCommandError(command, f"tmux cannot be run: {error.strerror or error}")
 

@@ -43,7 +43,7 @@ LAST_S: Final = 5.0
 LOOK_S: Final = 0.005
 
 
-def opening_ms(agent: str, program: Path, workdir: Path, variables: Mapping[str, str]) -> float:
+def measure_opening_ms(agent: str, program: Path, workdir: Path, variables: Mapping[str, str]) -> float:
     """Return the time from the start of *program* to its last answer.
 
     Raises:

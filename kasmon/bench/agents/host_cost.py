@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 import psutil
 
-from kasmon.bench.agents.bare_agent import opening_ms
+from kasmon.bench.agents.bare_agent import measure_opening_ms
 from kasmon.bench.agents.offline import program, settled
 from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
 from kasmon.bench.support.figure import Figure
@@ -100,7 +100,7 @@ def _session(paths: Paths, agent: str, path: Path | None) -> Iterator[BenchSessi
         limit_ms = 1000 * (time.perf_counter() - began)
     else:
         variables["PATH"] = f"{path.parent}:{variables['PATH']}"
-        limit_ms = opening_ms(agent, path, root / "work", variables)
+        limit_ms = measure_opening_ms(agent, path, root / "work", variables)
     named = [word for name in own for word in ("--env", name)]
     new = [*KASMON, "new", NAME, "--agent", agent, "--mode", "sdk", "--dir", str(root / "work"), *named]
     with ThreadPoolExecutor(1) as pool:

@@ -37,21 +37,21 @@ def booted(rounds: int) -> Figure:
     """Measure a microVM that is booted without a snapshot: until the guest answers."""
     with _tier() as vm:
         times = _time_creation(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
-    return _figure("a microVM starts and answers, p50", times, None, how_played(vm))
+    return _figure("a microVM starts and answers, p50", times, None, describe_accelerator(vm))
 
 
 def copied(rounds: int) -> Figure:
     """Measure a microVM that is a copy of the warm one: until the guest answers."""
     with _tier() as vm:
         times = _time_creation(_build_copier(vm), vm, rounds)
-    return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, how_played(vm))
+    return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, describe_accelerator(vm))
 
 
 def paused(rounds: int) -> Figure:
     """Measure a microVM with a python and a bash, until its memory is on disk and it has no process."""
     with _tier() as vm:
         cycles = _run_cycles(vm, rounds)
-    name, note = "a microVM is put on disk, p50", f"{cycles.size_mb:.0f} MB; {how_played(vm)}"
+    name, note = "a microVM is put on disk, p50", f"{cycles.size_mb:.0f} MB; {describe_accelerator(vm)}"
     return _figure(name, cycles.to_sleep_ms, 1000, note)
 
 
@@ -59,7 +59,7 @@ def resumed(rounds: int) -> Figure:
     """Measure its resume until its python answers with its earlier state."""
     with _tier() as vm:
         cycles = _run_cycles(vm, rounds)
-    return _figure("a microVM wakes from disk and answers, p50", cycles.awake_ms, 1000, how_played(vm))
+    return _figure("a microVM wakes from disk and answers, p50", cycles.awake_ms, 1000, describe_accelerator(vm))
 
 
 def many(count: int = AT_ONCE) -> list[Figure]:
@@ -80,7 +80,7 @@ def many(count: int = AT_ONCE) -> list[Figure]:
         finally:
             for policy in policies:
                 vm.forget(policy)
-    note = how_played(vm)
+    note = describe_accelerator(vm)
     return [
         Figure(name=f"{count} microVMs at once, until all answer", value=took_ms, unit="ms", samples=count, note=note),
         Figure(
@@ -101,7 +101,7 @@ def many(count: int = AT_ONCE) -> list[Figure]:
     ]
 
 
-def how_played(vm: MicroVm) -> str:
+def describe_accelerator(vm: MicroVm) -> str:
     """Return which virtualisation of this machine a microVM uses."""
     return "KVM" if vm.accelerator.startswith("kvm") else "emulated (TCG), without KVM"
 

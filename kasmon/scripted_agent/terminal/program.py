@@ -26,7 +26,7 @@ from kasmon.scripted_agent.terminal.menu import ScriptedMenu
 from kasmon.scripted_agent.terminal.painter import BAR, Painter, styled, wants_colours
 from kasmon.scripted_agent.terminal.prompt_box import ScriptedPromptBox
 from kasmon.scripted_agent.terminal.state_report import CLEAR, ProgramState, state_report, title_report
-from kasmon.scripted_agent.terminal.tty import RawTerminal, die_by
+from kasmon.scripted_agent.terminal.tty import RawTerminal, kill_self
 
 ESCAPE_S: Final = 0.03
 """How long an ESC waits for more before it is the Escape key."""
@@ -142,7 +142,7 @@ class Program:
             import signal
 
             self._terminal.give_back()
-            die_by(signal.Signals[ended.signal])
+            kill_self(signal.Signals[ended.signal])
 
     def _end(self, code: int, words: str) -> None:
         self._terminal.write(CLEAR)

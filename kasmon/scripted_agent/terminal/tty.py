@@ -46,7 +46,7 @@ class RawTerminal:
     ) -> bool:
         self.give_back()
         if isinstance(error, _EndedBySignal):
-            die_by(error.number)
+            kill_self(error.number)
         return isinstance(error, Hangup)
 
     def give_back(self) -> None:
@@ -114,7 +114,7 @@ class _EndedBySignal(BaseException):
         self.number = number
 
 
-def die_by(number: int) -> None:
+def kill_self(number: int) -> None:
     """End this process by signal *number*, so that its parent sees that signal as the cause."""
     with contextlib.suppress(OSError):
         signal.signal(number, signal.SIG_DFL)

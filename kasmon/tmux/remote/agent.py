@@ -162,7 +162,7 @@ def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[
         RemoteLaunchError: if the agent cannot be started there.
         ValueError: if a variable has an invalid name.
     """
-    said = asked(machine, start_script(remote_start), variables).words
+    said = asked(machine, build_start_script(remote_start), variables).words
     match said[:2]:
         case ["started"]:
             return True
@@ -211,19 +211,19 @@ def stop(machine: RemoteMachine, session: str, grace_s: float, variables: Mappin
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    asked(machine, stop_script(session, grace_s), variables)
+    asked(machine, build_stop_script(session, grace_s), variables)
 
 
 def attach_argv(machine: RemoteMachine, session: str, nonce: str) -> list[str]:
     """Return the command that shows *session* in a pane; it prints the marker of *nonce* once connected."""
-    script = ATTACH.format(session=own_name(session), marker=marker_of(nonce), socket=SOCKET)
+    script = ATTACH.format(session=own_name(session), marker=build_marker(nonce), socket=SOCKET)
     return [*machine.ssh, *OPTIONS, "-enone", "-tt", "--", machine.host, f"exec sh -c '{script}'"]
 
 
-def start_script(remote_start: RemoteStart) -> str:
+def build_start_script(remote_start: RemoteStart) -> str:
     """Return the remote `sh` script that starts *remote_start*."""
     end = f"KASMON_END_{os.urandom(8).hex()}"
-    name, folder = own_name(remote_start.session), folder_word(remote_start.folder)
+    name, folder = own_name(remote_start.session), quote_folder(remote_start.folder)
     for variable in remote_start.variables:
         if not NAME.fullmatch(variable):
             raise ValueError(f"{variable!r} is not a valid shell variable name")
@@ -244,7 +244,7 @@ def start_script(remote_start: RemoteStart) -> str:
     )
 
 
-def stop_script(session: str, grace_s: float) -> str:
+def build_stop_script(session: str, grace_s: float) -> str:
     """Return the remote `sh` script that stops *session*."""
     name, patience = own_name(session), max(1, round(grace_s / 2))
     steps = [("HUP", patience), ("TERM", patience), ("KILL", 2)]
@@ -260,7 +260,7 @@ def _build_head(session: str) -> str:
     return HEAD + OF_SESSION.format(session=session, socket=SOCKET)
 
 
-def folder_word(said: str) -> str:
+def quote_folder(said: str) -> str:
     """Quote the folder *said* for the remote shell: relative to the home directory, unless it is absolute."""
     if said in ("", "~"):
         return '"$HOME"'
@@ -269,14 +269,14 @@ def folder_word(said: str) -> str:
     return f'"$HOME"/{shlex.quote(said.removeprefix("~/"))}'
 
 
-def marker_of(nonce: str) -> str:
+def build_marker(nonce: str) -> str:
     """Return the marker of *nonce* (hex), for a program that prints it itself."""
     return f"KASMON_READY_{_check_hex(nonce)}"
 
 
 def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
     """Return whether a captured screen shows the marker of *nonce* on a line of its own."""
-    marker = marker_of(nonce).encode()
+    marker = build_marker(nonce).encode()
     return any(row.strip() == marker for row in rows)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from kasmon.errors import RemoteLaunchError
 from kasmon.tmux.remote import agent
-from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, folder_word
+from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, quote_folder
 from kasmon.tmux.remote.ssh import HEAD, RemoteMachine, asked
 
 KEPT_LINES: Final = 400
@@ -52,7 +52,7 @@ def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping
         RemoteUnreachableError: if there is no connection.
         RemoteLaunchError: if the folder cannot be created.
     """
-    script = HEAD + LAY_OUT.format(folder=folder_word(folder), number=int(number))
+    script = HEAD + LAY_OUT.format(folder=quote_folder(folder), number=int(number))
     match asked(machine, script, variables).words[:1]:
         case ["laid"]:
             return
@@ -71,7 +71,7 @@ def result(machine: RemoteMachine, folder: str, number: int, longest: int, varia
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    script = HEAD + RESULT.format(folder=folder_word(folder), number=int(number), longest=int(longest))
+    script = HEAD + RESULT.format(folder=quote_folder(folder), number=int(number), longest=int(longest))
     answer = asked(machine, script, variables)
     return answer.shown.decode("utf-8", "replace") if answer.words == ["found"] else ""
 
