@@ -25,7 +25,7 @@ LIMIT_S: Final = 600.0
 NAME: Final = "plan.toml"
 
 
-def running(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
+def measure_run(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
     """Measure a plan of scripted agents from its first task to its end."""
     text = _build_text(tasks, waves)
     with scratch() as paths:
@@ -57,7 +57,7 @@ def running(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
     ]
 
 
-def reading(rounds: int) -> Figure:
+def measure_reading(rounds: int) -> Figure:
     """Measure a large plan from its text to the lines of its graph."""
     text = "\n".join(
         f'[[task]]\nid = "t{n}"\nprompt = "x"\nneeds = {[f"t{n - back}" for back in (7, 11) if n > back]}'

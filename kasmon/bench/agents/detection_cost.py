@@ -27,7 +27,7 @@ SOURCES: Final = {"program": 150.0, "title": 150.0, "screen": 600.0}
 """The sources of a state, each with its target in ms. A title shows only working; idle shows on the screen."""
 
 
-def observing(seconds: float) -> list[Figure]:
+def measure_observation(seconds: float) -> list[Figure]:
     """Measure 50 working agents that draw ten frames a second with a spinner on the screen, with and without titles."""
     return [_observing("spinner", "with titles", seconds), _observing("screen", "by their screens alone", seconds)]
 
@@ -50,7 +50,7 @@ def _observing(source: str, how: str, seconds: float) -> Figure:
     )
 
 
-def changes(seconds: float) -> list[Figure]:
+def measure_changes(seconds: float) -> list[Figure]:
     """Measure from an agent's change of state to the fleet that a dashboard receives, by source."""
     return [_change(source, max(seconds, 3 * TURN_S)) for source in SOURCES]
 

@@ -49,7 +49,7 @@ class BenchSession(msgspec.Struct, frozen=True):
     """None if the agent runs inside its host."""
 
 
-def host(agent: str, rounds: int) -> list[Figure]:
+def measure_host(agent: str, rounds: int) -> list[Figure]:
     """Measure memory and start of *agent*'s host: the medians of *rounds* sessions, one after the other.
 
     Raises:

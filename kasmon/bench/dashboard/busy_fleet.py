@@ -20,7 +20,7 @@ IDLE = ("cat",)
 SETTLE_S = 2.0
 
 
-def busy(seconds: float) -> list[Figure]:
+def measure_busy_fleet(seconds: float) -> list[Figure]:
     """Measure 200 sessions: 20 print ten lines a second; one of them, in the preview, puts timestamps in its lines."""
     programs = [("a-stamped", program("talk", "10", "stamp"))]
     programs += [(f"busy-{n:03d}", program("talk", "10")) for n in range(1, BUSY)]

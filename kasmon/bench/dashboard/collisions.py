@@ -16,7 +16,7 @@ TREES, FILES, LINES = 20, 300, 200
 WHO: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.org", "-c", "commit.gpgsign=false")
 
 
-def sweeping(rounds: int) -> Figure:
+def measure_sweep(rounds: int) -> Figure:
     """Measure a pass over 20 worktrees of a repository of 300 files, each with changes."""
     with tempfile.TemporaryDirectory(prefix="kasmon-bench-") as scratch:
         sessions = _worktrees(Path(scratch))

@@ -11,7 +11,7 @@ from kasmon.bench.dashboard.bare_textual import READY, following
 from kasmon.bench.dashboard.event_writer import EVERY_MESSAGE
 from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure, percentile
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import family
 from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
 from kasmon.model.permission import SessionId
@@ -22,9 +22,9 @@ STAMP_BYTES = 22
 TALKING = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.event_writer"]
 
 
-def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = RATE_HZ) -> list[Figure]:
+def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = RATE_HZ) -> list[Figure]:
     """Measure the delay of the selected session's messages, and the dashboard's processor time: *seconds* each."""
-    with scratch() as paths, standing(paths, sessions) as ids:
+    with scratch() as paths, create_sessions(paths, sessions) as ids:
         own = environment(paths.environment_variables())
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:

@@ -10,7 +10,7 @@ from kasmon.bench.support.tmux_sessions import terminals
 LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
 
 
-def stall(seconds: float) -> Figure:
+def measure_stall(seconds: float) -> Figure:
     """Measure the longest stall of the dashboard's event loop in *seconds*, with `yes` running in the preview."""
     with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (paths, _):
         file = paths.state / "lag"

@@ -17,7 +17,7 @@ GAP_S = (0.01, 0.05)
 LEAVE = b"\x1d"
 
 
-def key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
+def measure_key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
     """Measure median and 95th percentile of *keys* key presses a round, dashboard and `tmux attach` interleaved."""
     with terminals([("echo", program("echo"))]) as (paths, (session,)):
         own = environment(paths.environment_variables())

@@ -33,7 +33,7 @@ WINDOWS = 3
 COLUMNS, ROWS = 120, 40
 
 
-def resting(count: int, seconds: float) -> list[Figure]:
+def measure_idle_fleet(count: int, seconds: float) -> list[Figure]:
     """Measure the dashboard, its helpers and its terminal over *seconds*, three times, with *count* idle sessions."""
     structured = count // 2 if count <= MIXED else 0
     with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (paths, _):

@@ -10,7 +10,7 @@ ROWS, ALIVE, CHANGES, RATE_HZ = 5000, 200, 40, 10.0
 FLEET = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.moving_fleet"]
 
 
-def changing(seconds: float) -> Figure:
+def measure_changes(seconds: float) -> Figure:
     """Measure the dashboard's processor time over *seconds*; the same process generates the fleets."""
     terminal = BenchTerminal([*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)], environment({}), 160, 50)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kasmon.bench.dashboard.startup import BARE_TEXTUAL, KASMON, until_shown, warm
 from kasmon.bench.support.figure import Figure, ratio
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import BenchTerminal, environment, settle
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
 from kasmon.paths import write_private
@@ -18,14 +18,14 @@ LAST = "the-last-page-of-all"
 """This text is in the last message, but not in its last line, which the list shows."""
 
 
-def last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
+def measure_last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
     """Measure from the key that selects the session to its last page, and from the dashboard's start; index warm."""
-    with scratch() as paths, standing(paths, 2) as (_, long):
+    with scratch() as paths, create_sessions(paths, 2) as (_, long):
         lengthen(paths.log(long), events)
         own = environment(paths.environment_variables())
         warm(paths, own)
         selected = [_selected(own) for _ in range(rounds)]
-    with scratch() as paths, standing(paths, 1) as (long,):
+    with scratch() as paths, create_sessions(paths, 1) as (long,):
         lengthen(paths.log(long), events)
         own = environment(paths.environment_variables())
         warm(paths, own)

@@ -8,7 +8,7 @@ from pathlib import Path
 from kasmon.bench.dashboard.bare_textual import READY, following
 from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure, percentile
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import BenchTerminal, environment, settle
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
@@ -19,9 +19,9 @@ SESSIONS = 20
 WORD = "show-me-"
 
 
-def event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
+def measure_event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
     """Measure *asks* requests of all sessions except the selected one, each after a while without key presses."""
-    with scratch() as paths, standing(paths, sessions) as ids:
+    with scratch() as paths, create_sessions(paths, sessions) as ids:
         own = environment(paths.environment_variables())
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:

@@ -91,7 +91,7 @@ def cut(text: str) -> str:
     return text.encode()[:LARGEST].decode("utf-8", "ignore").strip()
 
 
-def delivered(count: int) -> Figure:
+def measure_delivery(count: int) -> Figure:
     """Measure *count* prompts, in turn to one terminal of each kind."""
     with scratch() as paths:
         learn(paths)

@@ -10,7 +10,7 @@ from typing import Final
 
 from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
 from kasmon.bench.support.figure import Figure
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import environment
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
 from kasmon.model.permission import SessionId
@@ -37,9 +37,9 @@ NOUNS: Final = (
 VERBS: Final = ("reads", "writes", "checks", "drops", "keeps", "opens", "closes", "merges", "splits", "locks", "frees")
 
 
-def searching(rounds: int) -> list[Figure]:
+def measure_search(rounds: int) -> list[Figure]:
     """Measure 50 sessions of 10 MB, half of them terminals: words in one, in all, in none; and without an index."""
-    with scratch() as paths, standing(paths, SESSIONS, alive=0) as sessions:
+    with scratch() as paths, create_sessions(paths, SESSIONS, alive=0) as sessions:
         for number, session in enumerate(sessions):
             fill(paths, session, number, MEGABYTES * 1_000_000)
         own = environment(paths.environment_variables())

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from kasmon.bench.support.figure import Figure, ratio
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import memory_mb
 from kasmon.bench.support.terminal import BenchTerminal, environment
 from kasmon.paths import Paths
@@ -29,9 +29,9 @@ BARE_TEXTUAL = [
 ]
 
 
-def first_frame(rounds: int) -> Figure:
+def measure_first_frame(rounds: int) -> Figure:
     """Measure from spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
-    with scratch() as paths, standing(paths, 20):
+    with scratch() as paths, create_sessions(paths, 20):
         own = environment(paths.environment_variables())
         values, limits = [], []
         for _ in range(rounds):
@@ -40,9 +40,9 @@ def first_frame(rounds: int) -> Figure:
         return ratio("first frame, live list of 20", values, limits, "bare Textual", 1.5)
 
 
-def ls(rounds: int, rows: int = 200) -> Figure:
+def measure_ls(rounds: int, rows: int = 200) -> Figure:
     """Measure `kasmon ls` of 200 live sessions, with the index that a dashboard leaves, against bare Python."""
-    with scratch() as paths, standing(paths, rows):
+    with scratch() as paths, create_sessions(paths, rows):
         own = environment(paths.environment_variables())
         warm(paths, own)
         values, limits = [], []
@@ -52,9 +52,9 @@ def ls(rounds: int, rows: int = 200) -> Figure:
         return ratio(f"kasmon ls, {rows} sessions", values, limits, "bare Python", 10)
 
 
-def memory(rounds: int) -> Figure:
+def measure_memory(rounds: int) -> Figure:
     """Measure the dashboard's memory with 200 sessions, against a bare Textual app's."""
-    with scratch() as paths, standing(paths, 200):
+    with scratch() as paths, create_sessions(paths, 200):
         own = environment(paths.environment_variables())
         values, limits = [], []
         for _ in range(rounds):

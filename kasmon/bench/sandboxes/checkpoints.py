@@ -18,7 +18,7 @@ SETTLED_S: Final = 0.1
 """A checkpoint reads a file written just before it again, since a rewrite might not change the mtime."""
 
 
-def keeping(rounds: int, files: int = FILES, size_bytes: int = BYTES) -> list[Figure]:
+def measure_checkpoints(rounds: int, files: int = FILES, size_bytes: int = BYTES) -> list[Figure]:
     """Measure checkpoints of *files* files with *size_bytes* in total, three sevenths of them random."""
     root = Path(tempfile.mkdtemp(prefix="kasmon-bench-"))
     try:

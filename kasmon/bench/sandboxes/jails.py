@@ -23,7 +23,7 @@ REST_S: Final = 2.0
 """How long after their start the memory of many jails is measured, in seconds."""
 
 
-def ready(rounds: int) -> Figure:
+def measure_start(rounds: int) -> Figure:
     """Measure from the creation of a jail to the guest's answer, one after the other."""
     with _jails(rounds) as (jail, policies):
         times = []
@@ -42,7 +42,7 @@ def ready(rounds: int) -> Figure:
     )
 
 
-def many(seconds: float, count: int = MANY) -> list[Figure]:
+def measure_many(seconds: float, count: int = MANY) -> list[Figure]:
     """Measure *count* jails that are created at once, then left idle for *seconds*."""
     with _jails(count) as (jail, policies), ThreadPoolExecutor(AT_ONCE) as pool:
         began = time.perf_counter()

@@ -30,7 +30,7 @@ LIMIT_S: Final = 60.0
 NAME: Final = "measured"
 
 
-def requests(rounds: int) -> list[Figure]:
+def measure_runs(rounds: int) -> list[Figure]:
     """Measure trivial code, *rounds* times in each interpreter: from the request at the guest's socket to the reply."""
     figures: list[Figure] = []
     with _jail() as (_, _, guest):
@@ -44,7 +44,7 @@ def requests(rounds: int) -> list[Figure]:
     return figures
 
 
-def standby(rounds: int) -> Figure:
+def measure_standby(rounds: int) -> Figure:
     """Measure resuming a paused jail with all interpreters, until the first answer of its Python."""
     with _jail() as (jail, policy, guest):
         runtime = jail.adopt(policy)
@@ -67,7 +67,7 @@ def standby(rounds: int) -> Figure:
     return _figure("from standby to the first answer, p50", percentile(awake, 0.5), 10, rounds, note)
 
 
-def through_host(rounds: int, sleeps: int = 10) -> list[Figure]:
+def measure_host_runs(rounds: int, sleeps: int = 10) -> list[Figure]:
     """Measure the same in a session, as the dashboard and MCP run it; then in a paused one, which is healed first."""
     with scratch() as paths, _as_its_own(paths):
         return asyncio.run(_through_host(paths, rounds, sleeps))

@@ -33,21 +33,21 @@ class SnapshotCycles(NamedTuple):
     """The size of its memory on disk, at the last pause."""
 
 
-def booted(rounds: int) -> Figure:
+def measure_boot(rounds: int) -> Figure:
     """Measure a microVM that is booted without a snapshot: until the guest answers."""
     with _tier() as vm:
         times = _time_creation(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
     return _figure("a microVM starts and answers, p50", times, None, describe_accelerator(vm))
 
 
-def copied(rounds: int) -> Figure:
+def measure_copy(rounds: int) -> Figure:
     """Measure a microVM that is a copy of the warm one: until the guest answers."""
     with _tier() as vm:
         times = _time_creation(_build_copier(vm), vm, rounds)
     return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, describe_accelerator(vm))
 
 
-def paused(rounds: int) -> Figure:
+def measure_pause(rounds: int) -> Figure:
     """Measure a microVM with a python and a bash, until its memory is on disk and it has no process."""
     with _tier() as vm:
         cycles = _run_cycles(vm, rounds)
@@ -55,14 +55,14 @@ def paused(rounds: int) -> Figure:
     return _figure(name, cycles.to_sleep_ms, 1000, note)
 
 
-def resumed(rounds: int) -> Figure:
+def measure_resume(rounds: int) -> Figure:
     """Measure its resume until its python answers with its earlier state."""
     with _tier() as vm:
         cycles = _run_cycles(vm, rounds)
     return _figure("a microVM wakes from disk and answers, p50", cycles.awake_ms, 1000, describe_accelerator(vm))
 
 
-def many(count: int = AT_ONCE) -> list[Figure]:
+def measure_many(count: int = AT_ONCE) -> list[Figure]:
     """Measure *count* copies of the warm microVM, created at once: time until all answer, memory of each, failures."""
     with _tier() as vm:
         policies = [SandboxPolicy(session=session_id(number), tier="microvm") for number in range(count)]

@@ -38,7 +38,7 @@ def scratch() -> Iterator[Paths]:
 
 
 @contextlib.contextmanager
-def standing(paths: Paths, count: int, *, alive: int | None = None) -> Iterator[list[SessionId]]:
+def create_sessions(paths: Paths, count: int, *, alive: int | None = None) -> Iterator[list[SessionId]]:
     """Create *count* structured sessions with real logs. The first *alive* (default: all) have this process as host.
 
     It holds their locks, so every reader sees them as alive and working; it serves no socket.
