@@ -44,7 +44,7 @@ class _Part(NamedTuple):
     notes: list[str]
 
 
-def listing(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
+def find_list(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
     """Return the lowest list of choices on *rows*; None if there is none, or its numbers are not in order."""
     return _find_in_row(rows, rule) if rule.row else _find_in_rows(rows, rule)
 

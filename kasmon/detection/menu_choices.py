@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kasmon.detection.choice_list import ChoiceItem, listing
+from kasmon.detection.choice_list import ChoiceItem, find_list
 from kasmon.detection.regions import ScreenRegions
 from kasmon.detection.rule_schema import MenuRule
 from kasmon.detection.screenshot import ScreenRow, Screenshot
@@ -178,7 +178,7 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
     if not area:
         return None
     rows = [_strip_timer(row, rule) for row in shot.rows[area.start : area.stop]]
-    listed = listing(rows, rule)
+    listed = find_list(rows, rule)
     if listed is None:
         return None
     start, end = listed.start, listed.end

@@ -151,8 +151,8 @@ class Actor:
         """End the running turn, if any, and drop the rest of its script; queued prompts stay."""
         if self.busy:
             self._player.now = now
-            self._pending_events.extend(self._player.broken_off())
-            self._pending_events.extend(self._player.withdrawn("interrupted"))
+            self._pending_events.extend(self._player.finish_interrupted())
+            self._pending_events.extend(self._player.withdraw_requests("interrupted"))
             self._pending_events.append(TurnEnded(at=now, reason="interrupted"))
             self._frames.clear()
             self._turn, self._pause, self.busy = None, (0.0, 0.0), False

@@ -146,7 +146,7 @@ class Player:
         if ending.reason == "done":
             yield from self._wait_for_answers()
         else:
-            yield from self.withdrawn("the turn ended")
+            yield from self.withdraw_requests("the turn ended")
         if not self._usage_reported:
             self._usage = self._grow_usage()
             yield self._report_usage()
@@ -167,7 +167,7 @@ class Player:
             del self.open[answer.request]
             self._answers.append((self._asked.pop(answer.request), answer))
 
-    def broken_off(self) -> tuple[Event, ...]:
+    def finish_interrupted(self) -> tuple[Event, ...]:
         """Return the events that finish the current step after an interrupt."""
         unfinished, said = self._unfinished, self._said
         self._unfinished, self._said, self._usage_reported = None, "", False
@@ -181,7 +181,7 @@ class Player:
                 return (LimitLifted(at=self.now),)
         return ()
 
-    def withdrawn(self, why: str) -> tuple[Event, ...]:
+    def withdraw_requests(self, why: str) -> tuple[Event, ...]:
         """Return the events that withdraw all open requests."""
         requests = tuple(self.open)
         self.open.clear()

@@ -10,10 +10,10 @@ import msgspec
 
 from kasmon.tmux.formats import PaneFacts
 
-LOOKS_AT_ONCE = 5
+CHECKS_AT_ONCE = 5
 """How often a dead pane without a reason is checked again without waiting for a tick."""
 
-LOOKS = LOOKS_AT_ONCE + 2
+CHECKS = CHECKS_AT_ONCE + 2
 """After how many checks such a pane is reported without a reason."""
 
 
@@ -58,7 +58,7 @@ class PaneDeaths:
         for pane in closed:
             del self._reported[pane], self._pids[pane]
             self._checks.pop(pane, None)
-        at_once = any(looks < LOOKS_AT_ONCE for looks in self._checks.values())
+        at_once = any(looks < CHECKS_AT_ONCE for looks in self._checks.values())
         return PaneChanges(deaths, appeared, closed, bool(self._checks), at_once)
 
     def _find_death(self, facts: PaneFacts) -> PaneDeath | None:
@@ -73,7 +73,7 @@ class PaneDeaths:
             return None
         if death.status is None and death.signal is None:
             self._checks[pane] = self._checks.get(pane, 0) + 1
-            if self._checks[pane] < LOOKS:
+            if self._checks[pane] < CHECKS:
                 return None
         self._reported[pane] = death
         self._checks.pop(pane, None)
