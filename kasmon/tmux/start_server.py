@@ -1,6 +1,6 @@
 """Program that starts and configures our tmux server with libtmux; run by its path.
 
-    python start.py TMUX SOCKET CONF
+    python start_server.py TMUX SOCKET CONF
 
 It is a separate process because the server keeps the environment of its starter and libtmux passes on all of its own;
 libtmux is also too heavy to load into a host for one call. It imports nothing of kasmon, so it needs no path to it.
