@@ -1,4 +1,4 @@
-"""What it costs to run a plan of many tasks, how soon the next one begins, and how fast a large plan is read."""
+"""Measures the cost of running a plan of many tasks, the delay before a next task, and reading a large plan."""
 
 import bisect
 import time
@@ -25,16 +25,16 @@ LIMIT_S: Final = 600.0
 NAME: Final = "plan.toml"
 
 
-def running(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
-    """A plan of scripted agents from its first task to its end."""
-    text = _text(tasks, waves)
-    with scratch() as where:
-        file = where.state / NAME
+def measure_run(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
+    """Measure a plan of scripted agents from its first task to its end."""
+    text = _build_text(tasks, waves)
+    with scratch() as paths:
+        file = paths.state / NAME
         write_private(file, text.encode())
-        book = start.agree(where, read(text, NAME), text, file, where.state, headless=True)
-        start.run(where, book)
-        spent_s, took_s = _watched(book)
-        delays = _delays(where, book)
+        plan_log = start.agree(paths, read(text, NAME), text, file, paths.state, headless=True)
+        start.run(paths, plan_log)
+        spent_s, took_s = _measure_runner(plan_log)
+        delays = _measure_delays(paths, plan_log)
     share, late = 100 * spent_s / took_s, percentile(delays, 0.95)
     what = f"{tasks} tasks in {waves} waves"
     return [
@@ -57,8 +57,8 @@ def running(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
     ]
 
 
-def reading(rounds: int) -> Figure:
-    """A large plan from its text to the lines of its graph."""
+def measure_reading(rounds: int) -> Figure:
+    """Measure a large plan from its text to the lines of its graph."""
     text = "\n".join(
         f'[[task]]\nid = "t{n}"\nprompt = "x"\nneeds = {[f"t{n - back}" for back in (7, 11) if n > back]}'
         for n in range(1, LARGE + 1)
@@ -78,7 +78,7 @@ def reading(rounds: int) -> Figure:
     )
 
 
-def _text(tasks: int, waves: int) -> str:
+def _build_text(tasks: int, waves: int) -> str:
     head = 'name = "bench"\nagent = "scripted"\nmode = "sdk"\nworktree = "folder"\nadvance = "auto"\nlimit = 10\n'
     of_wave = tasks // waves
     return head + "\n".join(
@@ -86,15 +86,15 @@ def _text(tasks: int, waves: int) -> str:
     )
 
 
-def _watched(book: PlanLog) -> tuple[float, float]:
-    """How long its runner used a processor, and how long the plan took, in seconds."""
+def _measure_runner(plan_log: PlanLog) -> tuple[float, float]:
+    """Return the processor time of the plan's runner and the duration of the plan, in seconds."""
     began = time.monotonic()
     runner: psutil.Process | None = None
     spent_s = 0.0
-    while book.run.state != "ended":
+    while plan_log.run.state != "ended":
         if time.monotonic() > began + LIMIT_S:
             raise TimedOutError(f"the plan did not end within {LIMIT_S:g} s.")
-        holder = lock_holder(book.lock)
+        holder = lock_holder(plan_log.lock)
         if runner is None and holder:
             runner = psutil.Process(holder)
         if runner is not None and runner.is_running():
@@ -104,20 +104,20 @@ def _watched(book: PlanLog) -> tuple[float, float]:
                 break
             spent_s = float(times.user + times.system)
         time.sleep(0.2)
-        book.more()
+        plan_log.more()
     return spent_s, time.monotonic() - began
 
 
-def _delays(where: Paths, book: PlanLog) -> list[float]:
-    """How long before each task's beginning the last turn of another ended, in ms; the first ones have none."""
+def _measure_delays(paths: Paths, plan_log: PlanLog) -> list[float]:
+    """Return, for each task but the first, the delay in ms from the last end of a turn before it to its beginning."""
     ended: list[float] = []
-    for task in book.run.tasks.values():
-        events = (event for event, _ in EventLog(where.log(task.session)).read())
+    for task in plan_log.run.tasks.values():
+        events = (event for event, _ in EventLog(paths.log(task.session)).read())
         ended += [event.at for event in events if isinstance(event, TurnEnded)]
     ended.sort()
     delays = []
-    for line, _ in EventLog(book.folder / "events.jsonl").lines():
-        fact = decode(line)
-        if isinstance(fact, TaskBegan) and (at := bisect.bisect_right(ended, fact.at)):
-            delays.append(1000 * (fact.at - ended[at - 1]))
+    for line, _ in EventLog(plan_log.folder / "events.jsonl").lines():
+        event = decode(line)
+        if isinstance(event, TaskBegan) and (at := bisect.bisect_right(ended, event.at)):
+            delays.append(1000 * (event.at - ended[at - 1]))
     return delays

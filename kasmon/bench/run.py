@@ -1,4 +1,4 @@
-"""Measure what was asked for, and print it."""
+"""Runs the requested measurements and prints their figures."""
 
 import os
 import platform
@@ -33,48 +33,48 @@ Scene = Callable[[], Figure | list[Figure]]
 
 
 def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
-    """Everything that can be measured, by name: *rounds* of what is timed, *seconds* of what is watched."""
+    """Return all measurements by name: *rounds* for timed ones, *seconds* for observed ones."""
     return {
-        "first-frame": partial(startup.first_frame, rounds),
-        "ls": partial(startup.ls, rounds),
-        "memory": partial(startup.memory, 3),
-        "focus": partial(focus_latency.key_to_glyph, 3),
-        **{f"rest-{count}": partial(idle_cost.resting, count, seconds) for count in (10, 50, 200, 1000)},
-        "busy": partial(busy_fleet.busy, seconds),
-        "evidence": partial(detection_cost.observing, seconds),
-        "evidence-late": partial(detection_cost.changes, seconds),
-        "delivery": partial(prompt_delivery.delivered, 1000),
-        "rows": partial(large_list.changing, seconds),
-        "flood": partial(flood.stall, seconds),
-        "talk": partial(event_latency.event_to_screen, seconds),
-        "last-page": partial(long_transcript.last_page, rounds),
-        "dialog": partial(permission_latency.event_to_dialog, 4 * rounds),
-        "plan": plans.running,
-        "plan-file": partial(plans.reading, rounds),
-        "search": partial(search.searching, rounds),
-        "radar": partial(collisions.sweeping, rounds),
-        "jail": partial(jails.ready, 3 * rounds),
-        "jails": partial(jails.many, seconds),
-        "run": partial(runs.requests, 30 * rounds),
-        "standby": partial(runs.standby, 4 * rounds),
-        "run-host": partial(runs.through_host, 20 * rounds),
-        "checkpoint": partial(checkpoints.keeping, rounds),
-        "microvm-boot": partial(snapshots.booted, 3),
-        "microvm-clone": partial(snapshots.copied, rounds),
-        "microvm-pause": partial(snapshots.paused, rounds),
-        "microvm-resume": partial(snapshots.resumed, rounds),
-        "microvm-clones": snapshots.many,
-        **{f"host-{agent}": partial(host_cost.host, agent, 3) for agent in ("scripted", *host_cost.REAL)},
+        "first-frame": partial(startup.measure_first_frame, rounds),
+        "ls": partial(startup.measure_ls, rounds),
+        "memory": partial(startup.measure_memory, 3),
+        "focus": partial(focus_latency.measure_key_to_glyph, 3),
+        **{f"rest-{count}": partial(idle_cost.measure_idle_fleet, count, seconds) for count in (10, 50, 200, 1000)},
+        "busy": partial(busy_fleet.measure_busy_fleet, seconds),
+        "evidence": partial(detection_cost.measure_observation, seconds),
+        "evidence-late": partial(detection_cost.measure_changes, seconds),
+        "delivery": partial(prompt_delivery.measure_delivery, 1000),
+        "rows": partial(large_list.measure_changes, seconds),
+        "flood": partial(flood.measure_stall, seconds),
+        "talk": partial(event_latency.measure_event_to_screen, seconds),
+        "last-page": partial(long_transcript.measure_last_page, rounds),
+        "dialog": partial(permission_latency.measure_event_to_dialog, 4 * rounds),
+        "plan": plans.measure_run,
+        "plan-file": partial(plans.measure_reading, rounds),
+        "search": partial(search.measure_search, rounds),
+        "radar": partial(collisions.measure_sweep, rounds),
+        "jail": partial(jails.measure_start, 3 * rounds),
+        "jails": partial(jails.measure_many, seconds),
+        "run": partial(runs.measure_runs, 30 * rounds),
+        "standby": partial(runs.measure_standby, 4 * rounds),
+        "run-host": partial(runs.measure_host_runs, 20 * rounds),
+        "checkpoint": partial(checkpoints.measure_checkpoints, rounds),
+        "microvm-boot": partial(snapshots.measure_boot, 3),
+        "microvm-clone": partial(snapshots.measure_copy, rounds),
+        "microvm-pause": partial(snapshots.measure_pause, rounds),
+        "microvm-resume": partial(snapshots.measure_resume, rounds),
+        "microvm-clones": snapshots.measure_many,
+        **{f"host-{agent}": partial(host_cost.measure_host, agent, 3) for agent in ("scripted", *host_cost.REAL)},
     }
 
 
 def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, json: bool = False) -> int:
-    """Measure *names* (all where there are none), print a table or one JSON object; 0 also where a target is missed.
+    """Measure *names* (all if empty) and print a table or one JSON object; return 0 even if a target is missed.
 
-    What cannot be measured here (an agent is not installed, say) is left out, and the output says why.
+    What cannot be measured here (an agent is not installed, say) is left out, and the output contains the reason.
 
     Raises:
-        UsageError: if a name is none of ours.
+        UsageError: if a name is unknown.
     """
     known = scenes(rounds, seconds)
     if unknown := [name for name in names if name not in known]:
@@ -90,21 +90,21 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
             continue
         figures += found if isinstance(found, list) else [found]
     if json:
-        told = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]
-        found_here = {"schema": 1, "machine": machine(), "figures": told, "left_out": left_out}
-        print(msgspec.json.encode(found_here).decode())
+        rows = [msgspec.to_builtins(figure) | {"judged": figure.judged} for figure in figures]
+        report = {"schema": 1, "machine": machine(), "figures": rows, "left_out": left_out}
+        print(msgspec.json.encode(report).decode())
     else:
         print("\n".join([machine(), "", table(figures), *_left_out(left_out)]))
     return 0
 
 
 def _left_out(left_out: Mapping[str, str]) -> list[str]:
-    """Lines that say what was not measured, and why."""
+    """Return the lines that list what was not measured, and why."""
     return ["", *(f"{name}: not measured: {why}" for name, why in left_out.items())] if left_out else []
 
 
 def machine() -> str:
-    """What this was measured on, in one line."""
+    """Return a one-line description of this machine."""
     memory_gb = psutil.virtual_memory().total / 1e9
     return (
         f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.machine()}, "

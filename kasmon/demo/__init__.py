@@ -1,1 +1,1 @@
-"""A live fleet of scripted agents in a scratch state folder: nothing of the user's is touched, nothing is left."""
+"""`kasmon demo`: a live fleet of scripted agents in a scratch state folder, which touches no user files."""

@@ -1,4 +1,4 @@
-"""Who plays in the demo: a dozen agents in both modes, in every state that can be reached without a sandbox. Data."""
+"""The agents of the demo, as data: a dozen in both modes, in every state that is possible without a sandbox."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,17 +14,17 @@ class DemoAgent(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     mode: Literal["sdk", "tmux"]
     script: str = ""
-    """What it does, in the scripted agent's words; empty for a program."""
+    """Its script, for the scripted agent; empty for a program."""
     argv: tuple[str, ...] = ()
-    """A program of the terminal in its place."""
+    """The terminal program that runs instead."""
     agent: str = ""
-    """Whose program that counts as; empty for a command."""
+    """The agent that the program counts as; empty for a command."""
     task: int | None = None
     wave: int | None = None
     peers: int | None = None
     parent: str | None = None
     fate: Literal["", "host killed", "never ready"] = ""
-    """What becomes of it: its host is killed once it runs, or it takes for ever to start."""
+    """A forced outcome: its host is killed once it runs, or its start never completes."""
 
 
 API = """\
@@ -158,11 +158,11 @@ CAST: tuple[DemoAgent, ...] = (
     DemoAgent(name="research", mode="sdk", script=RESEARCH, fate="host killed"),
     DemoAgent(name="onboarding", mode="sdk", script=ONBOARDING, fate="never ready"),
 )
-"""The first to be started first: those that a person has to see."""
+"""In start order: agents that need the user's attention come first."""
 
 
 def extras() -> Sequence[DemoAgent]:
-    """More agents than the named ones, for a larger demo: by turns working and idle, one terminal in three."""
+    """Return further agents for a larger demo: alternately working and idle, one in three in a terminal."""
     kinds = (("worker", API), ("writer", DOCS), ("builder", WEB))
     return [
         DemoAgent(name=f"{kinds[n % 3][0]}-{n + 1}", mode="tmux" if n % 3 == 2 else "sdk", script=kinds[n % 3][1])
@@ -171,7 +171,7 @@ def extras() -> Sequence[DemoAgent]:
 
 
 def cast(agents: int) -> tuple[DemoAgent, ...]:
-    """The first *agents* agents, and the programs beside them; a child row is left out with its parent."""
+    """Return the first *agents* agents and the programs beside them; a child is left out with its parent."""
     chosen: list[DemoAgent] = []
     for part in (*CAST, *extras()):
         if part.script and sum(bool(known.script) for known in chosen) >= agents:

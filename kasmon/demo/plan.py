@@ -1,4 +1,4 @@
-"""The plan of the demo: three waves of scripted tasks, for the wave board to show."""
+"""The plan of the demo: three waves of scripted tasks, for the plan board."""
 
 from typing import Final
 
@@ -103,14 +103,14 @@ test "$1" = rank || exit 0
 echo 'FAILED test_rank.py: 0.61 < 0.70 of the queries find their product first'
 exit 1
 """
-"""What the tasks' checks run: one of them fails."""
+"""The script of the tasks' checks: one of them fails."""
 
 
 def begin(places: Paths) -> None:
-    """Have the plan run in a folder of its own; its runner is detached.
+    """Start the plan in a folder of its own, with a detached runner.
 
     Raises:
-        UnavailableError: if it cannot be written down, or no process can be started.
+        UnavailableError: if the plan cannot be written, or no process can be started.
     """
     folder = places.state.parent.parent / "search"
     private_folder(folder)

@@ -1,4 +1,4 @@
-"""Bring the cast onto the stage: real sessions through the same verbs that a person uses."""
+"""Starts the demo's agents: real sessions, created through the same operations that a user uses."""
 
 import asyncio
 import os
@@ -17,15 +17,15 @@ from kasmon.paths import Paths
 from kasmon.supervisor.sessions.operations import NewSession, create
 
 AT_ONCE = 4
-"""How many sessions are started side by side: starting a host is work for a core."""
+"""How many sessions are started in parallel: starting a host occupies a core."""
 NEVER_READY_S = 1.5
-"""How long it is waited for an agent that takes for ever to start, in seconds."""
+"""The timeout for an agent whose start never completes, in seconds."""
 FULL: Final = 12
-"""From so many agents on a plan runs beside them, and there are sandboxes."""
+"""With at least this many agents, the demo also has a plan and sandboxes."""
 
 
-async def perform(places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False) -> list[str]:
-    """Start *agents* agents, the plan and the sandboxes; the sentences of what could not be started."""
+async def start_demo(places: Paths, agents: int, seed: int, *, with_sandboxes: bool = False) -> list[str]:
+    """Start *agents* agents, the plan and the sandboxes; return an error message for each failed start."""
     failures = await populate(places, cast(agents), seed)
     if agents >= FULL:
         try:
@@ -38,14 +38,14 @@ async def perform(places: Paths, agents: int, seed: int, *, with_sandboxes: bool
 
 
 async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list[str]:
-    """Start all *parts*; the sentences of those that could not be started, the others are not held up by them."""
+    """Start all *parts* independently of each other; return an error message for each failed start."""
     turn = asyncio.Semaphore(AT_ONCE)
     starting: dict[str, asyncio.Task[SessionId]] = {}
 
     async def start(number: int, part: DemoAgent) -> SessionId:
         parent = await starting[part.parent] if part.parent else None
         async with turn, asyncio.timeout(NEVER_READY_S if part.fate == "never ready" else None):
-            session = await create(places, Config(), wanted(part, seed + number, places, parent))
+            session = await create(places, Config(), build_session_request(part, seed + number, places, parent))
         if part.fate == "host killed":
             kill_host(places, session)
         return session
@@ -53,12 +53,12 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
     for number, part in enumerate(parts):
         starting[part.name] = asyncio.create_task(start(number, part))
     ended = zip(starting, await asyncio.gather(*starting.values(), return_exceptions=True), strict=True)
-    told = ((name, error) for name, error in ended if isinstance(error, BaseException))
-    return [f"{name}: {error}" for name, error in told if not isinstance(error, TimeoutError)]  # its host goes on
+    errors = ((name, error) for name, error in ended if isinstance(error, BaseException))
+    return [f"{name}: {error}" for name, error in errors if not isinstance(error, TimeoutError)]  # its host still runs
 
 
-def wanted(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) -> NewSession:
-    """The session that *part* asks for."""
+def build_session_request(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) -> NewSession:
+    """Return the session request for *part*."""
     return NewSession(
         name=part.name,
         agent="scripted" if part.script else part.agent,
@@ -76,6 +76,6 @@ def wanted(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) 
 
 
 def kill_host(places: Paths, session: SessionId) -> None:
-    """End the host of *session* as a crash would, so that the session shows as lost."""
+    """Kill the host of *session* as in a crash, so that the session shows as lost."""
     if pid := lock_holder(places.host_lock(session)):
         os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""The demo's sandboxes: interpreters that ran something, where this machine can make jails; else there are none.
+"""The demo's sandboxes: interpreters that ran some code, if this machine supports jails; otherwise none.
 
-Where it can make one that keeps memory too (a virtual machine, where its image was built), that one
-sleeps on disk, and a fork of it goes on with all that it held.
+If the machine supports a tier with memory snapshots (a microVM whose image was built), one such sandbox is paused to
+disk, and a fork of it continues from its memory.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SANDBOXES: Final[tuple[tuple[str, Runs, bool], ...]] = (
     ),
     ("receipt-totals", (("node", "const totals = [12.5, 80, 7.25]; totals.reduce((a, b) => a + b)"),), True),
 )
-"""Name, what runs in it, and whether it sleeps afterwards."""
+"""Name, code to run, and whether to pause it afterwards."""
 KEPT: Final = "nightly-totals"
 FORKED: Final = "what-if"
 LOOP: Final = """\
@@ -49,12 +49,12 @@ def months():
 ahead = months()
 print(next(ahead), "and a generator that no file could keep")
 """
-"""What runs in the one that keeps memory, of which only a memory can."""
+"""The code for the sandbox with memory snapshots; its state survives only in memory."""
 
 
 async def begin(places: Paths) -> list[str]:
-    """Make them and let them run; the sentences of what could not be done, none where this machine makes none."""
-    from kasmon.sandbox.jail.probe import lacking  # what makes sandboxes is for those demos that have some
+    """Create the sandboxes and run their code; return an error message for each failure."""
+    from kasmon.sandbox.jail.probe import lacking  # imported only by demos with sandboxes
 
     failures: list[str] = []
     if not await asyncio.to_thread(lacking, "bwrap"):
@@ -72,7 +72,7 @@ async def begin(places: Paths) -> list[str]:
 
 
 def end(inside: Paths) -> None:
-    """Leave nothing of the sandboxes of *inside*; what cannot be ended is left."""
+    """Remove all sandboxes of *inside*; those that cannot be ended are left."""
     described = list(inside.sessions.glob("*/sandbox.json"))
     if not described:
         return
@@ -88,7 +88,7 @@ def end(inside: Paths) -> None:
 
 
 def _remembering() -> Tier | None:
-    """The tier that keeps memory and can be had here, as far as that is seen without trying it; None where none can."""
+    """Return the tier with memory snapshots that seems usable here, without trying it; None if there is none."""
     from kasmon.paths import places
     from kasmon.sandbox.microvm import image, qemu_program
 
@@ -114,7 +114,7 @@ async def _perform(
 
 
 async def _perform_kept(places: Paths, tier: Tier) -> None:
-    """One that sleeps on disk, and a fork of it that goes on where its generator was."""
+    """Create a sandbox, pause it to disk, and fork it; the fork continues its generator."""
     from kasmon.supervisor.sandboxes import operations
 
     session = await _perform(places, KEPT, (("python", LOOP),), tier=tier)

@@ -1,7 +1,7 @@
-"""A kasmon of its own for a while: one 0700 folder with all three XDG roots, and one record of it in the real state.
+"""A temporary kasmon: one 0700 folder with all three XDG roots, and a record of it in the real state folder.
 
-The demo that made it holds the flock on its record for life. Whoever starts next sweeps every record whose lock is
-free, so that a demo killed with -9 leaves nothing either. What is ended there is known by socket, or by pid and start.
+A demo holds the flock on its record while it runs. The next start removes every demo whose record is unlocked, so even
+one killed with -9 leaves nothing. Processes to end are identified by socket, or by pid and start time.
 """
 
 import contextlib
@@ -27,25 +27,25 @@ from kasmon.process_identity import is_running, started_at
 from kasmon.tmux.server import TmuxServer
 
 GRACE_S = 3.0
-"""How long a host may take to end by itself, in seconds."""
+"""How long a host may take to exit by itself, in seconds."""
 CLEAR_S = 10.0
-"""How long it is tried to leave nothing behind, in seconds."""
+"""How long the cleanup is retried, in seconds."""
 MACHINES: Final = ("image", "machines")
-"""Folders in a state folder that hold what machines are made from; to make one changes nothing in them."""
+"""Folders of a state folder that hold the parts of machines; creating a machine does not change them."""
 
 
 class DemoRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next start needs to know to sweep a demo."""
+    """The data that the next start needs to remove a demo."""
 
     folder: str
     pid: int
     started: float | None
     boot: str
-    """The machine's boot it belongs to: after another one no pid of it means anything."""
+    """The boot id of the machine: after another boot the pid is meaningless."""
 
 
 class Scratch:
-    """The places of one demo. `close` ends all that runs in them and removes every trace."""
+    """The scratch folders of one demo. `close` ends everything that runs in them and removes them."""
 
     def __init__(self, real: Paths) -> None:
         private_folder(real.state)
@@ -56,7 +56,7 @@ class Scratch:
             (self.folder / name).mkdir(mode=0o700)
         self.places = scratch_places(self.folder)
         self.places.make()
-        for name in MACHINES:  # it takes minutes to build: where that was done, it is used
+        for name in MACHINES:  # a build takes minutes: use an existing one
             if (real.state / name).is_dir():
                 (self.places.state / name).symlink_to(real.state / name)
         self._record = real.demos / f"{self.folder.name}.json"
@@ -66,7 +66,7 @@ class Scratch:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """End its hosts, its agents and its tmux server, remove its folder and its record. Repeat at will."""
+        """End its hosts, its agents and its tmux server, remove its folder and its record. Idempotent."""
         clear(self.folder)
         self._record.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -74,7 +74,7 @@ class Scratch:
 
 
 def scratch_places(folder: Path) -> Paths:
-    """The places within *folder*."""
+    """Return the `Paths` within *folder*."""
     return places(
         {
             "HOME": str(folder),
@@ -86,7 +86,7 @@ def scratch_places(folder: Path) -> Paths:
 
 
 def sweep(real: Paths) -> list[Path]:
-    """Remove every demo whose maker is gone, and say which folders that were."""
+    """Remove every demo whose process is gone; return their folders."""
     swept: list[Path] = []
     for path in sorted(real.demos.glob("kasmon-demo-*.json")) if real.demos.is_dir() else ():
         with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
@@ -106,9 +106,9 @@ def sweep(real: Paths) -> list[Path]:
 
 
 def clear(folder: Path) -> None:
-    """End what runs for the kasmon in *folder*, and remove the folder.
+    """End all processes of the kasmon in *folder*, and remove the folder.
 
-    A host that was started a moment ago holds no lock yet, so it is looked again until nobody is left.
+    A host that was just started holds no lock yet, so the search repeats until it finds none.
     """
     inside = scratch_places(folder)
     deadline = time.monotonic() + CLEAR_S
@@ -124,7 +124,7 @@ def clear(folder: Path) -> None:
 
 
 def _hosts(inside: Paths) -> set[int]:
-    """The host processes of *inside*: those that hold a lock, and those that do not do so yet."""
+    """Return the host processes of *inside*, including those that hold no lock yet."""
     locks = [inside.tmux_host_lock, *inside.sessions.glob("*/host.lock")]
     pids = {pid for path in locks if (pid := lock_holder(path))}
     for process in psutil.process_iter():
@@ -139,7 +139,7 @@ def _is_inside(environment: dict[str, str], inside: Paths) -> bool:
 
 
 def _end(pids: Iterable[int]) -> None:
-    """End these processes, by TERM and then by KILL."""
+    """End processes *pids*, with TERM and then with KILL."""
     running = [(pid, started_at(pid)) for pid in pids]
     for pid, started in running:
         _signal(pid, started, signal.SIGTERM)

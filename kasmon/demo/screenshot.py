@@ -1,4 +1,4 @@
-"""The dashboard's picture of this moment, without a terminal."""
+"""Renders the current dashboard as a picture, without a terminal."""
 
 import asyncio
 import os
@@ -18,13 +18,13 @@ SIZE: Final = (160, 50)
 LIMIT_S: Final = 5.0
 LOOK_S: Final = 0.05
 CALM_LOOKS: Final = 6
-"""The picture is taken when it looked the same so often."""
+"""The picture is taken after this many identical renderings in a row."""
 
 
 def picture(places: Paths) -> str:
-    """The dashboard over *places* as SVG, once its list and its preview stand still, after five seconds at most.
+    """Return the dashboard over *places* as SVG, once its list and preview are stable, after five seconds at most.
 
-    No secret of a session is on it, nor of ours: a picture is shown around, and a terminal shows what it likes.
+    Secrets of sessions and of this process are redacted: pictures are shared, and a terminal may print anything.
     """
     return asyncio.run(_picture(places))
 

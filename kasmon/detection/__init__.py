@@ -1,1 +1,1 @@
-"""What a terminal agent's screen says: pure rules, and one TOML file for each agent."""
+"""Reads the state of a terminal agent from its screen: pure code, with the rules in one TOML file per agent."""

@@ -1,4 +1,4 @@
-"""The last message or tool call that a terminal agent shows above the place where a person types. Pure."""
+"""Finds the last message or tool call that a terminal agent shows above its composer. Pure."""
 
 from typing import Final
 
@@ -8,13 +8,13 @@ from kasmon.detection.screenshot import Screenshot
 
 LONGEST: Final = 200
 COLUMN_GAP: Final = "    "
-"""What is right of so many blanks is another column of the screen, such as a sidebar."""
+"""Text behind this many blanks belongs to another column of the screen, such as a sidebar."""
 
 
 def last_activity(shot: Screenshot, box: Composer | None, rules: ScreenRules) -> str:
-    """The last paragraph of the agent's last message, or its last tool call; empty where *shot* shows neither.
+    """Return the last paragraph of the agent's last message, or its last tool call; empty if *shot* shows neither.
 
-    *box* is the composer on *shot*; without one a dialog covers the messages, and the answer is empty.
+    *box* is the composer on *shot*. Without one a dialog covers the messages, and the result is empty.
     """
     found: list[str] = []
     is_open, is_below_blank = False, True

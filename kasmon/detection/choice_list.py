@@ -1,7 +1,7 @@
-"""A list of choices among rows: where it stands, and each of them with its number and the mark. Pure.
+"""Finds a list of choices among screen rows: its position, and each choice with its number and mark. Pure.
 
-It is one only where the numbers count up from 1 without a gap. A label that was wrapped goes on further in, and what
-stands there is a part of it, though it may look like a choice.
+The numbers must count up from 1 without a gap. A wrapped label continues in rows that are indented further; such a
+row belongs to the label even if it looks like a choice.
 """
 
 import re
@@ -12,23 +12,23 @@ from kasmon.detection.rule_schema import MenuRule
 from kasmon.detection.screenshot import ScreenRow
 
 MOST: Final = 40
-"""A longer list is none of choices."""
+"""A longer list is not taken as choices."""
 
 
 class ChoiceItem(NamedTuple):
-    """One choice, as it stands there."""
+    """One choice, as shown on the screen."""
 
     label: str
     note: str
     number: str
-    """The digits in front of it; empty where there are none."""
+    """The digits before the label; empty if there are none."""
     is_marked: bool
     is_placeholder: bool = False
-    """The label is a hint in an empty field (`Row.is_placeholder`)."""
+    """Whether the label is a hint in an empty field (`ScreenRow.is_placeholder`)."""
 
 
 class ChoiceList(NamedTuple):
-    """A list of choices; the row *end* is the first behind it."""
+    """A list of choices, from row *start* up to, but not including, row *end*."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class ChoiceList(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A choice whose rows are still gathered."""
+    """A choice that is still being assembled from its rows."""
 
     row: int
     match: re.Match[str]
@@ -44,84 +44,84 @@ class _Part(NamedTuple):
     notes: list[str]
 
 
-def listing(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
-    """The lowest list of choices on *rows*; None if there is none, or its numbers are not in order."""
-    return _in_a_row(rows, rule) if rule.row else _in_rows(rows, rule)
+def find_list(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
+    """Return the lowest list of choices on *rows*; None if there is none, or its numbers are not in order."""
+    return _find_in_row(rows, rule) if rule.row else _find_in_rows(rows, rule)
 
 
-def _in_rows(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
+def _find_in_rows(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
     pattern = re.compile(rule.choice)
     matches = [pattern.search(row.seen) for row in rows]
     for start in reversed(range(len(rows))):
         first = matches[start]
-        if first is None or _number(first) not in ("1", "") or _goes_on(rows[start], rule):
+        if first is None or _number(first) not in ("1", "") or _match_continuation(rows[start], rule):
             continue
         if not _number(first) and start and matches[start - 1]:
-            continue  # without numbers a list begins with its uppermost row
-        parts, end = _parts(rows, matches, start, rule)
+            continue  # a list without numbers begins with its topmost row
+        parts, end = _collect_parts(rows, matches, start, rule)
         numbers = [_number(part.match) for part in parts]
         if len(parts) > MOST or (numbers[0] and numbers != [str(at) for at in range(1, len(parts) + 1)]):
             return None
-        return ChoiceList(start, end, [_item(part, rows[part.row], rule) for part in parts])
+        return ChoiceList(start, end, [_build_item(part, rows[part.row], rule) for part in parts])
     return None
 
 
-def _parts(
+def _collect_parts(
     rows: Sequence[ScreenRow], matches: Sequence[re.Match[str] | None], start: int, rule: MenuRule
 ) -> tuple[list[_Part], int]:
-    """The choices from *start* on with the rows that go on with them, and the row behind the last."""
+    """Return the choices from row *start* on, with their continuation rows, and the row after the last."""
     parts: list[_Part] = []
     for at in range(start, len(rows)):
-        match, goes_on = matches[at], _goes_on(rows[at], rule)
-        if match is not None and (goes_on is None or _begins(match) <= _begins(parts[0].match)):
+        match, continuation = matches[at], _match_continuation(rows[at], rule)
+        if match is not None and (continuation is None or _start_column(match) <= _start_column(parts[0].match)):
             parts.append(_Part(at, match, [match["label"].strip()], []))
-        elif goes_on is not None:
-            said = goes_on.groupdict()
-            parts[-1].labels.append((said.get("label") or "").strip())
-            parts[-1].notes.append((said.get("note") or "").strip())
+        elif continuation is not None:
+            groups = continuation.groupdict()
+            parts[-1].labels.append((groups.get("label") or "").strip())
+            parts[-1].notes.append((groups.get("note") or "").strip())
         else:
             return parts, at
     return parts, len(rows)
 
 
-def _item(part: _Part, row: ScreenRow, rule: MenuRule) -> ChoiceItem:
+def _build_item(part: _Part, row: ScreenRow, rule: MenuRule) -> ChoiceItem:
     match = part.match
-    said = match.groupdict()
-    notes = [(said.get("note") or "").strip(), *part.notes]
+    groups = match.groupdict()
+    notes = [(groups.get("note") or "").strip(), *part.notes]
     return ChoiceItem(
         " ".join(label for label in part.labels if label),
         " ".join(note for note in notes if note),
         _number(match),
-        _has_ground(row, match) if rule.ground else bool((said.get("mark") or "").strip()),
+        _has_background(row, match) if rule.ground else bool((groups.get("mark") or "").strip()),
         rule.placeholder and row.is_placeholder(*match.span("label")),
     )
 
 
-def _in_a_row(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
-    """Choices beside each other: the lowest row with two or more."""
+def _find_in_row(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
+    """Return choices beside each other: the lowest row with two or more."""
     pattern = re.compile(rule.choice)
     for at in reversed(range(len(rows))):
         found = list(pattern.finditer(rows[at].seen))
         if len(found) >= 2:
-            items = [ChoiceItem(match["label"], "", "", _has_ground(rows[at], match)) for match in found]
+            items = [ChoiceItem(match["label"], "", "", _has_background(rows[at], match)) for match in found]
             return ChoiceList(at, at + 1, items)
     return None
 
 
-def _goes_on(row: ScreenRow, rule: MenuRule) -> re.Match[str] | None:
+def _match_continuation(row: ScreenRow, rule: MenuRule) -> re.Match[str] | None:
     return re.search(rule.more, row.seen) if rule.more else None
 
 
-def _has_ground(row: ScreenRow, match: re.Match[str]) -> bool:
-    """Whether the label stands on another ground than what is beside it."""
+def _has_background(row: ScreenRow, match: re.Match[str]) -> bool:
+    """Return whether the label's background differs from that of the text beside it."""
     start, end = match.span("label")
-    ground, before = row.look_at(start), max(0, _begins(match) - 1)
+    style, before = row.look_at(start), max(0, _start_column(match) - 1)
     beside = row.look_at(end + 1 if row.text[end + 1 : end + 2].isspace() else before)
-    return (ground.background, ground.reverse) != (beside.background, beside.reverse)
+    return (style.background, style.reverse) != (beside.background, beside.reverse)
 
 
-def _begins(match: re.Match[str]) -> int:
-    """Where a choice's number, or without one its label, begins."""
+def _start_column(match: re.Match[str]) -> int:
+    """Return the column where a choice's number begins, or its label if it has no number."""
     return match.start("number" if "number" in match.re.groupindex else "label")
 
 

@@ -1,7 +1,7 @@
-"""When a limit ends, read from an agent's words: `3pm`, `Nov 24, 6pm (UTC)`, `in 2 hours 5 minutes`. Pure.
+"""Parses the time at which a usage limit ends: `3pm`, `Nov 24, 6pm (UTC)`, `in 2 hours 5 minutes`. Pure.
 
-A time without a day is the next one after *now*: so the words count from when they were first seen. Whoever reads the
-same screen again later keeps the time that he read first (`reader.lasting`).
+A time without a day means its next occurrence after *now*, when the text was first seen. Later readings of the same
+screen must keep the time of the first one (`reader.lasting`).
 """
 
 import re
@@ -25,24 +25,24 @@ _DAY: Final = re.compile(
 _ZONE: Final = re.compile(r"\(([A-Za-z_]{1,20}(?:[/+-][A-Za-z_0-9+-]{1,30}){0,2})\)|\b(UTC|GMT)\b")
 
 
-def reset_at(text: str, now: float, zone: tzinfo | None = None) -> float | None:
-    """When the limit ends of which *text* tells, in seconds since the epoch; None where it does not say.
+def parse_reset_time(text: str, now: float, zone: tzinfo | None = None) -> float | None:
+    """Return when the limit in *text* ends, in seconds since the epoch; None if *text* does not contain it.
 
     Args:
         now: when *text* was first seen, in seconds since the epoch.
-        zone: that of times that name none; None is this machine's.
+        zone: the time zone of times that name none; None is this machine's.
     """
     text = text[:LONGEST]
     if match := _ISO.search(text):
-        at = _iso(match, zone)
-    elif (match := _ZONE.search(text)) and (named := _zone(match[1] or match[2])) is None:
+        at = _parse_iso(match, zone)
+    elif (match := _ZONE.search(text)) and (named := _find_zone(match[1] or match[2])) is None:
         return None
     else:
-        at = _spoken(text, now, named if match else zone)
+        at = _parse_words(text, now, named if match else zone)
     return at if at is not None and now - 86400 <= at <= now + FURTHEST_S else None
 
 
-def _spoken(text: str, now: float, zone: tzinfo | None) -> float | None:
+def _parse_words(text: str, now: float, zone: tzinfo | None) -> float | None:
     day = _DAY.search(text)
     rest = text if day is None else text[: day.start()] + text[day.end() :]
     clock = next((match for match in _CLOCK.finditer(rest) if match[2] or match[4]), None)
@@ -51,26 +51,26 @@ def _spoken(text: str, now: float, zone: tzinfo | None) -> float | None:
         return now + sum(int(count) * _SECONDS[unit[0].lower()] for count, unit in spans) if spans else None
     here = datetime.fromtimestamp(now, UTC).astimezone(zone)
     try:
-        wanted = here.replace(hour=0, minute=0, second=0, microsecond=0)
+        moment = here.replace(hour=0, minute=0, second=0, microsecond=0)
         if clock is not None:
-            wanted = wanted.replace(hour=_hour(clock), minute=int(clock[2] or 0), second=int(clock[3] or 0))
+            moment = moment.replace(hour=_parse_hour(clock), minute=int(clock[2] or 0), second=int(clock[3] or 0))
         if day is None:
-            return _instant(wanted if wanted > here else wanted + timedelta(days=1), zone)
+            return _to_timestamp(moment if moment > here else moment + timedelta(days=1), zone)
         month = MONTHS.index(day[1].lower()) + 1
-        wanted = wanted.replace(year=int(day[3] or here.year), month=month, day=int(day[2]))
-        if day[3] is None and wanted < here - timedelta(days=2):
-            wanted = wanted.replace(year=here.year + 1)
-        return _instant(wanted, zone)
+        moment = moment.replace(year=int(day[3] or here.year), month=month, day=int(day[2]))
+        if day[3] is None and moment < here - timedelta(days=2):
+            moment = moment.replace(year=here.year + 1)
+        return _to_timestamp(moment, zone)
     except ValueError:
         return None
 
 
-def _instant(wall: datetime, zone: tzinfo | None) -> float:
-    """The moment at which the clocks of *zone* show *wall*, whatever time it was there on the day it was said."""
+def _to_timestamp(wall: datetime, zone: tzinfo | None) -> float:
+    """Return the timestamp of the wall-clock time *wall* in *zone*, with that date's UTC offset."""
     return wall.replace(tzinfo=zone).timestamp()
 
 
-def _hour(clock: re.Match[str]) -> int:
+def _parse_hour(clock: re.Match[str]) -> int:
     hour = int(clock[1])
     if clock[4] is None:
         return hour
@@ -79,7 +79,7 @@ def _hour(clock: re.Match[str]) -> int:
     return hour % 12 + (12 if clock[4][0] in "pP" else 0)
 
 
-def _iso(match: re.Match[str], zone: tzinfo | None) -> float | None:
+def _parse_iso(match: re.Match[str], zone: tzinfo | None) -> float | None:
     text = f"{match[1]}-{match[2]}-{match[3]}T{match[4]}:{match[5]}:{match[6] or '00'}{match[7] or ''}"
     try:
         at = datetime.fromisoformat(text)
@@ -88,10 +88,10 @@ def _iso(match: re.Match[str], zone: tzinfo | None) -> float | None:
     return (at if at.tzinfo else at.replace(tzinfo=zone)).timestamp()
 
 
-def _zone(name: str) -> tzinfo | None:
+def _find_zone(name: str) -> tzinfo | None:
     if name.upper() in ("UTC", "GMT", "Z"):
         return UTC
     try:
         return ZoneInfo(name)
-    except (KeyError, OSError, ValueError):  # no such zone, or a machine without the tables
+    except (KeyError, OSError, ValueError):  # no such zone, or no time zone database on this machine
         return None

@@ -1,4 +1,4 @@
-"""The menu that stands on a screen right now, for who only looks for one; `reading` says all that a screen says."""
+"""Finds the answerable menu on a screen, for callers that need nothing else; `reader` reads the whole screen."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,6 @@ __all__ = ["ScreenMenu", "menu"]
 
 
 def menu(rows: Sequence[str], rules: ScreenRules) -> ScreenMenu | None:
-    """The menu on *rows*, a whole screen; None if there is none, or nothing of it can be answered."""
+    """Return the menu on *rows*, a whole screen; None if there is none, or no key answers it."""
     found = read(shown(rows), rules).menu
     return found if found is not None and found.keys else None

@@ -1,7 +1,7 @@
-"""How an answer is given to the menu on a screen: which choice is taken, and by which key; or why not. Pure.
+"""Maps an answer to the menu on a screen: which choice to take and by which key, or why it cannot be given. Pure.
 
-A key is what the label has now. Where a label has none, the mark is moved to it and Enter takes it; that is never done
-to a choice whose label does not say that it means the answer.
+The key is the one that the label shows now. For a label without a key, the mark is moved to it and Enter takes it.
+That is never done for a choice whose label does not clearly mean the answer.
 """
 
 from typing import Final, NamedTuple
@@ -12,36 +12,36 @@ from kasmon.model.permission import Decision
 from kasmon.sanitize import outgoing
 
 TAKEN: Final = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.CANCEL)
-"""What a menu may take beside choosing, in the order in which it is shown."""
+"""The decisions that a menu may offer besides `CHOOSE`, in display order."""
 LONGEST_WORDS: Final = 60
-"""So many bytes of own words are typed: they must stand in one row, to be seen there before Enter."""
+"""The most bytes of free text that are typed: it must fit in one row, to be verified there before Enter."""
 
 
 class MenuAnswer(NamedTuple):
-    """How one answer is given."""
+    """The steps that give one answer."""
 
     key: str
-    """What is typed; empty where the mark has to be moved to the choice, which Enter then takes."""
+    """The key to type; empty where the mark has to be moved to the choice, which Enter then takes."""
     choice: int | None
-    """Which of the choices is taken, from 0; None where Escape answers."""
+    """The index of the choice to take, from 0; None where Escape answers."""
     words: str = ""
-    """What is typed into the choice before Enter."""
+    """The free text to type into the choice before Enter."""
     opens: str = ""
-    """What is typed on the choice before them."""
+    """The key to type on the choice before the free text."""
     stands: str = ""
-    """How the choice's label reads with them; empty where they stand elsewhere (`ScreenMenu.entry`, or its note)."""
+    """The choice's label with the free text; empty where that appears elsewhere (`ScreenMenu.entry`, or its note)."""
     wanted: frozenset[int] | None = None
-    """Which of the choices are to be chosen, and no other one, before `key`; None where one choice answers."""
+    """The indices of all choices to select before `key`, and no others; None where one choice answers."""
 
 
 def taken(menu: ScreenMenu) -> tuple[Decision, ...]:
-    """The decisions that *menu* takes, `CHOOSE` for one of its options first."""
+    """Return the decisions that *menu* accepts, `CHOOSE` for one of its options first."""
     choosing = (Decision.CHOOSE,) if options(menu) or own_words(menu) is not None else ()
-    return (*choosing, *(decision for decision in TAKEN if _course(menu, decision) is not None))
+    return (*choosing, *(decision for decision in TAKEN if _find_answer(menu, decision) is not None))
 
 
 def options(menu: ScreenMenu) -> tuple[MenuChoice, ...]:
-    """The choices that a question offers; none where nobody knows how they are given, or not all of it is shown."""
+    """Return the options of a question; empty if it is unknown how to choose them, or not all of it is shown."""
     if (menu.many and not menu.then) or not (menu.hears and menu.is_whole):
         return ()
     offered = [choice for choice in menu.choices if choice.decision is Decision.CHOOSE]
@@ -52,7 +52,7 @@ def options(menu: ScreenMenu) -> tuple[MenuChoice, ...]:
 
 
 def own_words(menu: ScreenMenu) -> MenuChoice | None:
-    """The choice that takes a person's own words, where the menu's file says how."""
+    """Return the choice that takes free text, if the rules of the menu say how it is typed."""
     takes = [choice for choice in menu.choices if choice.words]
     if len(takes) != 1 or menu.many:
         return None
@@ -61,44 +61,44 @@ def own_words(menu: ScreenMenu) -> MenuChoice | None:
 
 
 def takes_reason(menu: ScreenMenu) -> bool:
-    """Whether a no can say why."""
-    return bool(menu.amends) and _amended(menu, Decision.DENY) is not None
+    """Return whether a denial can include a reason."""
+    return bool(menu.amends) and _find_amendable(menu, Decision.DENY) is not None
 
 
 def course(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), reason: str = "") -> MenuAnswer:
-    """How *decision* is told to *menu*, which of its options where that is `CHOOSE`, and *reason* with a no.
+    """Return the steps that give *decision* to *menu*, with option *labels* for `CHOOSE`, or a *reason* for a denial.
 
     Raises:
-        UnableError: if nobody knows how.
+        UnableError: if the menu does not show how.
         RefusedError: if there is no such option.
     """
     if reason:
-        return _reasoned(menu, decision, reason)
+        return _answer_with_reason(menu, decision, reason)
     if decision is Decision.CHOOSE:
-        return _chosen(menu, labels)
-    found = _course(menu, decision)
+        return _answer_choice(menu, labels)
+    found = _find_answer(menu, decision)
     if found is None:
         raise UnableError(f"the menu on the screen has no key for {decision!s}.", hint="Focus the session.")
     return found
 
 
-def _amended(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
-    """The choice that says *decision* and takes words beside that."""
+def _find_amendable(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
+    """Return the choice that means *decision* and accepts a reason."""
     choice = menu.meaning(decision)
     may = menu.hears and decision in REFUSALS
     return choice if choice is not None and may and menu.steps(choice) is not None else None
 
 
-def _reasoned(menu: ScreenMenu, decision: Decision, reason: str) -> MenuAnswer:
-    choice = _amended(menu, decision) if menu.amends else None
+def _answer_with_reason(menu: ScreenMenu, decision: Decision, reason: str) -> MenuAnswer:
+    choice = _find_amendable(menu, decision) if menu.amends else None
     if choice is None:
         raise UnableError("the menu on its screen takes no reason.", hint="Answer without one, or focus the session.")
-    words = _typed(reason)
+    words = _clean_text(reason)
     return MenuAnswer("", menu.choices.index(choice), words, menu.amends, f"{choice.label}, {words}")
 
 
-def _several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoice, ...]) -> MenuAnswer:
-    """All of *labels*, and no other."""
+def _answer_several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoice, ...]) -> MenuAnswer:
+    """Return the answer that selects all of *labels* and no other option."""
     known = {choice.label: menu.choices.index(choice) for choice in offered}
     unknown = [label for label in labels if label not in known]
     if unknown:
@@ -106,15 +106,15 @@ def _several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoic
     return MenuAnswer(menu.then, None, wanted=frozenset(known[label] for label in labels))
 
 
-def _chosen(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
+def _answer_choice(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
     offered, own = options(menu), own_words(menu)
     if menu.many and offered and labels:
-        return _several(menu, labels, offered)
+        return _answer_several(menu, labels, offered)
     if len(labels) != 1 or not (offered or own):
         raise UnableError("this menu is not answered by one of its options.", hint="Focus the session.")
     choice = next((choice for choice in offered if choice.label == labels[0]), None)
     if choice is None and own is not None:
-        words = _typed(labels[0])
+        words = _clean_text(labels[0])
         return MenuAnswer("", menu.choices.index(own), words, menu.opens, "" if menu.opens else words)
     if choice is None:
         offers = ", ".join(choice.label for choice in offered)
@@ -122,11 +122,11 @@ def _chosen(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
     return MenuAnswer(choice.key, menu.choices.index(choice))
 
 
-def _typed(words: str) -> str:
-    """*words* as they can be typed into a row.
+def _clean_text(words: str) -> str:
+    """Return *words* in a form that can be typed into one row.
 
     Raises:
-        UnableError: if they cannot.
+        UnableError: if there is none.
     """
     typed = outgoing(words).strip()
     if not typed or "\n" in typed or "\t" in typed or len(typed.encode()) > LONGEST_WORDS:
@@ -136,7 +136,7 @@ def _typed(words: str) -> str:
     return typed
 
 
-def _course(menu: ScreenMenu, decision: Decision) -> MenuAnswer | None:
+def _find_answer(menu: ScreenMenu, decision: Decision) -> MenuAnswer | None:
     choice = menu.meaning(decision)
     at = None if choice is None else menu.choices.index(choice)
     if key := menu.keys.get(decision):

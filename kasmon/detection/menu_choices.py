@@ -1,10 +1,10 @@
-"""The choices on a terminal agent's screen: read from the menu that stands there now, never remembered.
+"""Parses the menu on a terminal agent's screen into choices. It is parsed anew each time, never remembered.
 
 Which digit means yes changes between versions of an agent: the third choice was "No" and became "auto mode".
-So an answer has a key only where exactly one label says that it means this answer, in a menu that stands there whole,
-its choices numbered in order, with one of them marked. Every other label is shown, and kasmon presses it for nobody.
+So an answer has a key only if exactly one label means this answer, in a menu that is shown whole, with its choices
+numbered in order and one of them marked. All other labels are shown, but kasmon presses no key for them.
 
-Whoever presses a key looks again first, and presses it only where `ScreenMenu.digest` is still the same.
+Before pressing a key, the caller reads the screen again and compares `ScreenMenu.digest`.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kasmon.detection.choice_list import ChoiceItem, listing
+from kasmon.detection.choice_list import ChoiceItem, find_list
 from kasmon.detection.regions import ScreenRegions
 from kasmon.detection.rule_schema import MenuRule
 from kasmon.detection.screenshot import ScreenRow, Screenshot
@@ -23,94 +23,94 @@ from kasmon.model.permission import Decision, RequestKind
 
 ESCAPE: Final = "\x1b"
 KEY_NAMES: Final = {"esc": ESCAPE, "escape": ESCAPE, "enter": "\r", "tab": "\t"}
-"""How agents write keys in their labels, and what is typed then."""
+"""The key names in agents' labels, with the characters to type."""
 FRAMES: Final = "│┃"
 RULERS: Final = " ─━╌▔▁╭╮╰╯"
 REFUSALS: Final = frozenset({Decision.DENY, Decision.NEVER, Decision.CANCEL})
 
 
 class MenuChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the choices."""
+    """One choice of a menu."""
 
     label: str
-    """As it stands there, joined where it was wrapped."""
+    """The label as shown, joined where it was wrapped."""
     note: str = ""
-    """What stands under it to explain it."""
+    """The explanation under the label."""
     key: str = ""
-    """What is typed to take it, as characters; empty where only the arrows reach it."""
+    """The characters to type to take it; empty where only the arrow keys reach it."""
     decision: Decision | None = None
-    """What it means; None where its label says nothing that kasmon knows."""
+    """What it means; None if kasmon does not recognise the label."""
     marked: bool = False
-    """Enter would take this one now."""
+    """Whether Enter would take it now."""
     free_text: bool = False
-    """It takes a person's own words."""
+    """Whether it takes free text."""
     words: bool = False
-    """They are typed into it while the mark stands on it, and Enter sends them."""
+    """Whether free text is typed while the mark is on it, and Enter then sends the text."""
     plain: bool = False
-    """It means none of the answers, and nobody writes into it."""
+    """Whether it means no known answer and takes no text."""
     is_on: bool | None = None
-    """Whether it is chosen, where several may be; None for a choice of which that cannot be said."""
+    """Whether it is selected, where several may be; None if unknown."""
 
 
 class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A menu that stands on a screen."""
+    """A menu on a screen."""
 
     name: str
     kind: RequestKind
     text: str
-    """The whole request with its choices, to read: without frames, rulers and the mark."""
+    """The whole request with its choices, for display: without frames, rulers and the mark."""
     choices: tuple[MenuChoice, ...]
     digest: str
-    """SHA-256 of all that a person decides on, as it stands there: another text or another choice is another menu."""
+    """SHA-256 of all that a person's decision depends on, as shown: another text or choice makes another digest."""
     escape: Decision | None = None
     """What Escape means."""
     many: bool = False
-    """Several may be chosen."""
+    """Whether several choices may be selected."""
     then: str = ""
-    """What is typed when all that is wanted of them is chosen; empty where nobody knows."""
+    """The key to type once all requested choices are selected; empty if unknown."""
     opens: str = ""
-    """What is typed on the choice for own words before them."""
+    """The key to type on the free-text choice before the text."""
     entry: str | None = None
-    """What stands in the row for own words; None where there is no such row."""
+    """The text in the free-text row; None where there is no such row."""
     amends: str = ""
-    """What is typed on a choice to add words to it; empty where the menu does not say that it takes them."""
+    """The key to type on a choice to add a reason; empty where the menu does not offer that."""
     unmarked: bool = False
-    """No choice is marked, and each has its key."""
+    """Whether no choice is marked, and each has its key."""
     is_deaf: bool = False
-    """Somebody writes into one of the choices: what is typed is text."""
+    """Whether text is being written into one of the choices: keys would be text."""
     is_whole: bool = True
-    """Whether all of the request is known to be here; where that is not proven, kasmon carries no consent."""
+    """Whether the whole request is proven to be shown; if not, kasmon sends no consent."""
     head: str = ""
-    """The request above the text of the tool call, to read."""
+    """The request above the text of the tool call, for display."""
     call: str = ""
-    """As much of the call's text as is shown, without blanks; empty where the request shows none."""
+    """The visible part of the call's text, without blanks; empty where the request shows none."""
     has_start: bool = False
-    """Whether `call` begins where the call's text does."""
+    """Whether `call` includes the beginning of the call's text."""
     named: str = ""
-    """What the call is about, where its text is not shown."""
+    """The subject of the call, where its text is not shown."""
     full: str = ""
-    """The text of the call from a better source than these rows; empty where there is none. See `completed`."""
+    """The text of the call from a better source than the screen; empty if there is none. See `completed`."""
     shown_digest: str = ""
-    """What `digest` was before it was completed; empty where it was not."""
+    """The `digest` before completion; empty if the menu was not completed."""
 
     @property
     def on_screen(self) -> str:
-        """The digest of what stands on the screen alone."""
+        """The digest of the screen's content alone."""
         return self.shown_digest or self.digest
 
     moves: tuple[str, str] = ("\x1b[A", "\x1b[B")
-    """What is typed to move the mark back and on."""
+    """The keys that move the mark back and forward."""
     covers: str = ""
-    """What "always" allows, where the request says it and not the choice's label."""
+    """The scope of "always", where the request states it and the choice's label does not."""
     rows: tuple[int, int] = (0, 0)
-    """On which of the screen's rows the request stands with its choices, the second not included."""
+    """The screen rows of the request with its choices, the second not included."""
 
     @cached_property
     def keys(self) -> Mapping[Decision, str]:
-        """What is typed for each answer that one key gives; an answer that two labels claim has none.
+        """The key of each answer that one key gives; an answer that two labels claim has none.
 
-        There is none but Escape while the mark stands on a choice of which nobody knows what it is: somebody may be
-        writing into it, and a digit would be text.
+        While the mark is on a choice of unknown meaning, only Escape is included: a person may be writing into that
+        choice, and a digit would be text.
         """
         keys: dict[Decision, str] = {}
         for decision in Decision if self.hears else ():
@@ -123,12 +123,12 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def marked(self) -> int | None:
-        """Which of the choices Enter would take now, from 0."""
+        """The index of the choice that Enter would take now, from 0."""
         return next((at for at, choice in enumerate(self.choices) if choice.marked), None)
 
     @property
     def hears(self) -> bool:
-        """Whether what is typed now is a key, and no text for one of the choices."""
+        """Whether typed characters are keys now, and not text for one of the choices."""
         if self.unmarked:
             return not self.is_deaf
         marked = None if self.marked is None else self.choices[self.marked]
@@ -139,18 +139,18 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return marked.decision is Decision.CHOOSE or self.meaning(marked.decision) is marked
 
     def meaning(self, decision: Decision) -> MenuChoice | None:
-        """The only choice that means *decision*; None where there is none, or more than one."""
+        """Return the only choice that means *decision*; None if there is none, or more than one."""
         meaning = [choice for choice in self.choices if choice.decision is decision]
         return meaning[0] if len(meaning) == 1 else None
 
     def steps(self, choice: MenuChoice) -> int | None:
-        """How often the mark has to move on (back, where negative) to stand on *choice*; None where nobody knows."""
+        """Return how many steps the mark must move forward (back if negative) to *choice*; None if unknown."""
         return None if self.marked is None else self.choices.index(choice) - self.marked
 
 
 def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
-    """*menu* with *full*, the whole text of the call that it asks about, in the place of the rows that show it."""
-    lines = (*((menu.head,) if menu.head else ()), full, *_numbered(menu.choices))
+    """Return *menu* with *full*, the whole text of its tool call, in place of the rows that show it."""
+    lines = (*((menu.head,) if menu.head else ()), full, *_number_labels(menu.choices))
     digest = hashlib.sha256(f"{menu.digest}\0{full}".encode("utf-8", "replace")).hexdigest()
     return msgspec.structs.replace(
         menu, text="\n".join(lines), digest=digest, is_whole=True, full=full, shown_digest=menu.digest
@@ -158,7 +158,7 @@ def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
 
 
 def shows(menu: ScreenMenu, text: str) -> bool:
-    """Whether *menu* can be about a call of *text*: all that it shows of the call stands in there, in its place."""
+    """Return whether *menu* can be about a call of *text*: the visible part of its call must match *text* in place."""
     whole = squeezed(text)
     if not menu.call:
         return bool(menu.named) and squeezed(menu.named) in whole
@@ -168,23 +168,23 @@ def shows(menu: ScreenMenu, text: str) -> bool:
 
 
 def squeezed(text: str) -> str:
-    """*text* without blanks: a screen breaks rows where it likes."""
+    """Return *text* without blanks: a screen breaks rows anywhere."""
     return "".join(text.split())
 
 
-def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenMenu | None:
-    """The lowest menu of this kind in its region; None if there is none that stands there whole."""
+def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenMenu | None:
+    """Return the lowest menu of this kind in its region; None if no such menu is shown completely."""
     area = regions.rows(rule.area)
     if not area:
         return None
-    rows = [_without_timer(row, rule) for row in shot.rows[area.start : area.stop]]
-    listed = listing(rows, rule)
+    rows = [_strip_timer(row, rule) for row in shot.rows[area.start : area.stop]]
+    listed = find_list(rows, rule)
     if listed is None:
         return None
     start, end = listed.start, listed.end
-    choices = [_choice(item, rule) for item in listed.items]
+    choices = [_build_choice(item, rule) for item in listed.items]
     below = rows[end:]
-    entry = _entry(below, rule)
+    entry = _find_entry(below, rule)
     question = re.compile(rule.question)
     asked = next((at for at in reversed(range(start)) if question.search(rows[at].seen)), None)
     if asked is None or (rule.gap is not None and start - asked - 1 > rule.gap):
@@ -195,13 +195,13 @@ def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenM
         return None
     if sum(choice.marked for choice in choices) != (0 if rule.unmarked else 1):
         return None
-    call = _call(rows[:start], rule, has_scrolled=regions.has_scrolled(rule.area))
+    call = _find_call(rows[:start], rule, has_scrolled=regions.has_scrolled(rule.area))
     return ScreenMenu(
         name=rule.name,
         kind=rule.kind,
-        text="\n".join((*_readable(rows[:start]), *_numbered(choices))),
+        text="\n".join((*_format_rows(rows[:start]), *_number_labels(choices))),
         choices=tuple(choices),
-        digest=_digest(rule, rows[:start], choices),
+        digest=_compute_digest(rule, rows[:start], choices),
         escape=rule.escape,
         many=rule.many,
         then=rule.then,
@@ -211,25 +211,25 @@ def menu_in(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenM
         unmarked=rule.unmarked,
         is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in below),
         is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule),
-        head="\n".join(_readable(rows[: call.begins])),
+        head="\n".join(_format_rows(rows[: call.begins])),
         call=call.text,
         has_start=call.has_start,
         named=call.named,
         moves=("\x1b[D", "\x1b[C") if rule.row else ("\x1b[A", "\x1b[B"),
-        covers=_covers(rows[:start], rule),
+        covers=_find_scope(rows[:start], rule),
         rows=(area.start, area.start + end + (0 if entry is None else entry.end)),
     )
 
 
-def _without_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
-    """*row* without the part that only tells how much time is left."""
+def _strip_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
+    """Return *row* without a countdown."""
     if not rule.timer or not re.search(rule.timer, row.text):
         return row
     return row._replace(text=re.sub(rule.timer, "", row.text).rstrip(), seen=re.sub(rule.timer, "", row.seen).rstrip())
 
 
 def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
-    """Whether one of the proofs of *rule* holds; the choices begin at row *start*."""
+    """Return whether one of the proofs of *rule* holds; the choices begin at row *start*."""
     if rule.cut and any(re.search(rule.cut, row.seen) for row in rows):
         return False
     request = rows[:start]
@@ -242,71 +242,71 @@ def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
 
 
 class _Call(NamedTuple):
-    """What a request shows of the call that it is about."""
+    """The visible part of the tool call of a request."""
 
     begins: int
-    """The first row of it."""
+    """The first row of the call."""
     text: str = ""
     has_start: bool = False
     named: str = ""
 
 
-def _call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bool) -> _Call:
-    """What *request* shows of its call; *has_scrolled*: its upper rows are not there."""
+def _find_call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bool) -> _Call:
+    """Return the visible part of the call of *request*; *has_scrolled*: its upper rows are off the screen."""
     if rule.call is None:
         return _Call(len(request))
-    name = next((match["text"] for row in request if (match := _found(rule.call.named, row))), "")
-    first = 0 if has_scrolled else next((at for at, row in enumerate(request) if _found(rule.call.begins, row)), None)
+    name = next((match["text"] for row in request if (match := _search(rule.call.named, row))), "")
+    first = 0 if has_scrolled else next((at for at, row in enumerate(request) if _search(rule.call.begins, row)), None)
     if first is None:
         return _Call(len(request), named=name)
-    begins = None if has_scrolled else _found(rule.call.begins, request[first])
+    begins = None if has_scrolled else _search(rule.call.begins, request[first])
     parts = [begins.groupdict().get("text") or ""] if begins is not None else []
     has_start = begins is not None
     for row in request[first + len(parts) :]:
-        if _found(rule.cut, row):
+        if _search(rule.cut, row):
             has_start = has_start and any(parts)
-        elif (match := _found(rule.call.row, row)) is not None:
+        elif (match := _search(rule.call.row, row)) is not None:
             parts.append(match["text"] or "")
         else:
             break
     return _Call(first, squeezed("".join(parts)), has_start, name)
 
 
-def _found(pattern: str, row: ScreenRow) -> re.Match[str] | None:
+def _search(pattern: str, row: ScreenRow) -> re.Match[str] | None:
     return re.search(pattern, row.seen) if pattern else None
 
 
 class _Entry(NamedTuple):
-    """What stands in the row for own words, and the row behind it."""
+    """The text in the free-text row, and the index of the row after it."""
 
     text: str
     end: int
 
 
-def _entry(below: Sequence[ScreenRow], rule: MenuRule) -> _Entry | None:
+def _find_entry(below: Sequence[ScreenRow], rule: MenuRule) -> _Entry | None:
     for at, row in enumerate(below if rule.entry else ()):
         if match := re.search(rule.entry, row.seen):
             return _Entry(match["text"].strip(), at + 1)
     return None
 
 
-def _covers(request: Sequence[ScreenRow], rule: MenuRule) -> str:
+def _find_scope(request: Sequence[ScreenRow], rule: MenuRule) -> str:
     found = (re.search(rule.covers, row.seen) for row in request) if rule.covers else ()
     return " ".join(match["text"].strip() for match in found if match)
 
 
-def _readable(request: Sequence[ScreenRow]) -> Iterator[str]:
-    """The rows of a request without what frames them, and without empty ones at its ends or side by side."""
+def _format_rows(request: Sequence[ScreenRow]) -> Iterator[str]:
+    """Yield the rows of a request without frames, without empty rows at its ends, and without repeated empty rows."""
     was_empty = True
     for row in request:
-        text = _unframed(row.text)
+        text = _strip_frames(row.text)
         if text or not was_empty:
             yield text
         was_empty = not text
 
 
-def _unframed(text: str) -> str:
-    """*text* without the frames around it; empty where it is nothing but a ruler."""
+def _strip_frames(text: str) -> str:
+    """Return *text* without the frames around it; empty if it is only a ruler."""
     text = text.strip()
     while text[:1] in FRAMES and text:
         text = text[1:].removeprefix(" ").rstrip()
@@ -314,19 +314,19 @@ def _unframed(text: str) -> str:
     return text if text.strip(RULERS) else ""
 
 
-def _numbered(choices: Sequence[MenuChoice]) -> list[str]:
+def _number_labels(choices: Sequence[MenuChoice]) -> list[str]:
     return [f"{at}. {choice.label}" for at, choice in enumerate(choices, 1)]
 
 
-def _digest(rule: MenuRule, request: Sequence[ScreenRow], choices: Sequence[MenuChoice]) -> str:
+def _compute_digest(rule: MenuRule, request: Sequence[ScreenRow], choices: Sequence[MenuChoice]) -> str:
     marks = {None: "", False: "[ ]", True: "[x]"}
     offered = (part for choice in choices for part in (choice.note, choice.key, marks[choice.is_on]))
     fields = ("" if choice.words else "draft" for choice in choices if rule.placeholder)
-    told = (rule.kind, *(row.text for row in request), *_numbered(choices), *offered, *fields)
-    return hashlib.sha256("\n".join(told).encode("utf-8", "replace")).hexdigest()
+    parts = (rule.kind, *(row.text for row in request), *_number_labels(choices), *offered, *fields)
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
 
 
-def _choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
+def _build_choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
     label = item.label
     toggle = re.match(rule.toggle, label) if rule.toggle else None
     if toggle is not None:
@@ -336,7 +336,7 @@ def _choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
         label = f"{label[: named.start()]}{label[named.end() :]}".strip()
     key = named["key"] if named else "" if rule.by_arrows or rule.key else item.number
     is_free = bool(rule.free and re.search(rule.free, label))
-    decision = None if is_free else _decision(label, rule.answers)
+    decision = None if is_free else _find_decision(label, rule.answers)
     return MenuChoice(
         label=label,
         note=item.note,
@@ -352,8 +352,8 @@ def _choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
     )
 
 
-def _decision(label: str, answers: Mapping[Decision, str]) -> Decision | None:
-    """What *label* means; None where it means nothing that is known, or two things."""
+def _find_decision(label: str, answers: Mapping[Decision, str]) -> Decision | None:
+    """Return the meaning of *label*; None if it is unknown or ambiguous."""
     meant = [decision for decision, pattern in answers.items() if re.search(pattern, label)]
     certain = [decision for decision in meant if decision is not Decision.CHOOSE]
     if certain:

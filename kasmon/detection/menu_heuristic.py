@@ -1,7 +1,7 @@
-"""A screen that stands still with its cursor in a list of choices is probably asking: in any language, without words.
+"""Guesses, independent of language, that an unchanged screen with its cursor in a list of choices asks something.
 
-For programs that no file knows. The caller says that nothing changed for a while; what is found here is a guess, so it
-has no keys: all that kasmon offers is to go there.
+For programs without a rule file. The caller ensures that the screen has not changed for a while. The result is a
+guess and has no keys: kasmon only offers to focus the session.
 """
 
 import re
@@ -13,11 +13,11 @@ import msgspec
 from kasmon.detection.screenshot import ScreenRow, Screenshot
 
 NEAR: Final = 4
-"""So many rows the cursor, or the last row, may be away from the choices."""
+"""The largest distance, in rows, between the choices and the cursor or the last row."""
 MARKS: Final = "❯›▶►▸→⇒➜➤●◉⦿◆■☛✓✔☑>*"
 LONGEST: Final = 2000
 CONTEXT: Final = 8
-"""So many rows above the choices are shown with them."""
+"""How many rows above the choices are included in the text."""
 
 _BOX: Final = " │┃|║▌▐\u00a0"
 _NUMBERED: Final = re.compile(rf"^(?P<mark>[{MARKS}])? ?[\[(（]?(?P<number>\d{{1,2}})[\])）.:、．：] ?\S")
@@ -30,54 +30,54 @@ _PROMPTS: Final = "?:>？：؟]）)"
 
 
 class MenuGuess(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a screen is probably asking."""
+    """The evidence that a screen probably asks something."""
 
     text: str
-    """What stands there, from the question to the last choice."""
+    """The screen text from the question to the last choice."""
     sign: str
-    """`list`: one of several is marked; `numbers`: the cursor is under numbered ones; `keys`: letters as y/n."""
+    """`list`: one of several is marked; `numbers`: the cursor is under numbered choices; `keys`: letters as y/n."""
 
 
 class _Choices(NamedTuple):
-    """A list of two choices or more: its first row, and the row behind it."""
+    """A list of two choices or more: its first row, and the row after its last."""
 
     start: int
     stop: int
     has_mark: bool
-    """One of them is marked."""
+    """Whether one of them is marked."""
     has_numbers: bool
 
 
 def probably_asking(shot: Screenshot) -> MenuGuess | None:
-    """What the screen probably asks, which has not changed for a while; None if it shows no choices at its cursor."""
+    """Return what an unchanged screen probably asks; None if it shows no choices near its cursor."""
     at = shot.cursor_row if shot.cursor_visible else shot.end - 1
     if at is None or not shot.end:
         return None
     at = min(at, shot.end - 1)
     row = shot.rows[at].text
-    if shot.cursor_visible and shot.is_cursor_at_end and _KEYS.search(_plain(row)):
-        return MenuGuess(text=_text(shot, at, at + 1), sign="keys")
-    found = _numbered(shot) or _bullets(shot)
+    if shot.cursor_visible and shot.is_cursor_at_end and _KEYS.search(_strip_box(row)):
+        return MenuGuess(text=_collect_text(shot, at, at + 1), sign="keys")
+    found = _find_numbered(shot) or _find_bullets(shot)
     if found is None:
         return None
     start, stop, has_mark, has_numbers = found
     away = start - at if at < start else max(0, at - stop + 1)
-    if not has_numbers and _types(shot, start, stop):
+    if not has_numbers and _is_input(shot, start, stop):
         return None
     if away > NEAR or (not shot.cursor_visible and shot.end - stop > NEAR):
         return None
     if has_mark:
-        return MenuGuess(text=_text(shot, start, stop), sign="list")
+        return MenuGuess(text=_collect_text(shot, start, stop), sign="list")
     waits = shot.cursor_visible and at >= stop and shot.is_cursor_at_end and row.rstrip().endswith(tuple(_PROMPTS))
-    return MenuGuess(text=_text(shot, start, stop), sign="numbers") if waits and len(row.strip()) > 1 else None
+    return MenuGuess(text=_collect_text(shot, start, stop), sign="numbers") if waits and len(row.strip()) > 1 else None
 
 
-def _numbered(shot: Screenshot) -> _Choices | None:
-    """The lowest choices with numbers that count up."""
+def _find_numbered(shot: Screenshot) -> _Choices | None:
+    """Return the lowest choices whose numbers count up."""
     rows = shot.rows
     entries: list[tuple[int, int | None, bool]] = []
     for at in reversed(range(shot.end)):
-        text = _plain(rows[at].text)
+        text = _strip_box(rows[at].text)
         if match := _NUMBERED.match(text):
             entries.insert(0, (at, int(match["number"]), bool(match["mark"]) or _stands_out(rows[at])))
             if int(match["number"]) <= 1:
@@ -91,33 +91,33 @@ def _numbered(shot: Screenshot) -> _Choices | None:
     return None
 
 
-def _bullets(shot: Screenshot) -> _Choices | None:
-    """Choices without numbers: rows right under each other, one of which has a mark and the others the same indent."""
+def _find_bullets(shot: Screenshot) -> _Choices | None:
+    """Return choices without numbers: adjacent rows with the same indent, one of which has a mark."""
     rows = shot.rows
     for at in reversed(range(max(0, shot.end - 3 * NEAR), shot.end)):
-        match = _MARKED.match(_plain(rows[at].text))
+        match = _MARKED.match(_strip_box(rows[at].text))
         if match is None or match["mark"] in ">*✓✔" or not _is_label(match["label"]):
             continue
         column = rows[at].text.index(match["mark"])
         beside = [
             other
             for other in (at - 1, at + 1)
-            if 0 <= other < shot.end and _goes_with(rows[other].text, column, match["mark"])
+            if 0 <= other < shot.end and _is_beside(rows[other].text, column, match["mark"])
         ]
         if beside and (match["mark"] not in "●■◆" or _open_twin(rows, at, column)):
             return _Choices(min(at, *beside), max(at, *beside) + 1, True, False)
     return None
 
 
-def _types(shot: Screenshot, start: int, stop: int) -> bool:
-    """Whether the cursor, visible or not, stands right behind a text in these rows, as where somebody types."""
+def _is_input(shot: Screenshot, start: int, stop: int) -> bool:
+    """Return whether the cursor, visible or not, is right behind a text in these rows, as in an input field."""
     if shot.cursor is None or shot.cursor[0] == 0 or shot.cursor_row is None:
         return False
     return start <= shot.cursor_row < stop and shot.is_cursor_at_end
 
 
-def _goes_with(text: str, column: int, mark: str) -> bool:
-    """Whether *text* is a choice beside one whose *mark* stands in *column*."""
+def _is_beside(text: str, column: int, mark: str) -> bool:
+    """Return whether *text* is a choice beside one whose *mark* is in *column*."""
     if len(text) <= column + 1 or text[:column].strip(_BOX):
         return False
     first = text[column]
@@ -125,7 +125,7 @@ def _goes_with(text: str, column: int, mark: str) -> bool:
 
 
 def _open_twin(rows: tuple[ScreenRow, ...], at: int, column: int) -> bool:
-    """Whether a row beside it has an open mark (`○`), as radio buttons do; a lone bullet is a list in a text."""
+    """Return whether an adjacent row has an open mark (`○`), like radio buttons; a lone bullet is a list in a text."""
     return any(
         rows[other].text[column : column + 1] in tuple("○◯◇□☐◻") for other in (at - 1, at + 1) if 0 <= other < len(rows)
     )
@@ -136,17 +136,17 @@ def _is_label(text: str) -> bool:
 
 
 def _stands_out(row: ScreenRow) -> bool:
-    """Whether the row is drawn in reverse or on a ground of its own."""
+    """Return whether the row is in reverse or has a background colour."""
     return any(run.look.reverse or run.look.background for run in row.runs)
 
 
-def _plain(text: str) -> str:
+def _strip_box(text: str) -> str:
     return text.strip(_BOX)
 
 
-def _text(shot: Screenshot, start: int, stop: int) -> str:
-    """The rows from *start* to *stop*, with what stands above them up to a ruler."""
+def _collect_text(shot: Screenshot, start: int, stop: int) -> str:
+    """Return the text of rows *start* to *stop*, with the rows above them up to a ruler."""
     above = start
     while above and start - above < CONTEXT and not _RULER.match(shot.rows[above - 1].text):
         above -= 1
-    return "\n".join(line for row in shot.rows[above:stop] if (line := _plain(row.text)))[:LONGEST]
+    return "\n".join(line for row in shot.rows[above:stop] if (line := _strip_box(row.text)))[:LONGEST]

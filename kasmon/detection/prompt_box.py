@@ -1,7 +1,7 @@
-"""The place where a person types: whether it is there, and what stands in it that somebody typed. Pure.
+"""Finds the composer, the box in which a person types, and separates their draft from the agent's own text. Pure.
 
-Agents also write there themselves: hints ("Ask Codex to do anything"), suggestions, the rest of a command. That is
-drawn faint and is no draft. What cannot be told is a draft: nobody's words are ever typed over or sent.
+Agents also write hints ("Ask Codex to do anything"), suggestions and completions into it. Such faint text is no draft.
+Text of unknown origin counts as a draft, so that kasmon never overwrites or sends what a person typed.
 """
 
 import re
@@ -16,29 +16,29 @@ from kasmon.detection.rule_schema import ComposerRule
 from kasmon.detection.screenshot import ScreenRow, Screenshot
 
 MOST_ROWS: Final = 60
-"""A box is not higher."""
+"""The greatest height of a box, in rows."""
 SCROLLS: Final = 3
-"""A box of so many rows may show only the end of what stands in it."""
+"""A box of at least this many rows may show only the end of its text."""
 
 
 class Composer(msgspec.Struct, frozen=True, kw_only=True):
-    """A place to type, as it stands there."""
+    """The composer as shown on a screen."""
 
     first_row: int
     last_row: int
     draft: str = ""
-    """What somebody typed, a line for each row; where a long line was wrapped cannot be told."""
+    """The text that a person typed, one line per row; wrapped lines cannot be recognised."""
     ghost: str = ""
-    """What the agent wrote there itself."""
+    """The text that the agent itself wrote there."""
 
     @property
     def rows(self) -> range:
-        """The rows that it takes, from 0."""
+        """The rows of the composer, from 0."""
         return range(self.first_row, self.last_row + 1)
 
 
 def composer(shot: Screenshot, rule: ComposerRule | None) -> Composer | None:
-    """The place to type on *shot*; None if there is none that the rule knows."""
+    """Return the composer on *shot*; None if *rule* finds none."""
     if rule is None:
         return None
     box = _above_landmark(shot, rule) if rule.bottom else _around_cursor(shot, rule)
@@ -48,7 +48,7 @@ def composer(shot: Screenshot, rule: ComposerRule | None) -> Composer | None:
     for at, match in _matches(shot, rule, box):
         if match is None:
             return None
-        draft, ghost = _told_apart(shot.rows[at], match, rule)
+        draft, ghost = _split_draft(shot.rows[at], match, rule)
         drafts.append(draft)
         ghosts.append(ghost)
     if not drafts:
@@ -62,10 +62,10 @@ def composer(shot: Screenshot, rule: ComposerRule | None) -> Composer | None:
 
 
 def stands(text: str, box: Composer, rule: ComposerRule) -> bool:
-    """Whether *text*, all of it, and nothing else, stands in *box*, as far as it can be seen.
+    """Return whether *box* contains exactly *text*, as far as the screen shows it.
 
-    A long paste may stand there by its short name, and of a box of several rows the end is enough. Blanks, which are
-    lost where rows end, and what has no cell of its own do not count.
+    A long paste may appear as a placeholder, and in a box of several rows the end is enough. Whitespace, which is lost
+    at row ends, and characters without a cell of their own are ignored.
     """
     if rule.pasted and re.search(rule.pasted, box.draft.replace("\n", " ")):
         return True
@@ -77,7 +77,7 @@ def stands(text: str, box: Composer, rule: ComposerRule) -> bool:
 
 @lru_cache(maxsize=8)
 def inked(text: str) -> str:
-    """What of *text* leaves ink in cells of its own."""
+    """Return the characters of *text* that are visible in cells of their own."""
     if text.isascii():
         return "".join(text.split())
     whole = unicodedata.normalize("NFKC", text)
@@ -91,7 +91,7 @@ def _has_cursor(shot: Screenshot, rule: ComposerRule, box: range) -> bool:
 
 
 def _around_cursor(shot: Screenshot, rule: ComposerRule) -> range | None:
-    """From the nearest first row at or above the cursor to the last row that goes on with it."""
+    """Return the rows from the nearest first row at or above the cursor to the last continuation row."""
     at, end = shot.cursor_row, shot.end
     if shot.cursor is None and rule.foot:
         foot, first = re.compile(rule.foot), re.compile(rule.first)
@@ -111,7 +111,7 @@ def _around_cursor(shot: Screenshot, rule: ComposerRule) -> range | None:
 
 
 def _above_landmark(shot: Screenshot, rule: ComposerRule) -> range | None:
-    """The rows right above the lowest landmark."""
+    """Return the rows right above the lowest landmark."""
     bottom, foot = re.compile(rule.bottom), re.compile(rule.foot)
     under = next((at for at in reversed(range(shot.end)) if bottom.search(shot.rows[at].seen)), None)
     if under is None:
@@ -128,13 +128,13 @@ def _above_landmark(shot: Screenshot, rule: ComposerRule) -> range | None:
 
 
 def _first_row(shot: Screenshot, rule: ComposerRule, end: int) -> int | None:
-    """The nearest first row above *end*."""
+    """Return the nearest first row above *end*."""
     first = re.compile(rule.first)
     return next((at for at in range(end - 1, max(-1, end - MOST_ROWS), -1) if first.search(shot.rows[at].seen)), None)
 
 
 def _matches(shot: Screenshot, rule: ComposerRule, box: range) -> Iterator[tuple[int, re.Match[str] | None]]:
-    """Each row of *box* that holds text of a person, with what was found there; None where it is no row of a box."""
+    """Yield each text row of *box* with its match; the match is None if the row fits no row pattern of the box."""
     first, more = re.compile(rule.first), re.compile(rule.more)
     for at in box[: len(box) - rule.skip_last]:
         text = shot.rows[at].seen
@@ -143,8 +143,8 @@ def _matches(shot: Screenshot, rule: ComposerRule, box: range) -> Iterator[tuple
             yield at, match
 
 
-def _told_apart(row: ScreenRow, match: re.Match[str], rule: ComposerRule) -> tuple[str, str]:
-    """What somebody typed in *row*, and what the agent wrote there."""
+def _split_draft(row: ScreenRow, match: re.Match[str], rule: ComposerRule) -> tuple[str, str]:
+    """Return the text that a person typed in *row*, and the text that the agent wrote there."""
     start, end = match.span("draft") if "draft" in match.re.groupindex else (-1, -1)
     if start < 0:
         return "", ""

@@ -1,7 +1,7 @@
-"""What a terminal agent's screen says: the rules of its file against one look at its terminal. Pure.
+"""Reads one screenshot of a terminal agent by the rules of its file. Pure.
 
-A screen says one of `rules.WORDS`, or several with `|` between where it cannot tell, or `unclear`. Nothing on it is
-ever a pattern, a format or a path: patterns come from the file alone, and what is passed on is text that was cleaned.
+The state is one of `rule_schema.WORDS`, several joined with `|` if ambiguous, or `unclear`. Screen text is never used
+as a pattern, a format or a path: patterns come from the file alone, and text is sanitized before it is passed on.
 """
 
 from datetime import tzinfo
@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from kasmon.detection.limit_reset import reset_at
-from kasmon.detection.menu_choices import ScreenMenu, menu_in
+from kasmon.detection.limit_reset import parse_reset_time
+from kasmon.detection.menu_choices import ScreenMenu, find_menu
 from kasmon.detection.prompt_box import Composer, composer
 from kasmon.detection.regions import Finder, PatternMatch, ScreenRegions
 from kasmon.detection.rule_file import ScreenRules
@@ -20,11 +20,11 @@ from kasmon.model.evidence import Signal
 from kasmon.model.permission import RequestKind
 
 LONGEST: Final = 2000
-"""The most characters of a text that is passed on; a menu's is whole."""
+"""The most characters of a text that is passed on; a menu's text is complete."""
 
 
 class OutrankedRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that also holds, and did not decide."""
+    """A rule that also matched, with a lower priority than the deciding one."""
 
     rule: str
     state: str
@@ -32,7 +32,7 @@ class OutrankedRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TitleReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What the window's title says."""
+    """The state read from the window title."""
 
     state: str
     rule: str
@@ -40,59 +40,59 @@ class TitleReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScreenReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What one screen says."""
+    """The result of reading one screen."""
 
     state: str = UNCLEAR
     rule: str = ""
-    """The rule that decided; empty where none holds."""
+    """The name of the deciding rule; empty if none matched."""
     asking: RequestKind | None = None
     failed: bool = False
-    """The turn before this ended in an error."""
+    """Whether the previous turn ended in an error."""
     text: str = ""
-    """What is asked, or what went wrong."""
+    """The question, or the error message."""
     notice: str = ""
-    """What to say beside the state, e.g. that it tries again."""
+    """A remark on the state, e.g. that the agent retries."""
     until: float | None = None
-    """When a limit ends, in seconds since the epoch; counted from `now` (see `lasting`)."""
+    """When a limit ends, in seconds since the epoch; computed relative to `now` (see `lasting`)."""
     menu: ScreenMenu | None = None
     composer: Composer | None = None
-    """Where a person types; None where there is no such place, or nobody knows it."""
+    """The composer; None if there is none, or the rules do not describe it."""
     title: TitleReading | None = None
     permission_mode: str = ""
-    """How much the agent asks, as the screen says it; empty where it does not."""
+    """The agent's permission mode as shown on the screen; empty if not shown."""
     lower: tuple[OutrankedRule, ...] = ()
-    """The rules that hold too, the most important first; only where all were asked for."""
+    """The other matching rules, by descending priority; only with `wants_all`."""
     file: str = ""
-    """The file whose rules these are."""
+    """The name of the rule file."""
 
 
 def read(
     shot: Screenshot, rules: ScreenRules, now: float = 0.0, *, zone: tzinfo | None = None, wants_all: bool = False
 ) -> ScreenReading:
-    """What *shot* says by *rules*.
+    """Read *shot* by *rules*.
 
     Args:
-        now: when the screen was seen, in seconds since the epoch; times of a limit are counted from there.
-        zone: of times on the screen that name none; None is this machine's.
-        wants_all: also look which other rules hold, for `explain`.
+        now: when the screen was captured, in seconds since the epoch; limit times are computed relative to it.
+        zone: the time zone of times that name none; None is this machine's.
+        wants_all: also collect the other matching rules, for `explain`.
     """
     box = composer(shot, rules.file.composer)
     regions = ScreenRegions(shot, rules.regions, box.rows if box else None)
-    title = _title(shot, rules)
+    title = _read_title(shot, rules)
     decided: ScreenReading | None = None
     lower: list[OutrankedRule] = []
     menus: dict[str, ScreenMenu | None] = {}
     for rule in rules.by_priority:
-        if not _holds(rule, rules, regions, box):
+        if not _matches(rule, rules, regions, box):
             continue
         menu = None
         if rule.menu:
             if rule.menu not in menus:
-                menus[rule.menu] = menu_in(shot, regions, rules.menus[rule.menu])
+                menus[rule.menu] = find_menu(shot, regions, rules.menus[rule.menu])
             if (menu := menus[rule.menu]) is None:
                 continue
         if decided is None:
-            decided = _said(rule, rules, regions, menu, now, zone)
+            decided = _build_reading(rule, rules, regions, menu, now, zone)
             if not wants_all:
                 break
         else:
@@ -101,17 +101,17 @@ def read(
         decided or ScreenReading(),
         composer=box,
         title=title,
-        permission_mode=_permission_mode(rules, regions),
+        permission_mode=_read_permission_mode(rules, regions),
         lower=tuple(lower),
         file=rules.name,
     )
 
 
 def lasting(before: ScreenReading | None, reading: ScreenReading, now: float) -> ScreenReading:
-    """*reading*, of which the screen said the same *before*: a limit ends when it was first said to end.
+    """Return *reading* with the limit time of *before*, if that showed the same limit; an expired limit is removed.
 
-    "resets 3pm" means another day when it is read again at four; and an agent that nobody spoke to since goes on
-    showing it when the limit is long over. So from then on it counts as idle where it can be spoken to.
+    "resets 3pm" means another day when it is read again at four. An agent without new input continues to show a limit
+    that is long over. From then on the state is idle if there is a composer, and asking otherwise.
     """
     if "limited" not in reading.state or before is None:
         return reading
@@ -125,7 +125,7 @@ def lasting(before: ScreenReading | None, reading: ScreenReading, now: float) ->
 
 
 def signals(reading: ScreenReading, at: float) -> tuple[Signal, ...]:
-    """*reading* as evidence, seen first *at*: the screen's word, and the title's where it has one."""
+    """Return *reading* as evidence, first seen at *at*: a signal of the screen, and one of the title if it matched."""
     screen = Signal(
         source="screen",
         value=reading.state,
@@ -141,22 +141,22 @@ def signals(reading: ScreenReading, at: float) -> tuple[Signal, ...]:
     return screen, Signal(source="title", value=title.state, at=at, asking=title.asking, rule=title.rule)
 
 
-def _title(shot: Screenshot, rules: ScreenRules) -> TitleReading | None:
+def _read_title(shot: Screenshot, rules: ScreenRules) -> TitleReading | None:
     for rule, pattern in rules.titles:
         if pattern.search(shot.title):
             return TitleReading(state=rule.state, rule=rule.match, asking=rule.asking)
     return None
 
 
-def _permission_mode(rules: ScreenRules, regions: ScreenRegions) -> str:
-    for mode, what in rules.permission_modes:
-        if (place := regions.find(what)) is not None:
+def _read_permission_mode(rules: ScreenRules, regions: ScreenRegions) -> str:
+    for mode, finder in rules.permission_modes:
+        if (place := regions.find(finder)) is not None:
             return mode or (place.match["mode"] or "").strip().lower()[:40]
     return ""
 
 
-def _holds(rule: ScreenRule, rules: ScreenRules, regions: ScreenRegions, box: Composer | None) -> bool:
-    """Whether all conditions of *rule* but its menu hold."""
+def _matches(rule: ScreenRule, rules: ScreenRules, regions: ScreenRegions, box: Composer | None) -> bool:
+    """Return whether all conditions of *rule* except its menu hold."""
     match rule.composer:
         case "there" if box is None:
             return False
@@ -166,15 +166,15 @@ def _holds(rule: ScreenRule, rules: ScreenRules, regions: ScreenRegions, box: Co
             return False
         case "draft" if box is None or not box.draft:
             return False
-    wanted = rules.finders[rule.name]
-    if not all(regions.find(what) for what in wanted.all):
+    finders = rules.finders[rule.name]
+    if not all(regions.find(finder) for finder in finders.all):
         return False
-    if wanted.any and not any(regions.find(what) for what in wanted.any):
+    if finders.any and not any(regions.find(finder) for finder in finders.any):
         return False
-    return not any(regions.find(what) for what in wanted.none)
+    return not any(regions.find(finder) for finder in finders.none)
 
 
-def _said(
+def _build_reading(
     rule: ScreenRule,
     rules: ScreenRules,
     regions: ScreenRegions,
@@ -182,24 +182,24 @@ def _said(
     now: float,
     zone: tzinfo | None,
 ) -> ScreenReading:
-    wanted = rules.finders[rule.name]
-    text = _group(regions, wanted.text, "text")
-    until = _group(regions, wanted.until, "until")
+    finders = rules.finders[rule.name]
+    text = _find_group(regions, finders.text, "text")
+    until = _find_group(regions, finders.until, "until")
     return ScreenReading(
         state=rule.state,
         rule=rule.name,
         asking=rule.asking or (menu.kind if menu and "asking" in rule.state else None),
         failed=rule.failed,
         text=(text or (menu.text if menu else ""))[:LONGEST],
-        notice=_group(regions, wanted.notice, "text")[:LONGEST],
-        until=reset_at(until, now, zone) if until else None,
+        notice=_find_group(regions, finders.notice, "text")[:LONGEST],
+        until=parse_reset_time(until, now, zone) if until else None,
         menu=menu,
     )
 
 
-def _group(regions: ScreenRegions, what: Finder | None, group: str) -> str:
-    """The text of *group* where *what* is found; empty where it is not."""
-    place: PatternMatch | None = regions.find(what) if what else None
-    if place is None or what is None:
+def _find_group(regions: ScreenRegions, finder: Finder | None, group: str) -> str:
+    """Return the text of *group* in the match of *finder*; empty if there is no match."""
+    place: PatternMatch | None = regions.find(finder) if finder else None
+    if place is None or finder is None:
         return ""
     return (place.match.groupdict().get(group) or "").strip()

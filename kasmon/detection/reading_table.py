@@ -1,4 +1,4 @@
-"""A reading as a table: what stands in the `expected.toml` of a golden folder, and what `kasmon explain` prints."""
+"""Converts a screen reading to a table, for the `expected.toml` of a golden folder and for `kasmon explain`."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,10 +8,10 @@ from kasmon.detection.reader import ScreenReading
 
 
 def told(reading: ScreenReading) -> dict[str, Any]:
-    """All that *reading* says besides its state, as TOML can hold it; what is empty is left out."""
+    """Return *reading* without its state as TOML-compatible values; empty ones are left out."""
     box, title = reading.composer, reading.title
     until = None if reading.until is None else datetime.fromtimestamp(reading.until, UTC).strftime("%Y-%m-%d %H:%M")
-    said = {
+    values = {
         "rule": reading.rule,
         "title_says": title.state if title else "",
         "text": "" if reading.menu else reading.text,
@@ -22,11 +22,11 @@ def told(reading: ScreenReading) -> dict[str, Any]:
         "ghost": box.ghost if box else "",
         "menu": _menu(reading.menu) if reading.menu else None,
     }
-    return {key: value for key, value in said.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def choice_line(choice: MenuChoice) -> str:
-    """A choice with what it means; a star before the one that Enter would take."""
+    """Return *choice* and its meaning as one line; a star marks the one that Enter would take."""
     meaning = choice.decision or ("own words" if choice.free_text else "other")
     note = f" ({choice.note})" if choice.note else ""
     chosen = " (chosen)" if choice.is_on else ""

@@ -1,4 +1,4 @@
-"""The parts of a screen that rules name: rows from one to another, found by landmarks. Pure."""
+"""The named regions of a screen, row ranges between landmarks, and pattern search in them. Pure."""
 
 import re
 from typing import Final, NamedTuple
@@ -11,19 +11,19 @@ AREA: Final = re.compile(
     r"|cursor|title"
 )
 LONGEST_JOINED: Final = 1000
-"""A pattern sees so many characters of joined rows."""
+"""How many characters of joined rows a pattern is matched against."""
 
 
 class PatternMatch(NamedTuple):
-    """Where a pattern was found."""
+    """The place where a pattern matched."""
 
     row: int
-    """-1 in the title."""
+    """The row index; -1 for the title."""
     match: re.Match[str]
 
 
 class Finder(NamedTuple):
-    """A pattern that is ready to be looked for."""
+    """A compiled pattern with the area to search."""
 
     pattern: re.Pattern[str]
     area: str
@@ -31,47 +31,47 @@ class Finder(NamedTuple):
     joined: bool = False
 
 
-def finder(found: Found, area: str) -> Finder:
-    """*found*, looked for in *area* unless it says otherwise. The pattern was checked when its file was read."""
+def compile_finder(found: Found, area: str) -> Finder:
+    """Compile *found* for *area*, unless it names its own area. Its pattern was validated when its file was loaded."""
     if isinstance(found, PatternCondition):
         return Finder(re.compile(found.match), found.area or area, found.look, found.joined)
     return Finder(re.compile(found), area)
 
 
 class ScreenRegions:
-    """The parts of one screen; each is looked for once, when somebody asks."""
+    """The regions of one screen; each is computed once, on first use."""
 
     def __init__(self, shot: Screenshot, named: dict[str, RegionRule], composer: range | None) -> None:
-        """*composer* are the rows of the place to type."""
+        """*composer*: the rows of the composer."""
         self.shot, self._named, self._composer = shot, named, composer
-        self._known: dict[str, range | None] = {}
+        self._cache: dict[str, range | None] = {}
 
-    def find(self, what: Finder) -> PatternMatch | None:
-        """The lowest place of *what*; None if it is not there, or the screen has no such part."""
-        if what.area == "title":
-            match = what.pattern.search(self.shot.title)
+    def find(self, target: Finder) -> PatternMatch | None:
+        """Return the lowest match of *target*; None if there is none, or the screen has no such region."""
+        if target.area == "title":
+            match = target.pattern.search(self.shot.title)
             return PatternMatch(-1, match) if match else None
-        rows = self.rows(what.area)
-        if what.joined and rows:
+        rows = self.rows(target.area)
+        if target.joined and rows:
             text = " ".join(self.shot.rows[at].text.strip() for at in rows)[:LONGEST_JOINED]
-            match = what.pattern.search(text)
+            match = target.pattern.search(text)
             return PatternMatch(rows.start, match) if match else None
         for at in reversed(rows or ()):
             row = self.shot.rows[at]
-            match = what.pattern.search(row.seen)
-            if match and (not what.look or looks(row, match, what.look)):
+            match = target.pattern.search(row.seen)
+            if match and (not target.look or looks(row, match, target.look)):
                 return PatternMatch(at, match)
         return None
 
     def rows(self, area: str) -> range | None:
-        """The rows of *area*; None where the screen has no such part."""
-        if area not in self._known:
+        """Return the rows of *area*; None if the screen has no such region."""
+        if area not in self._cache:
             named = self._named.get(area)
-            self._known[area] = self._between(named) if named else self._built_in(area)
-        return self._known[area]
+            self._cache[area] = self._between(named) if named else self._built_in(area)
+        return self._cache[area]
 
     def is_certain(self, area: str) -> bool:
-        """Whether nothing but the beginning of *area* looks like it: a request's own text may repeat the landmark."""
+        """Return whether only one row matches the beginning of *area*: a request's own text may repeat the landmark."""
         named = self._named.get(area)
         if named is None or not named.start:
             return True
@@ -79,7 +79,7 @@ class ScreenRegions:
         return sum(pattern.search(row.seen) is not None for row in self.shot.rows[: self.shot.end]) == 1
 
     def has_scrolled(self, area: str) -> bool:
-        """Whether the beginning of *area* is not on the screen any more, as a mark there says."""
+        """Return whether the beginning of *area* has scrolled off the screen, as its `cut` pattern shows."""
         named = self._named.get(area)
         if named is None or not named.cut:
             return False
@@ -114,7 +114,7 @@ class ScreenRegions:
         return box
 
     def _nearest(self, end: int, count: int | None) -> range:
-        """The rows above *end*, so many of which are not blank; all of them without a *count*."""
+        """Return the rows above *end* that contain *count* non-blank ones; all rows above without a *count*."""
         start, left = end, self.shot.end if count is None else count
         while start and left:
             start -= 1
@@ -122,7 +122,7 @@ class ScreenRegions:
         return range(start, end)
 
     def _block(self, end: int) -> range:
-        """The lowest rows above *end* with no blank one between them; a ruled line counts as blank."""
+        """Return the lowest rows above *end* without a blank row between them; a ruled line counts as blank."""
         rows = self.shot.rows
         while end and _is_blank(rows[end - 1]):
             end -= 1
@@ -148,7 +148,7 @@ class ScreenRegions:
 
 
 def looks(row: ScreenRow, match: re.Match[str], look: str) -> bool:
-    """Whether all that was found looks like *look*."""
+    """Return whether all matched characters have the attribute *look*."""
     return all(getattr(seen, look) for seen in row.looks(*match.span()))
 
 

@@ -1,4 +1,4 @@
-"""All screens' files that are there: a person's own, then the shipped ones; read anew when they change."""
+"""All screen rule files, the user's own before the shipped ones; reloaded when they change."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -11,10 +11,10 @@ from kasmon.errors import ConfigError
 
 SHIPPED: Final = Path(__file__).parent
 MOST_FILES: Final = 500
-"""So many files of one folder are read."""
+"""The most files that are read from one folder."""
 
 Stamp = tuple[int, int, int]
-"""When a file changed last, its size and its inode."""
+"""The mtime of a file, its size and its inode."""
 
 
 class AgentRules(NamedTuple):
@@ -22,17 +22,17 @@ class AgentRules(NamedTuple):
 
     rules: ScreenRules
     note: str
-    """Why these, where they are not made for exactly its version; empty where they are."""
+    """Why these rules apply, if they are not for exactly its version; else empty."""
 
 
 class RuleCatalog:
-    """The files of some folders, those of an earlier folder before those of a later one.
+    """The rule files of several folders; an earlier folder takes precedence over a later one.
 
-    A file that cannot be used is told of in `problems`; what it said before goes on to count.
+    An unusable file is reported in `problems`; its last valid content stays in use.
     """
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
-        """*folders* hold a person's own files (`$XDG_CONFIG_HOME/kasmon/screens`); none of them need be there."""
+        """*folders* hold the user's own files (`$XDG_CONFIG_HOME/kasmon/screens`); they may be missing."""
         self._folders = (*folders, SHIPPED)
         self._read: dict[Path, tuple[Stamp, ScreenRules | None]] = {}
         self._broken: dict[Path, ConfigError] = {}
@@ -41,30 +41,30 @@ class RuleCatalog:
 
     @property
     def problems(self) -> tuple[ConfigError, ...]:
-        """What is wrong with files that cannot be used as they are."""
+        """The errors of the unusable files."""
         return tuple(self._broken[path] for path in sorted(self._broken))
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The agents that there are rules for."""
+        """The programs that have rules."""
         return tuple(sorted({name for _, rules in self._read.values() if rules for name in rules.programs}))
 
     @property
     def all(self) -> tuple[ScreenRules, ...]:
-        """Every file that counts."""
+        """All valid rule files."""
         return tuple(rules for _, (_, rules) in sorted(self._read.items()) if rules is not None)
 
     def reload(self) -> bool:
-        """Look for files that came, changed or went; whether there were any. Without change it only asks for stats."""
-        there: dict[Path, Stamp] = {}
+        """Reload new, changed and deleted files; return whether there were any. Without changes it only calls stat."""
+        found_stamps: dict[Path, Stamp] = {}
         for folder in self._folders:
-            there |= _stamps(folder)
+            found_stamps |= _stamps(folder)
         changed = False
-        for path in [path for path in self._read if path not in there]:
+        for path in [path for path in self._read if path not in found_stamps]:
             del self._read[path]
             self._broken.pop(path, None)
             changed = True
-        for path, stamp in there.items():
+        for path, stamp in found_stamps.items():
             before = self._read.get(path)
             if before is not None and before[0] == stamp:
                 continue
@@ -80,14 +80,14 @@ class RuleCatalog:
         return changed
 
     def rules(self, program: str, version: str = "") -> AgentRules | None:
-        """The rules for *program* in *version* (`2.1.330`); None where there are none for that program.
+        """Return the rules for *program* in *version* (`2.1.330`); None if there are none for that program.
 
-        A version that nobody knows is read by the newest file, one that no file is for by the nearest: `note` says so.
+        An unknown version gets the newest file, a version without a matching file the nearest one; `note` says so.
         """
-        wanted = (program, version)
-        if wanted not in self._chosen:
-            self._chosen[wanted] = self._choose(program, version)
-        return self._chosen[wanted]
+        key = (program, version)
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(program, version)
+        return self._chosen[key]
 
     def _choose(self, program: str, version: str) -> AgentRules | None:
         ordered = [
@@ -114,12 +114,12 @@ class RuleCatalog:
 
 @cache
 def shipped() -> RuleCatalog:
-    """The files that kasmon ships, read once."""
+    """Return the catalog of the shipped files, read once."""
     return RuleCatalog()
 
 
 def _stamps(folder: Path) -> dict[Path, Stamp]:
-    """The files in *folder*; none where it cannot be read."""
+    """Return the files in *folder* with their stamps; empty if it cannot be read."""
     try:
         paths = sorted(folder.glob("*.toml"))[:MOST_FILES]
     except OSError:
@@ -129,7 +129,7 @@ def _stamps(folder: Path) -> dict[Path, Stamp]:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        facts = path.stat()
+        stat = path.stat()
     except OSError:
         return 0, 0, 0
-    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -1,4 +1,4 @@
-"""One screen's file, read strictly: every complaint names file, line, key and what is allowed. Nothing is written."""
+"""Loads one screen rule file, strictly: each error names file, line, key and the allowed values."""
 
 import re
 import tomllib
@@ -9,20 +9,20 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 import msgspec
 
 from kasmon.config.parser import no_toml
-from kasmon.detection.regions import Finder, finder
+from kasmon.detection.regions import Finder, compile_finder
 from kasmon.detection.rule_schema import MenuRule, PatternCondition, RegionRule, ScreenFile, ScreenRule, TitleRule
 from kasmon.detection.rule_validation import faults
 from kasmon.detection.version_range import VersionRange, range_of
 from kasmon.errors import ConfigError
 
 LARGEST: Final = 256 * 1024
-"""A larger file is none of ours, in bytes."""
+"""The greatest size of a rule file, in bytes."""
 _AT: Final = re.compile(r"^(?P<why>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _STEP: Final = re.compile(r"([A-Za-z_-]+)|\[(\d+)\]")
 
 
 class Finders(NamedTuple):
-    """The patterns of one rule, ready to be looked for."""
+    """The compiled patterns of one rule."""
 
     all: tuple[Finder, ...]
     any: tuple[Finder, ...]
@@ -33,7 +33,7 @@ class Finders(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """The patterns of the agent's messages and tool calls."""
+    """The compiled patterns of the agent's messages and tool calls."""
 
     first: tuple[re.Pattern[str], ...]
     alone: tuple[re.Pattern[str], ...]
@@ -42,13 +42,13 @@ class Activity(NamedTuple):
 
 
 class ScreenRules:
-    """A screen's file, ready to be used."""
+    """A loaded rule file, ready for use."""
 
     def __init__(self, file: ScreenFile, name: str) -> None:
         self.file, self.name = file, name
         self.versions: VersionRange = range_of(file.versions)
         self.by_priority: tuple[ScreenRule, ...] = tuple(sorted(file.rule, key=lambda rule: -rule.priority))
-        """Those of one priority in the order of the file."""
+        """Rules of equal priority keep the order of the file."""
         self.regions: dict[str, RegionRule] = {region.name: region for region in file.region}
         self.menus: dict[str, MenuRule] = {menu.name: menu for menu in file.menu}
         self.titles: tuple[tuple[TitleRule, re.Pattern[str]], ...] = tuple(
@@ -58,23 +58,23 @@ class ScreenRules:
         patterns = (activity.first, activity.alone, activity.more, activity.none)
         self.activity = Activity(*(tuple(map(re.compile, each)) for each in patterns))
         self.permission_modes: tuple[tuple[str, Finder], ...] = tuple(
-            (mode.mode, finder(mode.match, mode.area)) for mode in file.permission_mode
+            (mode.mode, compile_finder(mode.match, mode.area)) for mode in file.permission_mode
         )
         self.finders: dict[str, Finders] = {rule.name: _finders(rule) for rule in file.rule}
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The names of the programs whose screens these are, the file's own first."""
+        """The names of the programs with these screens, the file's own first."""
         return self.file.program, *self.file.also
 
 
 def load(path: Path) -> ScreenRules:
-    """The rules in the file at *path*.
+    """Load the rules from the file at *path*.
 
     Raises:
-        ConfigError: if it cannot be read, is no TOML, or holds what the schema does not know.
+        ConfigError: if it cannot be read, is no TOML, or does not match the schema.
     """
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    if path.exists() and not path.is_file():  # reading a pipe would block
         raise ConfigError(str(path), "it is no file")
     try:
         with path.open("rb") as file:
@@ -90,14 +90,14 @@ def load(path: Path) -> ScreenRules:
 
 
 def parse(text: str, name: str = "screen") -> ScreenRules:
-    """The rules that *text* holds; *name* is only for complaints.
+    """Parse the rules in *text*; *name* appears only in errors.
 
     Raises:
         ConfigError: as `load`.
     """
     try:
         table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises no TOMLDecodeError
         raise no_toml(text, name, error) from error
     try:
         file = msgspec.convert(table, ScreenFile)
@@ -109,7 +109,7 @@ def parse(text: str, name: str = "screen") -> ScreenRules:
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """The line on which the key at *path* (`rule`, 2, `state`) is set, or the nearest table that holds it."""
+    """Return the line that sets the key at *path* (`rule`, 2, `state`), or that of the nearest table containing it."""
     wanted, number = (str(path[0]) if path else ""), (path[1] if len(path) > 1 else 0)
     key = next((str(step) for step in path[1:] if isinstance(step, str)), "")
     seen, here, best = -1, not isinstance(number, int) or len(path) == 1, None
@@ -130,14 +130,14 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """`rule[2].state`, counted from 0 as the schema does."""
+    """Return *path* as `rule[2].state`, counted from 0 as in the schema."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
-def _invalid(text: str, name: str, said: str) -> ConfigError:
-    """What msgspec *said*, with the line and what is allowed there."""
-    match = _AT.match(said)
-    why, where = (match["why"], match["path"] or "") if match else (said, "")
+def _invalid(text: str, name: str, message: str) -> ConfigError:
+    """Return an error for msgspec's message *message*, with the line and the allowed values."""
+    match = _AT.match(message)
+    why, where = (match["why"], match["path"] or "") if match else (message, "")
     path: list[str | int] = [int(digits) if digits else key for key, digits in _STEP.findall(where)]
     kind = _type_at(path)
     allowed: Sequence[str] = ()
@@ -152,7 +152,7 @@ def _invalid(text: str, name: str, said: str) -> ConfigError:
 
 
 def _type_at(path: Sequence[str | int]) -> Any:
-    """The type of what stands at *path* in the schema; None where it is no plain place."""
+    """Return the schema type at *path*; None if it is not a plain field."""
     kind: Any = ScreenFile
     for step in path:
         if isinstance(step, int):
@@ -179,9 +179,9 @@ def _values(kind: Any) -> tuple[str, ...]:
 
 def _finders(rule: ScreenRule) -> Finders:
     def some(found: Sequence[str | PatternCondition]) -> tuple[Finder, ...]:
-        return tuple(finder(one, rule.area) for one in found)
+        return tuple(compile_finder(one, rule.area) for one in found)
 
     def one(found: str | PatternCondition | None) -> Finder | None:
-        return None if found is None else finder(found, rule.area)
+        return None if found is None else compile_finder(found, rule.area)
 
     return Finders(some(rule.all), some(rule.any), some(rule.none), one(rule.text), one(rule.notice), one(rule.until))

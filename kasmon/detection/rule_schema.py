@@ -1,29 +1,29 @@
-"""The schema of a screen's file: one TOML file says how the screens of one agent, in some versions, are read.
+"""The schema of a screen rule file: a TOML file that defines how the screens of one agent, in some versions, are read.
 
-    program = "claude"                      # the agent, by its program's name
-    versions = ">=2.1.295"                  # empty: all of them
+    program = "claude"                      # the agent's program name
+    versions = ">=2.1.295"                  # empty: all versions
 
-    [[region]]                              # a part of the screen with a name; `AREAS` have one already
+    [[region]]                              # a named part of the screen; `AREAS` are predefined
     name = "dialog"
-    below = '^─{10}'                        # from under the lowest row in which this is found
+    below = '^─{10}'                        # begins below the lowest row that matches
 
-    [[rule]]                                # the rule with the highest priority that holds says the state
+    [[rule]]                                # the matching rule with the highest priority decides the state
     name = "permission"
     priority = 50
-    state = "asking"                        # `a|b` where the screen cannot tell; `unclear` where it says nothing
+    state = "asking"                        # `a|b` if ambiguous; `unclear` if the screen shows nothing
     asking = "permission"
     in = "dialog"
     all = ['^ Do you want to ', { in = "title", match = '^✳' }]
-    menu = "permission"                     # it holds only where this menu stands, whole
+    menu = "permission"                     # the rule matches only if this menu is shown completely
 
-    [[menu]]                                # what can be chosen, and which label means which answer
-    [[menu.whole]]                          # the proof that all of the request is shown: without one, no consent
+    [[menu]]                                # the choices, and which label means which answer
+    [[menu.whole]]                          # the proof that the whole request is shown: without one, no consent
     [composer]                              # where a person types
-    [activity]                              # what a message and a tool call look like: the list shows the last one
-    [[title]]                               # what the window's title says, a word of its own beside the screen's
-    [[permission_mode]]                     # how much the agent asks, as its footer says it
+    [activity]                              # what messages and tool calls look like: the list shows the last one
+    [[title]]                               # a state of its own, read from the window title
+    [[permission_mode]]                     # the agent's permission mode, as its footer shows it
 
-Patterns are those of `pattern`; each is looked for in one row at a time.
+Patterns are those of `safe_regex`; each is matched against one row at a time.
 """
 
 from typing import Final, Literal, TypeAlias
@@ -33,9 +33,9 @@ import msgspec
 from kasmon.model.permission import Decision, RequestKind
 
 WORDS: Final = ("starting", "idle", "working", "asking", "limited", "stopped")
-"""What a screen says; several with `|` between where it cannot tell."""
+"""The states of a screen; several are joined with `|` if ambiguous."""
 UNCLEAR: Final = "unclear"
-"""What a screen says of which nothing is known."""
+"""The state of a screen that no rule matches."""
 AREAS: Final = (
     "screen",
     "top N",
@@ -49,45 +49,45 @@ AREAS: Final = (
     "cursor",
     "title",
 )
-"""The parts of a screen that have a name already. A block is the lowest run of rows without a blank or ruled one; where
-N rows are meant, blank ones do not count; `cursor` is the row at whose end the cursor stands, and can be seen."""
+"""The predefined parts of a screen. A block is the lowest run of rows without a blank or ruled one. N counts only
+non-blank rows. `cursor` is the row that ends at the cursor, if the cursor is visible."""
 
 
 class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table that knows all of its keys."""
+    """A table that rejects unknown keys."""
 
 
 class PatternCondition(_Node, frozen=True):
-    """A pattern with the part of the screen in which it is looked for."""
+    """A pattern with the part of the screen that it is matched in."""
 
     match: str
     area: str = msgspec.field(name="in", default="")
-    """One of `AREAS` or the name of a region; empty is that of its rule."""
+    """One of `AREAS` or the name of a region; empty: the area of its rule."""
     look: Literal["", "bold", "faint", "reverse"] = ""
-    """What was found counts only where all of it looks like this."""
+    """The match counts only if all of it looks like this."""
     joined: bool = False
-    """Looked for in the rows joined by blanks, for what may be wrapped."""
+    """Match against the rows joined by blanks, for text that may be wrapped."""
 
 
 Found: TypeAlias = str | PatternCondition
 
 
 class RegionRule(_Node, frozen=True):
-    """A part of the screen: rows between two landmarks. Without a landmark of its own it begins at the top."""
+    """A named part of the screen: rows between two landmarks. Without an upper landmark it begins at the top."""
 
     name: str
     below: str = ""
-    """It begins under the lowest row in which this is found; there is no such region where none is."""
+    """It begins below the lowest row that matches this; without a match the region does not exist."""
     start: str = msgspec.field(name="from", default="")
-    """Likewise, and that row belongs to it."""
+    """Like `below`, but the matching row belongs to the region."""
     above: str = ""
-    """It ends above the first row after that in which this is found; else it reaches to the last row."""
+    """It ends above the first later row that matches this; without a match it extends to the last row."""
     cut: str = ""
-    """Where this is found and the landmark is not, the landmark has scrolled away: the region begins at the top row."""
+    """If this matches and the landmark does not, the landmark has scrolled away: the region begins at the top row."""
 
 
 class ScreenRule(_Node, frozen=True):
-    """What a screen says where all conditions hold."""
+    """The state of a screen on which all conditions match."""
 
     name: str
     state: str
@@ -95,27 +95,27 @@ class ScreenRule(_Node, frozen=True):
     asking: RequestKind | None = None
     area: str = msgspec.field(name="in", default="screen")
     all: tuple[Found, ...] = ()
-    """Each of these is found."""
+    """All of these must match."""
     any: tuple[Found, ...] = ()
-    """At least one of these is found."""
+    """At least one of these must match."""
     none: tuple[Found, ...] = ()
-    """None of these is found."""
+    """None of these may match."""
     menu: str = ""
-    """The name of a menu that stands there."""
+    """The name of a menu that must be shown."""
     composer: Literal["", "there", "gone", "empty", "draft"] = ""
-    """Whether there is a place to type, and whether something stands in it."""
+    """Whether there must be a composer, and whether it must hold a draft."""
     failed: bool = False
-    """The turn before this ended in an error: `text` says which."""
+    """Whether the previous turn ended in an error, which `text` extracts."""
     text: Found | None = None
-    """The group `text` is what is asked, or what went wrong."""
+    """The group `text` is the question, or the error message."""
     notice: Found | None = None
-    """The group `text` is what to say beside the state."""
+    """The group `text` is a remark on the state."""
     until: Found | None = None
-    """The group `until` is when a limit ends, in words (`reset`)."""
+    """The group `until` is when a limit ends, as text (`limit_reset`)."""
 
 
 class TitleRule(_Node, frozen=True):
-    """What a window's title says."""
+    """A state read from the window title."""
 
     state: str
     match: str
@@ -123,190 +123,190 @@ class TitleRule(_Node, frozen=True):
 
 
 class PermissionModeRule(_Node, frozen=True):
-    """How much the agent asks, where the screen shows it. Of several that are found the first in the file counts."""
+    """The agent's permission mode, where the screen shows it. The first match in file order counts."""
 
     match: str
     mode: str = ""
-    """The mode, by the name that the agent's protocol has for it; empty: the group `mode`, in lower case."""
+    """The mode's name in the agent's protocol; empty: the group `mode`, in lower case."""
     area: str = msgspec.field(name="in", default="below composer")
 
 
 class ComposerRule(_Node, frozen=True):
-    """Where a person types: a box of rows right above a landmark, or around the cursor."""
+    """The composer, where a person types: rows right above a landmark, or around the cursor."""
 
     first: str
-    """Its first row; the group `draft` is what stands in it."""
+    """Its first row; the group `draft` is its text."""
     more: str = ""
     """Its other rows, likewise; empty: there are none."""
     bottom: str = ""
-    """The row under it, the lowest one of this kind; empty: it lies around the cursor."""
+    """The lowest row that matches is the one below it; empty: it is located around the cursor."""
     top: str = ""
-    """The row above it; empty: it begins with the nearest row above that is a first row."""
+    """The row above it; empty: it begins at the nearest row above that matches `first`."""
     foot: str = ""
-    """Must be found at or under `bottom`; without a `bottom` only where nobody knows the cursor."""
+    """Must match at or below `bottom`; without a `bottom`, checked only if the cursor is unknown."""
     cursor: Literal["", "inside", "visible"] = ""
-    """Where the cursor must be, if that is known: in the box; or there, and visible."""
+    """Where the cursor must be, if it is known: in the box; or there, and visible."""
     skip_last: int = 0
-    """So many of its lowest rows hold no text of a person."""
+    """How many of its lowest rows hold no text of a person."""
     looks_faint: bool = True
-    """Whether text that nobody typed (hints, suggestions) is drawn faint."""
+    """Whether the agent's own text (hints, suggestions) is drawn faint."""
     shows_all: bool = True
-    """Whether a prompt is seen to stand in it before Enter is pressed, and to be gone after. Where it is not (a shell:
-    another program may run in it) it is typed as into a program that nobody knows."""
+    """Whether kasmon can verify that a prompt appears in it before Enter and disappears after. If not (a shell: another
+    program may run in it), kasmon types as into a program without rules."""
     pasted: str = ""
-    """What the agent shows in place of a long paste; where it is not found the text itself must stand there."""
+    """The agent's placeholder for a long paste; if it does not match, the text itself must be shown."""
     modes: str = ""
-    """Characters that become the mark of the box and no part of what stands in it, where a prompt begins with one."""
+    """Characters that, at the beginning of a prompt, become the mark of the box instead of text in it."""
     brackets: bool = False
-    """Whether the agent always takes a paste as one; else kasmon goes by what it was heard to ask for."""
+    """Whether the agent always takes a paste as one; else kasmon uses the mode that the agent last set."""
     clear: str = ""
-    """The key that takes a line out of it, for a prompt that the agent put back there when its turn was interrupted."""
+    """The key that deletes a line of it, for a prompt that the agent restored there when its turn was interrupted."""
     newline: str = ""
-    """The keys that make a new line and send nothing, for a paste that is not taken as one; empty: such a text is
-    refused where it has several lines."""
+    """The keys that insert a line break without sending, for a paste that is not taken as one; empty: a text of several
+    lines is refused."""
 
 
 class WholeRule(_Node, frozen=True):
-    """The proof that all of a request is on the screen: every condition holds, and the region has one beginning only.
+    """The proof that the whole request is on the screen: all conditions match, and only one row begins the region.
 
-    An empty table claims that the agent shows all between the region's first row and the choices, or scrolls it away.
+    An empty table claims that the agent shows all from the region's first row to the choices, or scrolls it away.
     """
 
     rows: int = 0
-    """The region has at most so many rows: the agent cuts only what is taller. 0: any number."""
+    """The region has at most this many rows: the agent cuts only taller requests. 0: any number."""
     all: tuple[str, ...] = ()
-    """Each of these is found in a row of the request, above the choices."""
+    """Each of these matches a row of the request, above the choices."""
     last: str = ""
-    """The row right above the choices, where a request that is cut has another one; empty: any."""
+    """The row right above the choices, which is a different one in a cut request; empty: any."""
 
 
 class CallRule(_Node, frozen=True):
-    """The rows of a request that show the tool call itself; the agent's own record of the call is found by them."""
+    """The rows of a request that show the tool call itself; used to find the agent's own record of the call."""
 
     begins: str = ""
-    """The first of these rows; the group `text`, where it has one, is the call's own text. Empty: there are none."""
+    """The first of these rows; its group `text`, if any, is the call's own text. Empty: there are none."""
     row: str = ""
-    """Each row below it down to the first that is not found by this: the group `text`."""
+    """The rows below it, down to the first that does not match: the group `text`."""
     named: str = ""
-    """Where the call's text is not shown: the row that names what it is about (a file), the group `text`."""
+    """If the call's text is not shown: the row that names its subject (a file), the group `text`."""
 
 
 class ViewRule(_Node, frozen=True):
-    """The agent's own full view of a request that its menu cuts. kasmon opens it while nobody is focused there."""
+    """The agent's full view of a request that its menu cuts. kasmon opens it while the session is not focused."""
 
     key: str
-    """What opens it, typed while the menu stands there."""
+    """The key that opens it while the menu is shown."""
     back: str
-    """What leads back to the menu, typed while the view stands there."""
+    """The key that returns to the menu while the view is shown."""
     shows: str
-    """A row that stands there only while the view is open."""
+    """A row that appears only while the view is open."""
     start: str = msgspec.field(name="from")
     """The row above the text."""
     end: str = msgspec.field(name="to")
-    """The row under the text: the first of this kind below `from`."""
+    """The row below the text: the first one below `from` that matches."""
     row: str = "^(?P<text>.*)$"
-    """A row of the text: the group `text`. A row that is not found by this ends the text."""
+    """A row of the text: the group `text`. A row that does not match ends the text."""
     on: str = ""
-    """What scrolls the view on. The text is whole only if that changes nothing. Empty: the frame shows its end."""
+    """The key that scrolls forward. The text is whole only if that changes nothing. Empty: the frame shows its end."""
     undo: str = ""
-    """What scrolls it back where `on` changed something; empty: `back` does."""
+    """The key that scrolls back after `on` changed something; empty: `back` does."""
 
 
 class MenuRule(_Node, frozen=True):
-    """A list of choices, and what they mean."""
+    """A list of choices and their meanings."""
 
     name: str
     kind: RequestKind
     area: str = msgspec.field(name="in")
-    """The request: it is shown from the first row of this region to the last choice."""
+    """The region of the request: from its first row to the last choice."""
     question: str
     """A row of the request, above the choices."""
     choice: str
-    """A choice's first row: the groups `label`, where it has one `number`, and `mark` on the one that Enter would
-    take. Without numbers every choice stands in a row of its own."""
+    """A choice's first row: the groups `label`, `number` if it has one, and `mark` on the one that Enter would take.
+    Without numbers every choice has one row."""
     more: str = ""
-    """A row with which a choice goes on: the group `label`, or `note` where it only explains."""
+    """A continuation row of a choice: the group `label`, or `note` if it only explains."""
     gap: int | None = None
-    """How many rows may lie between the question and the first choice; empty: any."""
+    """How many rows may be between the question and the first choice; empty: any."""
     foot: str = ""
-    """Must be found under the choices: else the menu is not whole yet."""
+    """Must match below the choices; otherwise the menu is not complete yet."""
     last: str = ""
-    """What the label of the last choice looks like: else the menu is not whole yet."""
+    """Must match the label of the last choice; otherwise the menu is not complete yet."""
     row: bool = False
-    """The choices stand beside each other in one row."""
+    """Whether the choices are beside each other in one row."""
     ground: bool = False
-    """The choice that Enter would take has no `mark` but a ground of its own. In a row it always has."""
+    """Whether the choice that Enter would take has a background instead of a `mark`. With `row` it always has."""
     deaf: str = ""
-    """Where this is found under the choices, somebody writes into one of them."""
+    """If this matches below the choices, text is being written into one of them."""
     cut: str = ""
-    """Where this is found in the request or under the choices, a part of it is not shown."""
+    """If this matches in the request or below the choices, part of the request is not shown."""
     timer: str = ""
-    """What counts down in the dialog: no part of the request, which is the same one a second later."""
+    """A countdown in the dialog; it is removed, so that the request stays the same while it changes."""
     whole: tuple[WholeRule, ...] = ()
-    """Any of these proves that all of the request is shown. Without a proof kasmon carries no consent to it."""
+    """Any of these proves that the whole request is shown. Without a proof kasmon sends no consent to it."""
     call: CallRule | None = None
     view: ViewRule | None = None
     key: str = ""
-    """Where the key stands in a label: the group `key`; all of this is then no part of the label."""
+    """The key in a label: the group `key`; the whole match is removed from the label."""
     answers: dict[Decision, str] = {}
-    """What a choice's label looks like that means this; `choose` is for all that mean nothing else."""
+    """Patterns of labels by their meaning; `choose` is for labels that match no other."""
     free: str = ""
-    """What the label of a choice looks like that takes a person's own words."""
+    """Matches the label of a choice that takes free text."""
     words: str = ""
-    """What the label of the one of them looks like into which the words are typed while the mark stands on it; it then
-    shows them in the place of this, and Enter sends them."""
+    """Matches the label of the free-text choice into which text is typed while the mark is on it. The text then
+    replaces the label, and Enter sends it."""
     placeholder: bool = False
-    """They are typed only where that label is the hint of an empty field: faint, with the cursor on its first
+    """Whether text is typed only if that label is the hint of an empty field: faint, with the cursor on its first
     character."""
     opens: str = ""
-    """The key by which that choice is opened for them, where it is not open as soon as the mark stands on it. They then
-    stand where `entry` says; without one, in its note."""
+    """The key that opens that choice for text, if the mark alone does not. The text then appears where `entry` matches;
+    without `entry`, in the choice's note."""
     entry: str = ""
-    """The row under the choices in which own words are then written: the group `text`."""
+    """The row below the choices that then shows the free text: the group `text`."""
     plain: str = ""
-    """What the label of a choice looks like that means none of these, and into which nobody can write."""
+    """Matches the label of a choice that has none of these meanings and takes no text."""
     amends: str = ""
-    """Where this is found under the choices, words can be added to the one that the mark stands on: the key `opens_it`
-    opens it for them, and they then stand in its label behind a comma."""
+    """If this matches below the choices, a reason can be added to the marked one: the key `opens_it` opens it, and the
+    reason then appears in its label behind a comma."""
     opens_it: str = "\t"
     toggle: str = ""
-    """The beginning of the label of a choice that can be chosen beside others, which is then no part of it: the group
-    `on` is blank where it is not chosen. Its number chooses it, or takes that back."""
+    """The beginning of the label of a choice that can be selected with others; it is removed from the label. Its group
+    `on` is blank if the choice is not selected. The choice's number toggles it."""
     then: str = ""
-    """The key that goes on when all that is wanted is chosen; empty: nobody knows, and kasmon chooses nothing."""
+    """The key that continues once all requested choices are selected; empty: unknown, and kasmon selects nothing."""
     unmarked: bool = False
-    """No choice has a mark: each label names its key."""
+    """Whether no choice has a mark, and each label names its key."""
     covers: str = ""
-    """A row of the request that says what `always` allows: the group `text`. Empty: its label says so."""
+    """A row of the request that states what `always` allows: the group `text`. Empty: its label does."""
     escape: Decision | None = None
     """What Escape means."""
     many: bool = False
-    """Several may be chosen."""
+    """Whether several choices may be selected."""
     by_arrows: bool = False
-    """The number in front of a label is no key: the choice is moved to, and Enter takes it."""
+    """Whether a label's number is no key: the arrow keys move to the choice, and Enter takes it."""
 
 
 class ActivityRule(_Node, frozen=True):
-    """How an agent's messages and tool calls look above its composer: each pattern but `none` has the group `text`."""
+    """The patterns of an agent's messages and tool calls above its composer; each but `none` has the group `text`."""
 
     first: tuple[str, ...] = ()
     """The first row of a message or of a tool call."""
     alone: tuple[str, ...] = ()
-    """Likewise, only in a row under a blank one."""
+    """Like `first`, but only in a row below a blank one."""
     more: tuple[str, ...] = ()
-    """A further row of it; under a blank one it begins the next paragraph."""
+    """A continuation row; below a blank row it begins the next paragraph."""
     none: tuple[str, ...] = ()
-    """A row in which this is found is chrome, whatever else it looks like."""
+    """A row that matches this is user interface, not content, even if another pattern matches."""
 
 
 class ScreenFile(_Node, frozen=True):
-    """One agent's file."""
+    """The rule file of one agent."""
 
     program: str
     also: tuple[str, ...] = ()
     """Other programs with the same screens."""
     versions: str = ""
-    """The versions that it is for, such as `>=2.1.295, <3`; empty is all."""
+    """The versions that it applies to, such as `>=2.1.295, <3`; empty: all."""
     region: tuple[RegionRule, ...] = ()
     rule: tuple[ScreenRule, ...] = ()
     title: tuple[TitleRule, ...] = ()

@@ -1,4 +1,4 @@
-"""What is wrong with a screen's file though every value has the right type: names, states, areas, patterns. Pure."""
+"""Validates a screen rule file beyond its types: names, states, areas and patterns. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from kasmon.detection.version_range import range_of
 PROGRAM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 Place = tuple[str | int, ...]
-"""Where something stands: `("rule", 2, "state")`, counted from 0."""
+"""The path of a value: `("rule", 2, "state")`, counted from 0."""
 Fault = tuple[Place, str, Sequence[str]]
-"""Where something is wrong, why, and what is allowed there."""
+"""The path of an invalid value, the reason, and the allowed values."""
 
 
 def faults(file: ScreenFile) -> Iterator[Fault]:
-    """All that is wrong with *file*, in no order."""
+    """Yield all faults of *file*, in no particular order."""
     for key, names in (("program", (file.program,)), ("also", file.also)):
         if bad := next((name for name in names if not PROGRAM.fullmatch(name)), None):
             yield (key,), f"{bad!r} is not a program name", ()
@@ -77,7 +77,7 @@ def _founds(rule: ScreenRule) -> Iterator[tuple[str, str | PatternCondition]]:
 
 
 def patterns(file: ScreenFile) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
-    """Every pattern: where it stands, and the groups that it must have."""
+    """Yield every pattern: its path, its source, and the groups that it must have."""
     for at, region in enumerate(file.region):
         for key, source in (
             ("below", region.below),

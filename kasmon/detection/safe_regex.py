@@ -1,18 +1,18 @@
-r"""Patterns of a screen's file: regular expressions of which no row of a screen can make a long search.
+r"""Compiles the patterns of screen rule files: regular expressions that are fast on every row of a screen.
 
-Python's engine goes back over what it took, so some patterns take for ever on rows that were made for it. Here at most
-two parts of a pattern may have to be tried at each length:
+Python's engine backtracks, so some patterns take exponential time on crafted rows. Here at most two parts of a
+pattern may have to be tried at each length:
 
 | part | counts |
 |---|---|
 | `x*` `x+` `x{2,}` `x{0,40}` and their lazy forms | one each |
-| `x{3}`, and `x*+` `x++` `x?+`, which give nothing back | none |
+| `x{3}`, and `x*+` `x++` `x?+`, which do not backtrack | none |
 | `x?` `x{1,4}` | none; eight of `x?` are the most |
-| a pattern with any of these that does not begin with `^` | one more: it is tried at each place of the row |
+| a pattern with any of these that does not begin with `^` | one more: it is tried at each position of the row |
 
-Only single characters, classes and `.` are repeated; a group is optional (`?`) at most, and gives back what it took:
-Python before 3.11.5 matches one that does not wrongly (python/cpython#106052). There are no back-references, no looking
-ahead or behind, no flags. So a row of n characters costs n² steps at the very worst, and rows are short
+Only single characters, classes and `.` are repeated. A group is optional (`?`) at most, and must backtrack: Python
+before 3.11.5 matches a possessive one wrongly (python/cpython#106052). Back-references, lookahead, lookbehind and
+flags are not allowed. So a row of n characters costs n² steps in the worst case, and rows are short
 (`screenshot.LONGEST`).
 """
 
@@ -20,13 +20,13 @@ import re
 from typing import Final
 
 LONGEST: Final = 400
-"""The most characters that a pattern has."""
+"""The maximum length of a pattern."""
 MOST: Final = 2
-"""So many parts of a pattern may be tried at each length."""
+"""How many parts of a pattern may be tried at each length."""
 FREE: Final = 8
-"""A repetition of no more lengths than that counts as optional."""
+"""A repetition with at most this many lengths counts as optional."""
 MOST_WAYS: Final = 256
-"""In so many ways optional parts may be there or not."""
+"""The maximum number of combinations of optional parts."""
 
 _PIECE: Final = re.compile(
     r"(?P<escape>\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|N\{[^}]*\}|.))"
@@ -40,14 +40,14 @@ _PIECE: Final = re.compile(
 
 
 class PatternError(ValueError):
-    """A pattern that is none, or that a row could make slow; the message says why."""
+    """An invalid pattern, or one that could be slow on some row; the message gives the reason."""
 
 
 def compiled(source: str) -> re.Pattern[str]:
-    """*source* as a pattern.
+    """Compile *source*.
 
     Raises:
-        PatternError: if it is no regular expression, or none that is fast on every row.
+        PatternError: if it is no valid regular expression, or not fast on every row.
     """
     if len(source) > LONGEST:
         raise PatternError(f"it is longer than {LONGEST} characters")
@@ -55,7 +55,7 @@ def compiled(source: str) -> re.Pattern[str]:
         pattern = re.compile(source)
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(f"it is not a valid pattern: {error}") from error
-    tried, ways = _cost(source)
+    tried, ways = _compute_cost(source)
     if tried > MOST:
         raise PatternError(
             f"{tried} of its parts have no length limit, {MOST} are allowed: start it with ^, or write x++ for x+"
@@ -65,11 +65,11 @@ def compiled(source: str) -> re.Pattern[str]:
     return pattern
 
 
-def _cost(source: str) -> tuple[int, int]:
-    """How many parts of *source* are tried at each length, and in how many ways the optional ones can be left out.
+def _compute_cost(source: str) -> tuple[int, int]:
+    """Return how many parts of *source* are tried at each length, and the number of combinations of its optional parts.
 
     Raises:
-        PatternError: if it holds what is not allowed.
+        PatternError: if it contains a forbidden construct.
     """
     tried, ways, before, has_repeat = 0, 1, "", False
     for match in _PIECE.finditer(source):
@@ -81,7 +81,7 @@ def _cost(source: str) -> tuple[int, int]:
                 f"{source[match.start() : match.start() + 3]!r} is not allowed: (, (?: and (?P<name> are"
             )
         if kind == "repeat":
-            spread = _spread(piece)
+            spread = _count_lengths(piece)
             if before == "close" and (spread != 2 or piece.endswith("+")):
                 raise PatternError("it repeats a group")
             has_repeat = has_repeat or spread == 0
@@ -93,8 +93,8 @@ def _cost(source: str) -> tuple[int, int]:
     return tried + (has_repeat and not is_tied), ways
 
 
-def _spread(piece: str) -> int:
-    """How many lengths the repetition *piece* allows: 1 for `{3}`, 2 for `?`, 0 for any or more than `FREE`."""
+def _count_lengths(piece: str) -> int:
+    """Return how many lengths the repetition *piece* allows: 1 for `{3}`, 2 for `?`, 0 if unlimited or above `FREE`."""
     if piece[0] != "{":
         return 2 if piece[0] == "?" else 0
     low, comma, high = piece[1 : piece.index("}")].partition(",")
@@ -105,7 +105,7 @@ def _spread(piece: str) -> int:
 
 
 def _has_bare_branch(source: str) -> bool:
-    """Whether *source* has a branch outside of groups, which its `^` does not tie."""
+    """Return whether *source* has a branch outside of groups, which its `^` does not anchor."""
     depth = 0
     for match in _PIECE.finditer(source):
         depth += (match.lastgroup == "open") - (match.lastgroup == "close")

@@ -1,7 +1,7 @@
-"""What a terminal showed at one moment: rows of text, how their cells look, cursor and title. Pure.
+"""A terminal's content at one moment: rows of text, the styles of their cells, cursor and title. Pure.
 
-Rows come as tmux captures them (`captured`), where a style goes on in the next row, or as the host keeps them
-(`shown`), where each row stands alone. Either way only text and looks are left; everything else is dropped.
+Rows come as tmux captures them (`captured`), where a style continues into the next row, or as the host stores them
+(`shown`), where each row starts plain. Only text and styles are taken; everything else is dropped.
 """
 
 import unicodedata
@@ -14,24 +14,24 @@ from kasmon.terminal_text import styles
 from kasmon.terminal_text.styles import TextStyle, colour_numbers, read_row
 
 LONGEST: Final = 500
-"""A pattern sees so many characters of a row, and an ellipsis where it is longer."""
+"""How many characters of a row patterns are matched against; an ellipsis replaces the rest."""
 MOST_ROWS: Final = 200
-"""Of a taller screen only the lowest rows are read."""
+"""How many rows are read; of a taller screen, the lowest ones."""
 LONGEST_TITLE: Final = 256
 
 _GREY_CHANNELS: Final = 24
-"""Where a colour's channels (0 to 255) differ by no more, it is a grey."""
+"""A colour whose channels (0 to 255) differ by at most this is a grey."""
 _DARKEST_TEXT: Final = 60
 _BRIGHTEST_GREY: Final = 200
-"""A grey between these two is what hints and placeholders are written in."""
+"""A grey between these two is the colour of hints and placeholders."""
 
 
 class CellStyle(NamedTuple):
-    """How cells look, as far as anybody has to know."""
+    """The style of cells, as far as the rules need it."""
 
     bold: bool = False
     faint: bool = False
-    """Dim, or a grey that hints are written in."""
+    """Dim, or the grey of hints."""
     reverse: bool = False
     foreground: str = ""
     background: str = ""
@@ -42,7 +42,7 @@ PLAIN: Final = CellStyle()
 
 
 class StyledRun(NamedTuple):
-    """Characters of a row that look alike, the end not included."""
+    """Characters of a row with the same style; the end is exclusive."""
 
     start: int
     end: int
@@ -50,33 +50,33 @@ class StyledRun(NamedTuple):
 
 
 class ScreenRow(NamedTuple):
-    """One row, without the blanks at its end."""
+    """One row, without trailing blanks."""
 
     text: str
     runs: tuple[StyledRun, ...]
-    """Those that do not look plain, from left to right."""
+    """The runs with a style other than plain, from left to right."""
     seen: str
-    """What a pattern gets to see."""
+    """The text that patterns are matched against."""
 
     def looks(self, start: int, end: int) -> set[CellStyle]:
-        """How the characters from *start* to *end* look that are no blanks."""
+        """Return the styles of the non-blank characters from *start* to *end*."""
         return {self.look_at(at) for at in range(start, end) if not self.text[at : at + 1].isspace()}
 
     def look_at(self, at: int) -> CellStyle:
-        """How the character at *at* looks, counted from 0 in the text and not in cells."""
+        """Return the style of the character at *at*, counted from 0 in the text and not in cells."""
         return next((run.look for run in self.runs if run.start <= at < run.end), PLAIN)
 
     def is_placeholder(self, start: int, end: int) -> bool:
-        """Whether the text from *start* to *end* is a hint in an empty field: faint behind a cursor on its first cell.
+        """Return whether the text from *start* to *end* is the hint of an empty field: faint after the cursor's cell.
 
-        A text of one character is none: it may have been typed.
+        A text of one character is not: it may have been typed.
         """
         solid = [at for at in range(start, end) if not (self.text[at : at + 1].isspace() or self.look_at(at).faint)]
         return solid == [start] and self.look_at(start).reverse and len(self.text[start:end].strip()) > 1
 
 
 class Screenshot:
-    """One terminal at one moment. Rows are read when somebody asks for them."""
+    """The content of one terminal at one moment."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Screenshot:
         alternate: bool = False,
         columns: int = 0,
     ) -> None:
-        """*cursor* is column and row from 0, None where nobody knows; *columns* 0 where nobody knows."""
+        """*cursor* is column and row from 0, None if unknown; *columns* is 0 if unknown."""
         above = max(0, len(rows) - MOST_ROWS)
         self.rows = tuple(rows[above:])
         self.title = clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip()
@@ -97,19 +97,19 @@ class Screenshot:
 
     @cached_property
     def end(self) -> int:
-        """The number of rows down to the last that is not blank."""
+        """The number of rows down to the last non-blank one."""
         return next((at + 1 for at in reversed(range(len(self.rows))) if self.rows[at].text), 0)
 
     @property
     def cursor_row(self) -> int | None:
-        """The row of the cursor; without one the last that is not blank."""
+        """The row of the cursor; if that is unknown, the last non-blank one."""
         if self.cursor is None:
             return self.end - 1 if self.end else None
         return self.cursor[1] if 0 <= self.cursor[1] < len(self.rows) else None
 
     @property
     def is_cursor_at_end(self) -> bool:
-        """Whether nothing stands to the right of the cursor."""
+        """Whether there is no text to the right of the cursor."""
         if self.cursor is None:
             return True
         at = self.cursor_row
@@ -125,7 +125,7 @@ def captured(
     alternate: bool = False,
     columns: int = 0,
 ) -> Screenshot:
-    """The screen of which `tmux capture-pane -e` gave *text*."""
+    """Return the screenshot of *text*, the output of `tmux capture-pane -e`."""
     rows: list[ScreenRow] = []
     style = styles.PLAIN
     for line in text.removesuffix("\n").split("\n")[-MOST_ROWS:]:
@@ -143,7 +143,7 @@ def shown(
     alternate: bool = False,
     columns: int = 0,
 ) -> Screenshot:
-    """The screen of these *rows*, each of which begins plain (`host/terminal/row_styles.py`)."""
+    """Return the screenshot of *rows*, each of which starts with a plain style (`host/terminal/row_styles.py`)."""
     return Screenshot(
         [_row(row, styles.PLAIN)[0] for row in rows],
         title,
@@ -155,7 +155,7 @@ def shown(
 
 
 def cells(text: str) -> int:
-    """The width of *text* on a terminal."""
+    """Return the width of *text* in terminal cells."""
     if text.isascii():
         return len(text)
     return sum(
@@ -166,7 +166,7 @@ def cells(text: str) -> int:
 
 @lru_cache(maxsize=8192)
 def _row(raw: str, style: TextStyle) -> tuple[ScreenRow, TextStyle]:
-    """The row *raw* behind cells of *style*, and the style behind it."""
+    """Return the row *raw*, which starts with *style*, and the style at its end."""
     if style is styles.PLAIN and raw.isascii() and raw.isprintable():
         text = raw.rstrip()
         return ScreenRow(text, (), _seen(text)), style
@@ -199,7 +199,7 @@ def _look(style: TextStyle) -> CellStyle:
 
 
 def _is_grey(colour: tuple[int, ...]) -> bool:
-    """Whether *colour* (`(90,)`, `(5, 246)`, `(2, 136, 136, 136)`) is a grey that hints are written in."""
+    """Return whether *colour* (`(90,)`, `(5, 246)`, `(2, 136, 136, 136)`) is a grey of hints."""
     match colour:
         case (90,):
             return True

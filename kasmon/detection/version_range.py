@@ -1,4 +1,4 @@
-"""Versions of agents, and the ranges of them that a screen's file is for: `>=2.1.295, <3`."""
+"""Versions of agents, and the version ranges of screen rule files: `>=2.1.295, <3`."""
 
 import re
 from typing import Final, NamedTuple
@@ -10,43 +10,43 @@ Version = tuple[int, ...]
 
 
 class VersionBound(NamedTuple):
-    """One half of a range."""
+    """One bound of a range."""
 
     sign: str
     version: Version
 
     def holds(self, version: Version) -> bool:
-        """Whether *version* lies within it; a part that is missing is 0."""
+        """Return whether *version* is within this bound; a missing part counts as 0."""
         mine, its = _padded(self.version, version)
         return {"<": its < mine, "<=": its <= mine, "==": its == mine, ">=": its >= mine, ">": its > mine}[self.sign]
 
 
 class VersionRange(NamedTuple):
-    """The versions that lie within all of *bounds*; without any, every version."""
+    """The versions within all *bounds*; without bounds, every version."""
 
     bounds: tuple[VersionBound, ...] = ()
 
     def holds(self, version: Version) -> bool:
-        """Whether *version* lies within."""
+        """Return whether *version* is within all bounds."""
         return all(bound.holds(version) for bound in self.bounds)
 
     @property
     def start(self) -> Version:
-        """The oldest version; empty where there is none."""
+        """The oldest version; empty if there is no lower bound."""
         return max((bound.version for bound in self.bounds if bound.sign in (">=", ">", "==")), default=())
 
 
 def version_of(text: str) -> Version | None:
-    """The version in *text* (`codex-cli 0.169.0`); None if there is none."""
+    """Return the version in *text* (`codex-cli 0.169.0`); None if there is none."""
     match = _NUMBER.search(text)
     return tuple(int(number) for number in match[0].split(".")) if match else None
 
 
 def range_of(text: str) -> VersionRange:
-    """The range that *text* names.
+    """Parse the range in *text*.
 
     Raises:
-        ValueError: if it names none.
+        ValueError: if *text* is no range.
     """
     bounds: list[VersionBound] = []
     for part in text.split(",") if text.strip() else ():

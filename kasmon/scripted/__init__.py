@@ -1,1 +1,1 @@
-"""The name under which the scripted agent's program is started: `python -m kasmon.scripted`."""
+"""The module name that starts the scripted agent's program: `python -m kasmon.scripted`."""

@@ -1,3 +1,3 @@
-"""The scripted agent: it follows a script, with a seed and without a clock. Tests, the demo and the bench use it.
+"""The scripted agent: it plays a script, deterministically by seed, without a clock. For tests, demo and bench.
 
 `script.parse` reads a script, `agent.Actor` plays it, `terminal/` is its program with a screen of its own."""

@@ -1,7 +1,7 @@
-"""The scripted agent itself, sans-IO: wishes go in, facts, spoken words and pauses come out.
+"""The scripted agent itself, sans-IO: it takes commands and yields events, spoken words and pauses.
 
-Whoever drives it asks for the `next` move, shows or records it, and waits where it says so. It holds no clock, opens
-no file and runs no command, so the structured backend and the terminal program are the same agent.
+The driver asks for the `next` move, shows or records it, and waits for pauses. The agent holds no clock, opens no file
+and runs no command, so the structured backend and the terminal program use the same agent.
 """
 
 from collections import deque
@@ -39,8 +39,8 @@ ANSWERS = (
 TOPIC_CHARACTERS = 60
 
 
-def small_turn(prompt: str, random: Random) -> Script:
-    """A thought, a look at something and an answer that names the prompt's first line; the same for the same draw."""
+def build_small_turn(prompt: str, random: Random) -> Script:
+    """Return a thought, a tool call and an answer that names the prompt's first line; deterministic by *random*."""
     first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     short = first if len(first) <= TOPIC_CHARACTERS else f"{first[:TOPIC_CHARACTERS].rstrip()}…"
     topic = f"“{short}”" if short else "an empty prompt"
@@ -53,13 +53,13 @@ def small_turn(prompt: str, random: Random) -> Script:
 
 
 STEP_S: Final = (0.05, 0.25)
-"""The pause before a step, in seconds at speed 1."""
+"""The range of the pause before a step, in seconds at speed 1."""
 LOOP_S: Final = (1.5, 4.0)
-"""The pause between the turns of a loop, likewise."""
+"""The range of the pause between the turns of a loop, likewise."""
 
 
 class _Frame:
-    """A script that is being played, and how far it came; a resting one waits at its beginning to be played again."""
+    """A script being played, and its position; a resting one waits at its beginning to be repeated."""
 
     def __init__(self, script: Script, prompt: str) -> None:
         first = script[0] if script else None
@@ -68,11 +68,11 @@ class _Frame:
 
 
 class Actor:
-    """One scripted agent. Times (`now`) are seconds since the epoch and given by the caller."""
+    """One scripted agent. The caller passes times (`now`) in seconds since the epoch."""
 
     def __init__(self, launch: Launch) -> None:
         self.busy = False
-        """Whether it is in a turn."""
+        """Whether a turn is running."""
         self.ended = False
         self._launch = launch
         self._random = Random(launch.seed)
@@ -81,25 +81,25 @@ class Actor:
         self._frames: list[_Frame] = []
         self._turn: Moves | None = None
         self._pause = (0.0, 0.0)
-        self._left: deque[Event] = deque()
+        self._pending_events: deque[Event] = deque()
 
     @property
     def open(self) -> Mapping[RequestId, Request]:
-        """What it waits for, oldest first."""
+        """The open requests, oldest first."""
         return self._player.open
 
     @property
     def queued(self) -> int:
-        """How many prompts wait."""
+        """The number of queued prompts."""
         return len(self._queue)
 
     def next(self, now: float) -> Move | None:
-        """What happens next; None: nothing until a wish comes in.
+        """Return the next move; None if nothing happens until a command arrives.
 
-        A `ScriptPause` comes again, shorter, where it is asked for before it is over.
+        If called before a `ScriptPause` is over, it returns a shorter one again.
         """
         self._player.now = now
-        while not self._left and self._may_go_on():
+        while not self._pending_events and self._ensure_turn():
             if (seconds := self._pause_left(now)) > 0:
                 return ScriptPause(seconds=seconds)
             assert self._turn is not None
@@ -110,18 +110,18 @@ class Actor:
                 continue
             if not isinstance(move, ScriptPause):
                 if isinstance(move, SessionEnded):
-                    self._over()
+                    self._mark_ended()
                 return move
             if self._launch.speed > 0:
                 seconds = move.seconds / self._launch.speed
                 self._pause = (now + seconds, seconds)
-        return self._left.popleft() if self._left else None
+        return self._pending_events.popleft() if self._pending_events else None
 
     def prompt(self, prompt: Prompt, now: float) -> None:
-        """Take *prompt*; it waits behind those that came before it, unless it interrupts.
+        """Take *prompt*; it queues behind earlier ones, unless it interrupts.
 
         Raises:
-            SessionBusyError: if it would rather be refused than wait.
+            SessionBusyError: if it must not queue and the agent is busy.
             SessionEndedError: if the agent has ended.
         """
         self._refuse_if_ended()
@@ -136,24 +136,24 @@ class Actor:
             self._turn, self._pause = None, (0.0, 0.0)
 
     def answer(self, answer: Answer) -> None:
-        """Take *answer* to exactly the request that it names.
+        """Take *answer* to the request that it names.
 
         Raises:
-            RequestClosedError: if that is not open.
-            StaleRequestError: if it is, with another text.
-            UnableError: if it does not take such an answer.
+            RequestClosedError: if that request is not open.
+            StaleRequestError: if its text has changed.
+            UnableError: if it does not accept such an answer.
             SessionEndedError: if the agent has ended.
         """
         self._refuse_if_ended()
         self._player.answer(answer)
 
     def interrupt(self, now: float) -> None:
-        """End the turn, if there is one, and with it all that is left of its script; queued prompts stay."""
+        """End the running turn, if any, and drop the rest of its script; queued prompts stay."""
         if self.busy:
             self._player.now = now
-            self._left.extend(self._player.broken_off())
-            self._left.extend(self._player.withdrawn("interrupted"))
-            self._left.append(TurnEnded(at=now, reason="interrupted"))
+            self._pending_events.extend(self._player.finish_interrupted())
+            self._pending_events.extend(self._player.withdraw_requests("interrupted"))
+            self._pending_events.append(TurnEnded(at=now, reason="interrupted"))
             self._frames.clear()
             self._turn, self._pause, self.busy = None, (0.0, 0.0), False
 
@@ -161,48 +161,48 @@ class Actor:
         """End the agent with exit code 0; idempotent."""
         if not self.ended:
             self.interrupt(now)
-            self._left.append(SessionEnded(at=now, exit_code=0, why=why))
-            self._over()
+            self._pending_events.append(SessionEnded(at=now, exit_code=0, why=why))
+            self._mark_ended()
 
     def _refuse_if_ended(self) -> None:
         if self.ended:
             raise SessionEndedError(self._launch.session)
 
-    def _over(self) -> None:
+    def _mark_ended(self) -> None:
         self.ended, self.busy, self._turn = True, False, None
         self._player.open.clear()
 
-    def _may_go_on(self) -> bool:
+    def _ensure_turn(self) -> bool:
         if self.ended:
             return False
         if self._turn is None and self._queue:
-            self._turn = self._prompted(self._queue.popleft())
+            self._turn = self._play_prompt(self._queue.popleft())
         elif self._turn is None and self._frames and self._frames[-1].resting:
-            self._turn = self._again(self._frames[-1])
+            self._turn = self._play_again(self._frames[-1])
         return self._turn is not None
 
     def _pause_left(self, now: float) -> float:
-        """In seconds; never more than the whole pause, however the clock is set."""
+        """Return the rest of the pause in seconds; never more than the whole pause, even if the clock is set back."""
         until, whole = self._pause
         return max(0.0, min(until - now, whole))
 
-    def _prompted(self, prompt: Prompt) -> Moves:
+    def _play_prompt(self, prompt: Prompt) -> Moves:
         script = parse(prompt.text) if is_script(prompt.text) else ()
         waiting = bool(self._frames) and not self._frames[-1].resting
         if not waiting and all(isinstance(step, BadStep) for step in script):
-            script = (*script, *small_turn(prompt.text, self._random))
+            script = (*script, *build_small_turn(prompt.text, self._random))
         self._frames.append(_Frame(script, prompt.text))
         yield from self._play(prompt.by)
         return None
 
-    def _again(self, frame: _Frame) -> Moves:
+    def _play_again(self, frame: _Frame) -> Moves:
         yield self._player.between(LOOP_S)
         frame.resting = False
         yield from self._play("agent")
         return None
 
     def _play(self, by: Sender | Literal["agent"]) -> Moves:
-        """One turn: steps, from the newest script down to one that rests, until one of them ends it."""
+        """Play one turn: steps of the newest script, then of older ones, until one ends the turn or a script rests."""
         self.busy = True
         yield TurnStarted(at=self._player.now, prompt=self._frames[-1].shown, by=by)
         ending: TurnEnding | None = None

@@ -1,6 +1,6 @@
-"""How a scripted agent plays one step: the facts, words and pauses that it is made of. Sans-IO.
+"""Plays single steps of a scripted agent as events, words and pauses. Sans-IO.
 
-The player remembers what outlives a step: open requests, rules from "always", counted calls and tokens.
+The player holds what outlives a step: open requests, rules from "always", counts of calls and tokens.
 """
 
 import re
@@ -29,7 +29,7 @@ from kasmon.model.events import (
     UsageReported,
 )
 from kasmon.model.permission import Decision, Request, RequestId
-from kasmon.scripted_agent.requests import Asking, check, covering, outcome, request_for, rule_for
+from kasmon.scripted_agent.requests import Asking, build_request, build_rule, check, find_covering_rule, outcome
 from kasmon.scripted_agent.steps import (
     AnyStep,
     ApproveStep,
@@ -52,43 +52,43 @@ from kasmon.scripted_agent.steps import (
 )
 
 WORD_S: Final = (0.02, 0.09)
-"""How long it takes to say a word, in seconds at speed 1."""
+"""The range of the time for a word, in seconds at speed 1."""
 TOOL_S: Final = (0.3, 1.2)
-"""How long it takes to use a tool, likewise."""
+"""The range of the time for a tool call, likewise."""
 WINDOW: Final = 200_000
-"""The context window's size in tokens, where no script names another."""
+"""The size of the context window in tokens, if the script names none."""
 WORDS: Final = re.compile(r"\S+\s*|\s+")
 
 
 class SpokenText(msgspec.Struct, frozen=True, kw_only=True):
-    """A word, as it is being said; the whole comes as a fact."""
+    """One word of a message, before the event with the whole message."""
 
     text: str
     thinking: bool = False
 
 
 class ScriptPause(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing happens for so long, unless a wish comes in."""
+    """A pause of this length, which a command may end early."""
 
     seconds: float
 
 
 class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that ends its turn."""
+    """How a step ended its turn."""
 
     reason: Literal["done", "limit", "error"] = "done"
     error: str = ""
     again: bool = False
-    """The script begins again."""
+    """Whether the script starts again."""
 
 
 Move: TypeAlias = Event | SpokenText | ScriptPause
 Moves: TypeAlias = Generator[Move | None, None, TurnEnding | None]
-"""None among them: nothing happens until a wish comes in."""
+"""None means: nothing happens until a command arrives."""
 
 
 class Player:
-    """Plays the steps of one agent; `now`, in seconds since the epoch, is set by whoever drives it."""
+    """Plays the steps of one agent; the driver sets `now`, in seconds since the epoch."""
 
     def __init__(self, launch: Launch, random: Random) -> None:
         self.now = 0.0
@@ -98,12 +98,12 @@ class Player:
         self._answers: deque[tuple[Asking, Answer]] = deque()
         self._rules: list[str] = []
         self._requests = self._calls = 0
-        self._usage, self._usage_told = UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
+        self._usage, self._usage_reported = UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
         self._unfinished: SayStep | ToolStarted | LimitReached | None = None
         self._said = ""
 
     def play(self, step: AnyStep) -> Moves:
-        """Play *step*; returns how it ended the turn, None where the turn goes on."""
+        """Play *step*; return how it ended the turn, None if the turn continues."""
         match step:
             case SayStep():
                 yield from self._say(step)
@@ -118,22 +118,22 @@ class Player:
             case BadStep():
                 yield NoticeRaised(at=self.now, text=f"script, line {step.line}: {step.why}", level="warning")
             case UsageStep():
-                self._usage, self._usage_told = step, True
-                yield self._usage_now()
+                self._usage, self._usage_reported = step, True
+                yield self._report_usage()
             case SlowStep():
                 yield ScriptPause(seconds=step.seconds)
             case LimitStep(seconds=None):
                 yield LimitReached(at=self.now, text="usage limit reached")
                 return TurnEnding(reason="limit")
             case LimitStep(seconds=seconds):
-                yield from self._limited(seconds or 0.0)
+                yield from self._play_limit(seconds or 0.0)
             case FailStep():
                 return TurnEnding(reason="error", error=step.text)
             case CrashStep():
                 yield SessionEnded(at=self.now, exit_code=step.code, signal=step.signal)
             case VerbStep(verb="hang"):
                 while True:
-                    yield from self._answered()
+                    yield from self._play_answers()
                     yield None
             case VerbStep():
                 return TurnEnding(again=step.verb == "loop")
@@ -142,22 +142,22 @@ class Player:
         return None
 
     def finish(self, ending: TurnEnding) -> Moves:
-        """What stands between the last step of a turn and its end: open requests, then the tokens it took."""
+        """Play the end of a turn: wait for or withdraw open requests, then report the tokens used."""
         if ending.reason == "done":
-            yield from self._all_answered()
+            yield from self._wait_for_answers()
         else:
-            yield from self.withdrawn("the turn ended")
-        if not self._usage_told:
-            self._usage = self._grown()
-            yield self._usage_now()
-        self._usage_told = False
+            yield from self.withdraw_requests("the turn ended")
+        if not self._usage_reported:
+            self._usage = self._grow_usage()
+            yield self._report_usage()
+        self._usage_reported = False
         return None
 
     def answer(self, answer: Answer) -> None:
-        """Take *answer*; what follows from it is played in its turn.
+        """Take *answer*; its consequences are played later, in order.
 
         Raises:
-            RequestClosedError, StaleRequestError, UnableError: if no open request takes it.
+            RequestClosedError, StaleRequestError, UnableError: if no open request accepts it.
         """
         request = self.open.get(answer.request)
         if request is None:
@@ -167,10 +167,10 @@ class Player:
             del self.open[answer.request]
             self._answers.append((self._asked.pop(answer.request), answer))
 
-    def broken_off(self) -> tuple[Event, ...]:
-        """The facts that finish whatever is under way, now that the turn is interrupted."""
+    def finish_interrupted(self) -> tuple[Event, ...]:
+        """Return the events that finish the current step after an interrupt."""
         unfinished, said = self._unfinished, self._said
-        self._unfinished, self._said, self._usage_told = None, "", False
+        self._unfinished, self._said, self._usage_reported = None, "", False
         self._answers.clear()
         match unfinished:
             case SayStep(thinking=thinking) if said:
@@ -181,15 +181,15 @@ class Player:
                 return (LimitLifted(at=self.now),)
         return ()
 
-    def withdrawn(self, why: str) -> tuple[Event, ...]:
-        """The facts that withdraw every open request."""
+    def withdraw_requests(self, why: str) -> tuple[Event, ...]:
+        """Return the events that withdraw all open requests."""
         requests = tuple(self.open)
         self.open.clear()
         self._asked.clear()
         return tuple(RequestWithdrawn(at=self.now, request=request, why=why) for request in requests)
 
     def between(self, span: tuple[float, float]) -> ScriptPause:
-        """A pause of a length drawn from *span*, in seconds at speed 1."""
+        """Return a pause of random length within *span*, in seconds at speed 1."""
         return ScriptPause(seconds=self._random.uniform(*span))
 
     def _say(self, step: SayStep) -> Moves:
@@ -214,37 +214,37 @@ class Player:
         return None
 
     def _ask(self, step: Asking) -> Moves:
-        rule = covering(self._rules, step.tool) if isinstance(step, AskStep) else ""
+        rule = find_covering_rule(self._rules, step.tool) if isinstance(step, AskStep) else ""
         if rule and isinstance(step, AskStep):
             yield NoticeRaised(at=self.now, text=f"allowed by {rule}")
             yield from self._use(step.tool)
             return None
         self._requests += 1
         request = RequestId(f"q{self._launch.generation}-{self._requests}")
-        self.open[request] = request_for(step, request, self._launch.session, self.now)
+        self.open[request] = build_request(step, request, self._launch.session, self.now)
         self._asked[request] = step
         yield RequestOpened(at=self.now, request=self.open[request])
         if not (isinstance(step, AskStep) and step.joined):
-            yield from self._all_answered()
+            yield from self._wait_for_answers()
         return None
 
-    def _all_answered(self) -> Moves:
+    def _wait_for_answers(self) -> Moves:
         while self.open or self._answers:
-            yield from self._answered()
+            yield from self._play_answers()
             if self.open:
                 yield None
         return None
 
-    def _answered(self) -> Moves:
+    def _play_answers(self) -> Moves:
         while self._answers:
             step, answer = self._answers.popleft()
             if answer.decision is Decision.ALWAYS and isinstance(step, AskStep):
-                self._rules.append(rule_for(step.tool))
+                self._rules.append(build_rule(step.tool))
             for following in outcome(step, answer):
                 yield from self.play(following)
         return None
 
-    def _limited(self, seconds: float) -> Moves:
+    def _play_limit(self, seconds: float) -> Moves:
         pause = seconds / self._launch.speed if self._launch.speed > 0 else 0.0
         self._unfinished = LimitReached(at=self.now, until=self.now + pause, text="rate limit reached")
         yield self._unfinished
@@ -253,8 +253,8 @@ class Player:
         yield LimitLifted(at=self.now)
         return None
 
-    def _grown(self) -> UsageStep:
-        """The totals after one more turn, drawn from the seed."""
+    def _grow_usage(self) -> UsageStep:
+        """Return the totals after one more turn, drawn from the seed."""
         old, read, written = self._usage, self._random.randint(900, 5200), self._random.randint(120, 1400)
         limit = old.limit or WINDOW
         return UsageStep(
@@ -265,13 +265,13 @@ class Player:
             cost_usd=round((old.cost_usd or 0.0) + read * 3e-6 + written * 15e-6, 4),
         )
 
-    def _usage_now(self) -> UsageReported:
-        told = self._usage
+    def _report_usage(self) -> UsageReported:
+        usage = self._usage
         return UsageReported(
             at=self.now,
-            input=told.input,
-            output=told.output,
-            context=told.context,
-            limit=told.limit,
-            cost_usd=told.cost_usd,
+            input=usage.input,
+            output=usage.output,
+            context=usage.context,
+            limit=usage.limit,
+            cost_usd=usage.cost_usd,
         )

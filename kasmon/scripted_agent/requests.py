@@ -1,4 +1,4 @@
-"""What a scripted agent asks a person, which rule "always" adds, and what it does with the answer."""
+"""The requests of a scripted agent: building them, their "always" rules, and the steps after an answer."""
 
 from collections.abc import Iterable
 from typing import Final, TypeAlias
@@ -26,11 +26,11 @@ Asking: TypeAlias = AskStep | QuestionStep | ApproveStep | LoginStep
 SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then say that you have signed in."
 
 
-def request_for(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
-    """The sealed request that *step* makes."""
+def build_request(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
+    """Return the sealed request of *step*."""
     match step:
         case AskStep(tool=tool):
-            rule = rule_for(tool)
+            rule = build_rule(tool)
             always = (Decision.ALWAYS,) if rule else ()
             opened = Request(
                 id=request,
@@ -64,10 +64,10 @@ def request_for(step: Asking, request: RequestId, session: SessionId, now: float
 
 
 def check(answer: Answer, request: Request) -> None:
-    """Refuse an *answer* that *request* does not take.
+    """Raise unless *request* accepts *answer*.
 
     Raises:
-        StaleRequestError: if it means another text.
+        StaleRequestError: if the answer is for another text.
         UnableError: if its decision, input or labels do not fit.
     """
     must_fit(request, answer)
@@ -83,13 +83,13 @@ def check(answer: Answer, request: Request) -> None:
 
 
 def outcome(step: Asking, answer: Answer) -> Script:
-    """What the agent does once *step* was answered; the answer has passed `check`."""
+    """Return the steps that follow *answer* to *step*; the answer has passed `check`."""
     denied = f": {answer.reason}" if answer.reason else "."
     match step, answer.decision:
         case AskStep(tool=tool), Decision.ALLOW:
             return (tool,)
         case AskStep(tool=tool), Decision.ALWAYS:
-            return (NoticeStep(text=f"from now on allowed in this session: {rule_for(tool)}"), tool)
+            return (NoticeStep(text=f"from now on allowed in this session: {build_rule(tool)}"), tool)
         case AskStep(tool=tool), Decision.EDIT:
             edited = _edited(tool, answer)
             return (SayStep(text=f"I use your version instead: `{edited.title}`."), edited)
@@ -109,10 +109,10 @@ def outcome(step: Asking, answer: Answer) -> Script:
             return (SayStep(text=f"I am not signed in{denied}"),)
 
 
-def rule_for(tool: ToolStep) -> str:
-    """What "always" allows from then on; empty where no rule says exactly that.
+def build_rule(tool: ToolStep) -> str:
+    """Return the rule that "always" adds for *tool*; empty if no rule expresses it exactly.
 
-    `Bash(git push:*)` is every plain command that begins with these words; any other rule is this one use alone.
+    `Bash(git push:*)` matches every plain command that begins with these words; any other rule matches only this use.
     """
     if tool.diff:
         return f"{tool.name}({tool.title})"
@@ -123,8 +123,8 @@ def rule_for(tool: ToolStep) -> str:
     return "" if command.endswith(":*") else f"{tool.name}({command})"
 
 
-def covering(rules: Iterable[str], tool: ToolStep) -> str:
-    """The first of *rules* that allows *tool*; empty if none does."""
+def find_covering_rule(rules: Iterable[str], tool: ToolStep) -> str:
+    """Return the first of *rules* that allows *tool*; empty if none does."""
     return next((rule for rule in rules if _covers(rule, tool)), "")
 
 

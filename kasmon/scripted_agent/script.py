@@ -1,26 +1,26 @@
-"""What a scripted agent is told to do: one verb a line, read into steps. A script is data; it runs no command.
+"""Parser for the scripts of the scripted agent: one verb a line, parsed into steps. A script runs no command.
 
 | line | the agent |
 |---|---|
-| `prompt TEXT` | first line only: shows TEXT as its prompt, in the script's place |
-| `boot S` | takes S seconds to start, where it is launched with this script; means nothing in a prompt |
+| `prompt TEXT` | first line only: shows TEXT as its prompt, instead of the script |
+| `boot S` | takes S seconds to start, if launched with this script; ignored in a prompt |
 | `say TEXT` / `think TEXT` | says or thinks it, word by word |
 | `tool NAME [JSON] [=> OUTPUT]` | uses a tool; `!> OUTPUT` is a tool that failed |
-| `ask COMMAND [&]` | asks to run it in Bash; with `&` it goes on without waiting for the answer |
+| `ask COMMAND [&]` | asks to run it in Bash; with `&` it continues without waiting for the answer |
 | `edit FILE` / `change FILE` | asks to edit the file, or edits it unasked: a diff in words |
 | `question TEXT\\|A\\|B` / `choose TEXT\\|A\\|B` | asks for one label, or for any number of them |
-| `approve TEXT` / `login` | wants its plan approved, or a person to sign in |
+| `approve TEXT` / `login` | asks for approval of its plan, or for a person to sign in |
 | `plan` | shows its to-do list |
 | `notice TEXT` / `usage IN OUT [CONTEXT [LIMIT [COST]]]` | raises a notice; reports these totals |
 | `slow S` / `limit [S]` | does nothing for S seconds; is limited for S seconds (without S: until the next prompt) |
-| `fail TEXT` / `wait` | ends its turn, with or without an error; the next prompt goes on with the rest |
+| `fail TEXT` / `wait` | ends its turn, with or without an error; the next prompt continues with the rest |
 | `hang` | never finishes the turn |
 | `crash N` | ends with exit code N; by signal -N; or by a signal's name |
 | `loop` | ends its turn and begins the script again |
 
 Indented lines belong to the verb above them: more text (`say think approve`), output (`tool ask`), diff lines
 `-old`, `+new`, ` same`, `@@ ... @@` (`edit change`), items `[x] done`, `[~] doing`, `[ ] open` (`plan`). Empty lines
-and those that begin with `#` say nothing. A line that cannot be read becomes `BadStep`, in its place.
+and those that begin with `#` are ignored. A line that cannot be parsed becomes a `BadStep` at its position.
 """
 
 import json
@@ -56,11 +56,11 @@ from kasmon.scripted_agent.steps import (
 )
 
 SCRIPTED: Final = "scripted"
-"""The agent that acts a script; nobody else's words are read as one."""
+"""The agent name for which prompts are parsed as scripts."""
 LONGEST_S: Final = 1e7
-"""The longest pause a script may ask for, in seconds."""
+"""The longest pause that a script may contain, in seconds."""
 LARGEST: Final = 2**53
-"""The largest count that a script may name."""
+"""The largest count that a script may contain."""
 HARMLESS: Final = frozenset({"SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"})
 """Signals that do not end a process."""
 Row: TypeAlias = tuple[int, str]
@@ -68,51 +68,51 @@ Row: TypeAlias = tuple[int, str]
 
 
 class _UnreadableError(Exception):
-    """Why a line cannot be read; `line` where it is not the verb's own."""
+    """The reason why a line cannot be parsed, and `line` if that is not the verb's own line."""
 
     def __init__(self, why: str, line: int | None = None) -> None:
         self.why, self.line = why, line
 
 
 def is_script(text: str) -> bool:
-    """Whether a line of *text* begins with a verb; anything else is just talk."""
+    """Return whether a line of *text* begins with a verb; any other text is ordinary conversation."""
     return any(row.split(None, 1)[0] in VERBS for _, row in _rows(text) if row[:1].strip())
 
 
 def parse(text: str) -> Script:
-    """*text* as steps, in order. Never raises: each line that cannot be read is a `BadStep` that names it."""
+    """Parse *text* into steps, in order. Never raises: each line that cannot be parsed becomes a `BadStep`."""
     steps: list[AnyStep] = []
     rows = deque(_rows(text))
     while rows:
         number, row = rows.popleft()
         if row.strip() and not row.startswith("#"):
             takes_lines = row.split(None, 1)[0] in BODIES and row[0] not in " \t"
-            body = _taken(rows) if takes_lines else []
+            body = _take_body(rows) if takes_lines else []
             steps.append(_step(number, row, body, is_first=not steps))
     return tuple(steps)
 
 
 def shown(text: str) -> str:
-    """What a person sees of *text* as a prompt: what its `prompt` line says, where it is a script that has one."""
+    """Return the prompt to display for *text*: the text of its `prompt` line, if it is a script with one."""
     first = next(iter(parse(text)), None) if is_script(text) else None
     return first.text if isinstance(first, ShownStep) else text
 
 
 def boot_s(text: str) -> float:
-    """How long an agent that is launched with *text* takes to start, in seconds."""
+    """Return how long an agent that is launched with *text* takes to start, in seconds."""
     return sum(step.seconds for step in parse(text) if isinstance(step, BootStep)) if is_script(text) else 0.0
 
 
 def _rows(text: str) -> list[Row]:
-    """The numbered lines of *text*, their common indentation and what cannot be encoded taken out."""
+    """Return the numbered lines of *text*, without common indentation and characters that cannot be encoded."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
     lines = [line.removesuffix("\r") for line in whole.split("\n")]
     common = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
     return [(number, line[common:] if line.strip() else "") for number, line in enumerate(lines, 1)]
 
 
-def _taken(rows: deque[Row]) -> list[Row]:
-    """The indented rows at the head of *rows*, taken off it, without their common indentation."""
+def _take_body(rows: deque[Row]) -> list[Row]:
+    """Remove the indented rows from the head of *rows* and return them without common indentation."""
     body: list[Row] = []
     while rows and (not rows[0][1].strip() or rows[0][1][0] in " \t"):
         body.append(rows.popleft())
@@ -148,10 +148,10 @@ def _lines(first: Sequence[str], body: Sequence[Row]) -> str:
 
 
 def _tool(argument: str, body: Sequence[Row]) -> ToolStep:
-    found = re.match(r"[\w.:/-]+(?=\s|$)", argument)
-    if found is None:
+    match = re.match(r"[\w.:/-]+(?=\s|$)", argument)
+    if match is None:
         raise _UnreadableError("it requires the tool's name first")
-    rest = argument[found.end() :].strip()
+    rest = argument[match.end() :].strip()
     tool_input: dict[str, Any] = {}
     if rest.startswith("{"):
         try:
@@ -163,7 +163,7 @@ def _tool(argument: str, body: Sequence[Row]) -> ToolStep:
     mark, first = rest[:2], rest[2:].strip()
     if rest and mark not in ("=>", "!>"):
         raise _UnreadableError("write its input as a JSON object after its name, then `=> output` or `!> error`")
-    return ToolStep(name=found[0], input=tool_input, ok=mark != "!>", output=_lines([first] if first else [], body))
+    return ToolStep(name=match[0], input=tool_input, ok=mark != "!>", output=_lines([first] if first else [], body))
 
 
 def _ask(argument: str, body: Sequence[Row]) -> AskStep:
@@ -179,7 +179,7 @@ def _edit(argument: str, body: Sequence[Row]) -> AskStep:
 
 
 def _joined(argument: str) -> tuple[str, bool]:
-    """*argument* without the `&` at its end, and whether it had one."""
+    """Return *argument* without a final `&`, and whether it had one."""
     head = argument.removesuffix("&")
     return (head.rstrip(), True) if head != argument and head[-1:] in ("", " ") else (argument, False)
 
@@ -216,10 +216,10 @@ def _todo(argument: str, body: Sequence[Row]) -> TodoStep:
     marks: dict[str, Literal["open", "doing", "done"]] = {" ": "open", "~": "doing", "x": "done"}
     items = []
     for number, line in body:
-        found = re.fullmatch(r"\s*\[([ ~x])\]\s+(\S.*)", line)
-        if found is None:
+        match = re.fullmatch(r"\s*\[([ ~x])\]\s+(\S.*)", line)
+        if match is None:
             raise _UnreadableError("each item must be `[x] done`, `[~] doing` or `[ ] open`", number)
-        items.append(PlanItem(text=found[2].rstrip(), state=marks[found[1]]))
+        items.append(PlanItem(text=match[2].rstrip(), state=marks[match[1]]))
     if not items:
         raise _UnreadableError("it requires indented items: `[x] done`, `[~] doing`, `[ ] open`")
     return TodoStep(items=tuple(items))
@@ -266,7 +266,7 @@ def _nothing(argument: str) -> None:
         raise _UnreadableError("it takes no argument")
 
 
-def _word(verb: Literal["wait", "hang", "loop"]) -> "Reader":
+def _build_verb_reader(verb: Literal["wait", "hang", "loop"]) -> "Reader":
     def read(argument: str, body: Sequence[Row]) -> VerbStep:
         _nothing(argument)
         return VerbStep(verb=verb)
@@ -300,9 +300,9 @@ VERBS: Final[dict[str, Reader]] = {
     "limit": lambda argument, body: LimitStep(seconds=_number(argument, LONGEST_S) if argument else None),
     "fail": lambda argument, body: FailStep(text=_text(argument, body)),
     "crash": _crash,
-    "hang": _word("hang"),
-    "wait": _word("wait"),
-    "loop": _word("loop"),
+    "hang": _build_verb_reader("hang"),
+    "wait": _build_verb_reader("wait"),
+    "loop": _build_verb_reader("loop"),
 }
 BODIES: Final = frozenset({"prompt", "say", "think", "tool", "ask", "edit", "change", "approve", "plan"})
 """The verbs that take indented lines."""

@@ -1,4 +1,4 @@
-"""The steps of a script: what a scripted agent does, one after the other."""
+"""The steps of a script: the actions of a scripted agent, in order."""
 
 from typing import Any, Final, Literal, TypeAlias
 
@@ -7,24 +7,24 @@ import msgspec
 from kasmon.model.events import PlanItem
 
 NAMING: Final = ("command", "file_path", "path", "pattern", "query", "url")
-"""The members of a tool's input that say what it is used on."""
+"""The keys of a tool's input that name its subject."""
 
 
 class ScriptStep(msgspec.Struct, frozen=True, kw_only=True):
     """A line of a script."""
 
     line: int = 0
-    """Where it stands in its script, counted from 1."""
+    """Its line number in the script, from 1."""
 
 
 class ShownStep(ScriptStep, frozen=True, kw_only=True):
-    """The prompt that people are shown for this script."""
+    """The prompt displayed for this script."""
 
     text: str
 
 
 class BootStep(ScriptStep, frozen=True, kw_only=True):
-    """How long the agent takes to start, where its launch has this script."""
+    """The agent's start takes this long, if its launch has this script."""
 
     seconds: float
 
@@ -47,21 +47,21 @@ class ToolStep(ScriptStep, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """What it is used on, in one line: its command, file or pattern; else its first text."""
+        """The tool's subject in one line: its command, file or pattern; else its first text."""
         texts = {key: value for key, value in self.input.items() if isinstance(value, str)}
         chosen = next((texts[key] for key in NAMING if key in texts), next(iter(texts.values()), ""))
         return chosen.split("\n", 1)[0]
 
 
 class AskStep(ScriptStep, frozen=True, kw_only=True):
-    """A permission to use `tool`; joined ones are open together."""
+    """The agent asks for permission to use `tool`; with `joined` it continues, so several requests can be open."""
 
     tool: ToolStep
     joined: bool = False
 
 
 class QuestionStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent asks which of *options*; *many*: any number of them may be chosen."""
+    """The agent asks for one of *options*; with *many*, for any number of them."""
 
     text: str
     options: tuple[str, ...]
@@ -69,29 +69,29 @@ class QuestionStep(ScriptStep, frozen=True, kw_only=True):
 
 
 class ApproveStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent shows a plan and waits for a yes to it."""
+    """The agent shows a plan and waits for its approval."""
 
     text: str
 
 
 class LoginStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent waits for somebody to log in."""
+    """The agent waits for a person to sign in."""
 
 
 class TodoStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent's to-do list is this now."""
+    """The agent sets its to-do list."""
 
     items: tuple[PlanItem, ...]
 
 
 class NoticeStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent says something that people should know."""
+    """The agent raises a notice."""
 
     text: str
 
 
 class UsageStep(ScriptStep, frozen=True, kw_only=True):
-    """What it used, as totals of the session: tokens, those in its context now, and how many fit there."""
+    """The agent reports its totals for the session: tokens, tokens in its context, and the context limit."""
 
     input: int
     output: int
@@ -101,13 +101,13 @@ class UsageStep(ScriptStep, frozen=True, kw_only=True):
 
 
 class SlowStep(ScriptStep, frozen=True, kw_only=True):
-    """It takes *seconds* before it goes on."""
+    """The agent pauses for *seconds*."""
 
     seconds: float
 
 
 class LimitStep(ScriptStep, frozen=True, kw_only=True):
-    """Its provider takes no more for *seconds*; with None its turn ends there, limited until the next prompt."""
+    """The agent is rate-limited for *seconds*; with None its turn ends, limited until the next prompt."""
 
     seconds: float | None
 
@@ -119,20 +119,20 @@ class FailStep(ScriptStep, frozen=True, kw_only=True):
 
 
 class CrashStep(ScriptStep, frozen=True, kw_only=True):
-    """Its process ends at once, by an exit code or a signal."""
+    """The agent's process ends at once, with an exit code or by a signal."""
 
     code: int | None = None
     signal: str | None = None
 
 
 class VerbStep(ScriptStep, frozen=True, kw_only=True):
-    """A verb that says all there is."""
+    """A verb without arguments."""
 
     verb: Literal["wait", "hang", "loop"]
 
 
 class BadStep(ScriptStep, frozen=True, kw_only=True):
-    """A line that cannot be read, and why."""
+    """A line that cannot be parsed, and the reason."""
 
     text: str
     why: str

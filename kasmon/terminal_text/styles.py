@@ -1,34 +1,34 @@
-"""Reads rows of terminal text: what stands in them, and how it looks. Pure.
+"""Parses rows of terminal text into texts and their styles. Pure.
 
 Rows hold text, SGR sequences (`ESC [ 1;31 m`) and, between SO and SI, line drawing; `tmux capture-pane -e` gives such.
-All else in a row is its reader's to clean away.
+The caller removes everything else in a row.
 """
 
 import re
 from typing import Final
 
 SGR_BODY: Final = r"\[[0-9;:]{0,128}m"
-"""One change of style behind its ESC, as a pattern. A longer list of numbers is no style."""
+"""A pattern of one style change without its ESC. A longer list of numbers is no style."""
 SGR: Final = rf"\x1b{SGR_BODY}"
 STYLE_CHANGE: Final = re.compile(f"({SGR})")
 CHANGE: Final = re.compile(f"({SGR}|[\x0e\x0f])")
 """Splits a row into texts and, between them, changes for `TextStyle.after`."""
 LINE_DRAWING: Final = str.maketrans("+,-.0`afghijklmnopqrstuvwxyz{|}~", "→←↑↓█◆▒°±▒␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
-"""What the letters between SO and SI stand for: the VT100's graphics, as tmux stores them."""
+"""The characters that letters between SO and SI represent: the VT100's graphics, as tmux stores them."""
 
 _ENDS: Final = {
     22: ("1", "2"), 23: ("3",), 24: ("4", "21"), 25: ("5", "6"), 27: ("7",), 28: ("8",), 29: ("9",), 55: ("53",),
 }  # fmt: skip
-"""Which attributes a number ends."""
+"""The attributes that each number ends."""
 _COLOURS: Final = {38: 0, 48: 1, 58: 2}
 _MOST_STYLES: Final = 8192
-"""So many styles, and ways from one to another, are remembered before all are forgotten."""
+"""How many styles and transitions are cached before the cache is cleared."""
 
 Look = tuple[tuple[str, ...], str, str, str, bool]
 
 
 class TextStyle:
-    """How cells look. There is one object for each look, which knows the looks that follow it."""
+    """The style of cells. There is one object per style, which caches the styles that follow it."""
 
     __slots__ = ("attributes", "background", "following", "foreground", "is_drawing", "sgr", "underline")
 
@@ -41,17 +41,17 @@ class TextStyle:
         is_drawing: bool = False,
     ) -> None:
         self.attributes, self.is_drawing = attributes, is_drawing
-        """Attributes are `1`, `4:3` and so on, in order; between SO and SI it is drawing."""
+        """Attributes are `1`, `4:3` and so on, in order; `is_drawing` is true between SO and SI."""
         self.foreground, self.background, self.underline = foreground, background, underline
         """Colours as they were written: `31`, `38;5;208`, `48:2::1:2:3`; empty for the terminal's own."""
         numbers = ";".join(part for part in (*attributes, foreground, background, underline) if part)
         self.sgr = f"\x1b[0;{numbers}m" if numbers else "\x1b[m"
-        """The sequence that makes this style out of any other."""
+        """The sequence that sets this style, whatever the style before."""
         self.following: dict[str, TextStyle] = {}
 
     def after(self, change: str) -> "TextStyle":
-        """This style after *change*: an SGR sequence, SO or SI."""
-        return self.following.get(change) or _remembered(self, change)
+        """Return the style after *change*: an SGR sequence, SO or SI."""
+        return self.following.get(change) or _look_up(self, change)
 
 
 PLAIN: Final = TextStyle()
@@ -60,33 +60,33 @@ _steps = 0
 
 
 def read_row(row: str, style: TextStyle = PLAIN) -> tuple[list[tuple[str, TextStyle]], TextStyle]:
-    """The texts of *row*, which begins in *style*, each with its style, line drawing drawn; and the style behind it."""
+    """Return the texts of *row*, which begins in *style*, with styles and decoded line drawing, and the last style."""
     first, *rest = CHANGE.split(row)
     texts = [(first.translate(LINE_DRAWING) if style.is_drawing else first, style)] if first else []
     changes = iter(rest)
     for change in changes:
-        style = style.following.get(change) or _remembered(style, change)
+        style = style.following.get(change) or _look_up(style, change)
         if text := next(changes):
             texts.append((text.translate(LINE_DRAWING) if style.is_drawing else text, style))
     return texts, style
 
 
 def colour_numbers(colour: str) -> tuple[int, ...]:
-    """The numbers of a style's *colour*: `(31,)`, `(5, 208)` or `(2, red, green, blue)`; none for the terminal's own.
+    """Return the numbers of a *colour*: `(31,)`, `(5, 208)` or `(2, red, green, blue)`; empty for the default colour.
 
-    They are as a program wrote them: there may be too few, and too large ones.
+    They come unvalidated from a program: there may be too few of them, or too large ones.
     """
     if not colour:
         return ()
     first, *numbers = [_number(part) for part in colour.replace(":", ";").split(";")]
     if first not in _COLOURS:
         return (first,)
-    if ":" in colour and numbers[0] == 2 and len(numbers) > 4:  # behind the 2 is a colour space
+    if ":" in colour and numbers[0] == 2 and len(numbers) > 4:  # a colour space follows the 2
         del numbers[1]
     return tuple(numbers[: 4 if numbers and numbers[0] == 2 else 2])
 
 
-def _remembered(style: TextStyle, change: str) -> TextStyle:
+def _look_up(style: TextStyle, change: str) -> TextStyle:
     global _steps
     _steps += 1
     if _steps > _MOST_STYLES:
@@ -104,7 +104,7 @@ def _remembered(style: TextStyle, change: str) -> TextStyle:
 
 
 def _look_after(style: TextStyle, change: str) -> Look:
-    """What *change* makes of *style*; numbers that it does not know change nothing."""
+    """Return the style values after *change*; unknown numbers change nothing."""
     attributes, colours = style.attributes, [style.foreground, style.background, style.underline]
     if change in "\x0e\x0f":
         return attributes, style.foreground, style.background, style.underline, change == "\x0e"

@@ -1,1 +1,1 @@
-"""What kasmon knows of tmux: its own server, and one control client that hears every pane."""
+"""tmux access: kasmon's own server, a control client that receives every pane's output, and adopted foreign servers."""

@@ -1,4 +1,4 @@
-"""A connection to tmux that can be lost and made anew: the control client's life, behind one object that stays."""
+"""A reopenable control-mode connection to a tmux server: one stable object around a replaceable control client."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,7 +7,7 @@ from kasmon.errors import KasmonError, TmuxServerGoneError
 from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.requests import TmuxRequest
 from kasmon.tmux.server import TmuxServer
-from kasmon.tmux.server_process import not_run
+from kasmon.tmux.server_process import build_run_error
 
 Answer = TypeVar("Answer")
 OnDone = Callable[[Answer | KasmonError], None]
@@ -26,63 +26,63 @@ class ControlConnection:
 
     @property
     def server(self) -> TmuxServer:
-        """The server that this is a connection to."""
+        """The tmux server of this connection."""
         return self._server
 
     @property
     def is_open(self) -> bool:
-        """Whether tmux talks to us."""
+        """Whether a control client is running and connected."""
         return self._client is not None and self._client.is_open
 
     def fileno(self) -> int:
         """The pipe to watch for reading."""
-        return self._live().fileno()
+        return self._require_client().fileno()
 
     def write_fileno(self) -> int:
         """The pipe to watch for writing while `wants_write()`."""
-        return self._live().write_fileno()
+        return self._require_client().write_fileno()
 
     def wants_write(self) -> bool:
-        """Whether requests wait for the pipe."""
+        """Whether requests are waiting to be written to the pipe."""
         return self._client is not None and self._client.wants_write()
 
     def flush(self) -> None:
-        """Write what the pipe takes now."""
+        """Write as much as the pipe accepts without blocking."""
         if self._client is not None:
             self._client.flush()
 
     def pump(self) -> bool:
-        """Read what is there and call back; False once tmux has ended the connection."""
+        """Read the available output and run the callbacks; return False once tmux has ended the connection."""
         return self._client is not None and self._client.pump()
 
     def close(self) -> None:
-        """End our client; the server and its sessions stay. Idempotent, bounded by three seconds."""
+        """End the control client; the server and its sessions keep running. Idempotent, bounded by three seconds."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
-        """Send any request of `kasmon.tmux.requests`; *on_done* gets its answer or the error in its place."""
+        """Send a request of `kasmon.tmux.requests`; *on_done* receives its answer, or the error instead of one."""
         if self._client is not None:
             self._client.submit(request, on_done)
         elif on_done:
             on_done(TmuxServerGoneError(str(self._server.socket)))
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
-        """The answer to *request*, waited for.
+        """Send *request*, wait for its answer and return it.
 
         Raises:
-            TmuxServerGoneError, TmuxCommandError: if there is none.
-            KasmonError: what the answer means, where it is a refusal.
+            TmuxServerGoneError, TmuxCommandError: if no answer comes.
+            KasmonError: if the answer is a refusal.
         """
-        return self._live().call(request, limit_s)
+        return self._require_client().call(request, limit_s)
 
-    def _attached(self, *options: str) -> ControlClient:
-        """Another control client, attached with *options*.
+    def _attach_client(self, *options: str) -> ControlClient:
+        """Start another control client, attached with *options*.
 
         Raises:
             TmuxServerGoneError: if there is no server, or no such session.
-            TmuxCommandError: if it cannot be run, or tmux does not answer.
+            TmuxCommandError: if tmux cannot be run, or does not answer.
         """
         server = self._server
         argv = [server.program, "-u", "-N", "-S", str(server.socket), "-C", "attach-session", *options]
@@ -90,15 +90,15 @@ class ControlConnection:
             try:
                 client = ControlClient(argv, server.environment, str(server.socket))
             except OSError as error:
-                raise not_run("attach-session", error) from error
+                raise build_run_error("attach-session", error) from error
             try:
-                client.until_attached()
+                client.wait_until_attached()
             except BaseException:
                 client.close()
                 raise
         return client
 
-    def _live(self) -> ControlClient:
+    def _require_client(self) -> ControlClient:
         if self._client is None:
             raise TmuxServerGoneError(str(self._server.socket))
         return self._client

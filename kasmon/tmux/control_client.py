@@ -1,4 +1,4 @@
-"""One `tmux -C` client: commands without forks, and what panes print, pushed. Its caller pumps it."""
+"""One `tmux -C` client: runs commands without forking and receives the panes' output. Its caller pumps it."""
 
 import contextlib
 import os
@@ -19,14 +19,14 @@ Answer = TypeVar("Answer")
 
 READ_BYTES = 1 << 18
 PUMP_BYTES = 1 << 20
-"""What one `pump` reads at most, so that a flood leaves its caller time for others."""
+"""How much one `pump` reads at most, so that a flood leaves its caller time for other work."""
 CLOSE_STEPS = ((None, 0.2), (signal.SIGTERM, 0.5), (signal.SIGKILL, 2.0))
-"""How a client is ended: by the end of its input, then by signals; each with the time it gets, in seconds."""
+"""The steps of `close`: the end of the client's stdin, then signals; each with its time in seconds."""
 
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A request whose answers have not all come."""
+    """A request of which some answers are still missing."""
 
     request: TmuxRequest[Any]
     done: Callable[[Any], None]
@@ -37,17 +37,17 @@ class ControlClient:
     """A running `tmux -C attach`.
 
     Watch `fileno()` for reading and call `pump`; while `wants_write()`, watch `write_fileno()` for writing and call
-    `flush`. Only `call`, `until_attached` and `close` wait. Answers come in the order of their requests, each exactly
-    once: a client that ends answers the rest with an error. Callbacks run inside `pump`, `call` or `close`; they may
+    `flush`. Only `call`, `wait_until_attached` and `close` block. Requests are answered in order, each exactly once; a
+    client that ends answers the pending ones with an error. Callbacks run inside `pump`, `call` or `close`; they may
     submit and call.
     """
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, where: str = "") -> None:
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, server: str = "") -> None:
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
         self.on_notice: Callable[[NoticeItem], None] = lambda notice: None
         self.on_gone: Callable[[], None] = lambda: None
-        """Called once, when tmux ended the connection; not after `close`."""
-        self._where = where or " ".join(argv)
+        """Called once when tmux ends the connection; not after `close`."""
+        self._server = server or " ".join(argv)
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -55,7 +55,7 @@ class ControlClient:
             stderr=subprocess.DEVNULL,
             bufsize=0,
             env=environment,
-            start_new_session=True,  # Ctrl+C in our terminal is not meant for it
+            start_new_session=True,  # Ctrl+C in our terminal must not reach this client
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -64,20 +64,20 @@ class ControlClient:
         os.set_blocking(self._stdout.fileno(), False)
         self._parser = ControlParser()
         self._items: deque[Item] = deque()
-        self._waiting: deque[PendingRequest] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._outgoing = bytearray()
         self._greeting: AnswerItem | None = None
         self._is_open = True
-        self._is_told = False
+        self._is_gone_reported = False
 
     @property
     def pid(self) -> int:
-        """The client's own process, and not the server's."""
+        """The pid of the client process (not of the tmux server)."""
         return self._process.pid
 
     @property
     def is_open(self) -> bool:
-        """Whether tmux still talks to us."""
+        """Whether the connection to tmux is open."""
         return self._is_open
 
     def fileno(self) -> int:
@@ -89,47 +89,47 @@ class ControlClient:
         return self._stdin.fileno()
 
     def wants_write(self) -> bool:
-        """Whether tmux has not taken all requests yet."""
+        """Whether some requests are not yet fully written to the pipe."""
         return bool(self._outgoing)
 
     def submit(
         self, request: TmuxRequest[Answer], on_done: Callable[[Answer | KasmonError], None] | None = None
     ) -> None:
-        """Send *request*; *on_done* gets its answer, or the error that took its place. Never blocks."""
+        """Send *request*; *on_done* receives its answer, or the error instead of an answer. Never blocks."""
         if not self._is_open:
             if on_done:
-                on_done(TmuxServerGoneError(self._where))
+                on_done(TmuxServerGoneError(self._server))
             return
-        self._waiting.append(PendingRequest(request, on_done or (lambda answer: None)))
+        self._pending.append(PendingRequest(request, on_done or (lambda answer: None)))
         self._outgoing += request.line.encode("utf-8", "surrogateescape") + b"\n"
         self.flush()
 
     def flush(self) -> None:
-        """Write what the pipe takes now."""
+        """Write as much as the pipe accepts without blocking."""
         while self._outgoing and self._is_open:
             try:
                 written = os.write(self._stdin.fileno(), self._outgoing[:65536])
             except BlockingIOError:
                 return
             except OSError:
-                # The reading end is gone; the end of our input will tell, behind the last answers.
+                # tmux closed the pipe. `_read` sees the end of its output after the last answers.
                 self._outgoing.clear()
                 return
             del self._outgoing[:written]
 
     def pump(self) -> bool:
-        """Read what is there and tell it; False once tmux has ended the connection."""
+        """Read the available output and run the callbacks; return False once tmux has ended the connection."""
         self._read()
         self._dispatch()
         return self._is_open
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
-        """The answer to *request*; tells everything else that comes meanwhile, as `pump` does.
+        """Send *request* and return its answer; meanwhile dispatches everything else that arrives, as `pump` does.
 
         Raises:
-            TmuxCommandError: if tmux refuses it, or has not answered within *limit_s*.
+            TmuxCommandError: if tmux refuses the request, or has not answered within *limit_s*.
             TmuxServerGoneError: if the connection ends first.
-            KasmonError: whatever reading the answer makes of it.
+            KasmonError: if the request's reader turns the answer into an error.
         """
         answers: list[Answer | KasmonError] = []
         self.submit(request, answers.append)
@@ -144,8 +144,8 @@ class ControlClient:
             raise answers[0]
         return answers[0]
 
-    def until_attached(self, limit_s: float = 10.0) -> None:
-        """Wait until tmux has attached this client. What is asked before then may be answered as if by nobody.
+    def wait_until_attached(self, limit_s: float = 10.0) -> None:
+        """Wait until tmux has attached this client; it may answer an earlier request as if it had no client.
 
         Raises:
             TmuxServerGoneError: if there is no server, or no such session.
@@ -157,11 +157,11 @@ class ControlClient:
                 raise TmuxCommandError("attach-session", f"no answer within {limit_s:g} s")
             self._wait(max(0.0, deadline - time.monotonic()))
         if self._greeting is None or self._greeting.failed:
-            raise TmuxServerGoneError(self._where)
+            raise TmuxServerGoneError(self._server)
 
     def close(self) -> None:
-        """End this client, by its pid and within three seconds; idempotent. The server and its sessions go on."""
-        self._is_open, self._is_told = False, True
+        """End this client, by its pid and within three seconds; idempotent. The server and its sessions stay."""
+        self._is_open, self._is_gone_reported = False, True
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number, patience_s in CLOSE_STEPS:
@@ -198,31 +198,31 @@ class ControlClient:
             match self._items.popleft():
                 case OutputItem(pane, data):
                     self.on_output(pane, data)
-                case AnswerItem(asked=True) as block:
-                    self._answer(block)
-                case AnswerItem() as block:
-                    self._greeting = self._greeting or block
+                case AnswerItem(asked=True) as item:
+                    self._answer(item)
+                case AnswerItem() as item:
+                    self._greeting = self._greeting or item
                 case NoticeItem() as notice:
                     self.on_notice(notice)
                 case BrokenItem():
                     self._is_open = False
                     self._items.clear()
                     self._process.terminate()
-        if not self._is_open and not self._is_told:
-            self._is_told = True
+        if not self._is_open and not self._is_gone_reported:
+            self._is_gone_reported = True
             self._fail_waiting()
             self.on_gone()
 
-    def _answer(self, block: AnswerItem) -> None:
-        if not self._waiting:
+    def _answer(self, item: AnswerItem) -> None:
+        if not self._pending:
             return
-        waiting = self._waiting[0]
-        waiting.answers.append(block.lines)
-        if not block.failed and len(waiting.answers) < waiting.request.blocks:
+        waiting = self._pending[0]
+        waiting.answers.append(item.lines)
+        if not item.failed and len(waiting.answers) < waiting.request.blocks:
             return
-        self._waiting.popleft()
-        if block.failed:
-            waiting.done(refused(waiting.request, block.lines))
+        self._pending.popleft()
+        if item.failed:
+            waiting.done(refused(waiting.request, item.lines))
             return
         try:
             answer = waiting.request.read(waiting.answers)
@@ -232,11 +232,11 @@ class ControlClient:
 
     def _fail_waiting(self) -> None:
         self._outgoing.clear()
-        while self._waiting:
-            self._waiting.popleft().done(TmuxServerGoneError(self._where))
+        while self._pending:
+            self._pending.popleft().done(TmuxServerGoneError(self._server))
 
     def _drain_until_exit(self, patience_s: float) -> bool:
-        """Wait for the process; a client that cannot get rid of its last lines would not end."""
+        """Wait for the process, and read its output: a client that cannot write its last lines does not exit."""
         deadline = time.monotonic() + patience_s
         while self._process.poll() is None:
             if time.monotonic() > deadline:

@@ -1,9 +1,9 @@
-"""What comes from `tmux -C`, byte by byte, as values. Pure: it reads no pipe and knows no command.
+"""Parser for the output of `tmux -C`. Sans-IO: it reads no pipe and knows no command.
 
-%begin TIME NUMBER FLAGS        an answer; ends with the same three words behind %end or %error
-%output PANE TEXT               what a pane printed, with controls and backslashes in octal
+%begin TIME NUMBER FLAGS        starts an answer; %end or %error with the same three words ends it
+%output PANE TEXT               output of a pane, with control characters and backslashes in octal
 %extended-output PANE AGE : TEXT
-%WORD ...                       anything else that tmux tells by itself
+%WORD ...                       any other notification
 """
 
 import codecs
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 LINE_BYTES = 64 * 1024 * 1024
-"""A longer line is cut there; the rest of it is skipped."""
+"""Longer lines are truncated to this length."""
 
 
 class OutputItem(msgspec.Struct, frozen=True):
@@ -28,23 +28,23 @@ class AnswerItem(msgspec.Struct, frozen=True):
 
     number: int
     asked: bool
-    """Whether a command of this client made it; otherwise tmux ran something by itself."""
+    """Whether a command of this client caused it; otherwise tmux ran something by itself."""
     failed: bool
     lines: list[bytes]
 
 
 class NoticeItem(msgspec.Struct, frozen=True):
-    """Something tmux told by itself: `NoticeItem("window-close", b"@3")`."""
+    """A notification of tmux: `NoticeItem("window-close", b"@3")`."""
 
     kind: str
     rest: bytes
 
 
 class BrokenItem(msgspec.Struct, frozen=True):
-    """The answers cannot be trusted any more: an end came that ends nothing.
+    """An end without a beginning: answers and requests no longer match.
 
-    A pane that prints the very line that ends the answer in which it is being captured makes that answer end early;
-    the true end comes later then, and stands alone.
+    A pane may print the very line that ends the answer in which the pane is being captured. That answer then ends
+    early, and its true end arrives later without a beginning.
     """
 
     line: bytes
@@ -54,47 +54,47 @@ Item = OutputItem | AnswerItem | NoticeItem | BrokenItem
 
 
 class ControlParser:
-    """Bytes in, items out. Cut anywhere, not UTF-8, or no tmux at all: it never fails and skips what it cannot read."""
+    """Turns bytes into items. It never fails: input may be cut anywhere; what is no valid protocol line is skipped."""
 
     def __init__(self, line_bytes: int = LINE_BYTES) -> None:
         self._line_bytes = line_bytes
-        self._pieces: list[bytes] = []
-        self._held = 0
-        self._begun: bytes | None = None
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._begin_fields: bytes | None = None
         self._lines: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """The items that *data* completes."""
+        """Yield the items that *data* completes."""
         first, *others = data.split(b"\n")
         if not others:
-            self._hold(first)
+            self._append(first)
             return
-        self._hold(first)
-        lines = [b"".join(self._pieces), *others[:-1]]
-        self._pieces, self._held = [], 0
-        self._hold(others[-1])
+        self._append(first)
+        lines = [b"".join(self._pending), *others[:-1]]
+        self._pending, self._pending_bytes = [], 0
+        self._append(others[-1])
         for line in lines:
             if item := self._read(line):
                 yield item
 
-    def _hold(self, piece: bytes) -> None:
-        room = self._line_bytes - self._held
-        if piece and room > 0:
-            self._pieces.append(piece[:room])
-            self._held += min(len(piece), room)
+    def _append(self, piece: bytes) -> None:
+        free_bytes = self._line_bytes - self._pending_bytes
+        if piece and free_bytes > 0:
+            self._pending.append(piece[:free_bytes])
+            self._pending_bytes += min(len(piece), free_bytes)
 
     def _read(self, line: bytes) -> Item | None:
-        if self._begun is not None:
-            return self._inside(line)
+        if self._begin_fields is not None:
+            return self._read_answer_line(line)
         if line.startswith(b"%output "):
             pane, _, text = line[8:].partition(b" ")
-            return _output(pane, text)
+            return _parse_output(pane, text)
         if line.startswith(b"%extended-output "):
             head, _, text = line[17:].partition(b" : ")
-            return _output(head.partition(b" ")[0], text)
+            return _parse_output(head.partition(b" ")[0], text)
         if line.startswith(b"%begin "):
-            if _number(line[7:]) is not None:
-                self._begun, self._lines = line[7:], []
+            if _parse_number(line[7:]) is not None:
+                self._begin_fields, self._lines = line[7:], []
             return None
         if line.startswith((b"%end ", b"%error ")):
             return BrokenItem(line)
@@ -103,28 +103,28 @@ class ControlParser:
             return NoticeItem(kind.decode("ascii", "replace"), rest)
         return None
 
-    def _inside(self, line: bytes) -> AnswerItem | None:
-        assert self._begun is not None
+    def _read_answer_line(self, line: bytes) -> AnswerItem | None:
+        assert self._begin_fields is not None
         word, _, rest = line.partition(b" ")
-        if rest != self._begun or word not in (b"%end", b"%error"):
+        if rest != self._begin_fields or word not in (b"%end", b"%error"):
             self._lines.append(line)
             return None
-        self._begun = None
+        self._begin_fields = None
         flags = rest.rpartition(b" ")[2]
-        return AnswerItem(_number(rest) or 0, asked=flags == b"1", failed=word == b"%error", lines=self._lines)
+        return AnswerItem(_parse_number(rest) or 0, asked=flags == b"1", failed=word == b"%error", lines=self._lines)
 
 
 def unescape(text: bytes) -> bytes:
-    """*text* of an %output with its octals turned back; as it is, if it is not what tmux writes."""
+    """Return *text* of an %output with its octal escapes decoded; unchanged if it is not valid tmux output."""
     if b"\\" not in text:
         return text
     try:
         return codecs.escape_decode(text)[0]
-    except (ValueError, DeprecationWarning):  # what is wrong there need not be told, however warnings are treated here
-        return _unescaped_quietly(text)
+    except (ValueError, DeprecationWarning):  # an invalid escape: must not warn, whatever the warning filters are
+        return _unescape_quietly(text)
 
 
-def _unescaped_quietly(text: bytes) -> bytes:
+def _unescape_quietly(text: bytes) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
@@ -133,12 +133,12 @@ def _unescaped_quietly(text: bytes) -> bytes:
             return text
 
 
-def _output(pane: bytes, text: bytes) -> OutputItem | None:
+def _parse_output(pane: bytes, text: bytes) -> OutputItem | None:
     if not (pane.startswith(b"%") and pane[1:].isdigit()):
         return None
     return OutputItem(pane.decode("ascii"), unescape(text))
 
 
-def _number(triple: bytes) -> int | None:
-    words = triple.split(b" ")
+def _parse_number(fields: bytes) -> int | None:
+    words = fields.split(b" ")
     return int(words[1]) if len(words) == 3 and all(word.isdigit() for word in words) else None

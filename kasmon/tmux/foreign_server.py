@@ -1,7 +1,7 @@
-"""A tmux server that is not ours: watched, typed into when a person wants it, and nothing else.
+"""Access to the user's own tmux server, for adopted panes: kasmon observes them and types on request, nothing else.
 
-What is sent there is on a list of what changes nothing of the user's: no size, no name, no option, no end. Our control
-client asks for no size, hears no output unless somebody looks, and applies no environment; `list-clients` shows it.
+Only allowlisted commands are sent, which change no size, name or option of the user's and end nothing. Our control
+client requests no size, gets output only while a pane is watched, applies no environment; `list-clients` shows it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ from kasmon.tmux.server import TmuxServer
 Answer = TypeVar("Answer")
 
 MAY_RUN: Final = frozenset({"list-panes", "display-message", "load-buffer", "-V"})
-"""What a short tmux process may do there. A buffer is where a paste stands until it is pasted."""
+"""Commands that a short tmux process may run there. A buffer holds a text until it is pasted."""
 MAY_ASK: Final = frozenset(
     {
         "capture-pane",
@@ -36,7 +36,7 @@ MAY_ASK: Final = frozenset(
         "switch-client",
     }
 )
-"""What our control client may ask there; the last one moves itself alone."""
+"""Commands that our control client may send there; `switch-client` moves only this client itself."""
 NEVER: Final = frozenset(
     {
         *("kill-pane", "kill-server", "kill-session", "kill-window", "link-window", "move-pane", "move-window"),
@@ -45,26 +45,26 @@ NEVER: Final = frozenset(
         *("set-window-option", "split-window", "swap-pane", "swap-window", "unlink-window"),
     }
 )
-"""Commands that stand in no line of ours to it, behind an `if-shell` neither."""
-NEWS_FORMAT: Final = (
+"""Commands that no request to it may contain, not even inside an `if-shell`."""
+SUBSCRIPTION_FORMAT: Final = (
     "#{S:#{W:#{P:#{pane_id} #{session_id} #{pane_pid} #{pane_dead} #{pane_dead_status} #{pane_dead_signal} "
     "#{window_activity} #{history_size} #{cursor_x} #{cursor_y};}}}"
 )
-"""What tmux compares once a second, of all panes of all sessions."""
+"""The subscription format, which tmux compares once a second, for all panes of all sessions."""
 
 
 class ForeignServer(TmuxServer):
-    """The user's tmux server at *socket*; *turns* is a folder of ours in which our processes take turns."""
+    """The user's tmux server at *socket*; *lock_folder* is a kasmon folder for the lock file of `quiet`."""
 
-    def __init__(self, socket: Path, turns: Path) -> None:
+    def __init__(self, socket: Path, lock_folder: Path) -> None:
         super().__init__(socket)
-        self._own_folder = turns
+        self._lock_folder = lock_folder
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
-        """As `ServerProcess.run`, for the few commands that change nothing of the user's.
+        """As `ServerProcess.run`, for the commands in `MAY_RUN` only.
 
         Raises:
-            RefusedError: for every other one.
+            RefusedError: for any other command.
         """
         if argv[0] not in MAY_RUN or any(argument == ";" for argument in argv):
             self._refuse(argv[0])
@@ -77,11 +77,11 @@ class ForeignServer(TmuxServer):
         self._refuse("kill-server")
 
     def heal_socket(self) -> bool:
-        """Whether the server runs; its socket is never made anew."""
+        """Return whether the server runs; its socket is never recreated."""
         return self.process() is not None
 
     def everywhere(self) -> list[PaneFacts]:
-        """Every pane as one of its sessions shows it.
+        """Return the facts of every pane, once for each session that contains it.
 
         Raises:
             TmuxServerGoneError: if the server does not run.
@@ -90,7 +90,7 @@ class ForeignServer(TmuxServer):
         return [facts for line in lines if (facts := read_pane_facts(line))]
 
     def attach_argv(self, session: str, window: str | None = None) -> list[str]:
-        """The command that shows *session* in a real terminal, which then asks for no size of its own."""
+        """Return the command that shows *session* in a terminal; its client does not affect the window size."""
         argv = super().attach_argv(session, window)
         at = argv.index("attach-session") + 1
         return [*argv[:at], "-E", "-f", "ignore-size", *argv[at:]]
@@ -102,189 +102,189 @@ class ForeignServer(TmuxServer):
         self._refuse("respawn-pane")
 
     @property
-    def _turns(self) -> Path:
-        """Beside our own socket: nothing of ours lies in the user's folder."""
-        return self._own_folder / "foreign.turn"
+    def _lock_file(self) -> Path:
+        """The lock file, beside our own socket: kasmon puts no file into the user's folder."""
+        return self._lock_folder / "foreign.turn"
 
     def _refuse(self, command: str) -> NoReturn:
-        raise not_ours(command)
+        raise build_refusal(command)
 
 
 class ForeignHub(Hub):
-    """One quiet control client for the panes of a foreign server that were adopted; used like a `Hub`.
+    """A `Hub` for the adopted panes of a foreign server, with one control client.
 
-    A pane that nobody looks at is compared once a second. While one is looked at, our client is in its session and
-    hears what it prints.
+    tmux compares an unwatched pane once a second. While a pane is watched, our client is in its session and receives
+    its output.
     """
 
     def __init__(self, server: ForeignServer) -> None:
         super().__init__(server)
         self._foreign = server
         self._adopted: set[str] = set()
-        self._seen: dict[str, str] = {}
-        """What was last said of each adopted pane."""
-        self._homes: dict[str, str] = {}
+        self._last_entries: dict[str, str] = {}
+        """The last subscription entry of each adopted pane."""
+        self._sessions: dict[str, str] = {}
         """The tmux session (`$3`) that each pane is in."""
-        self._again: set[str] = set()
-        """Panes that printed in the second before: what they printed since is looked at too."""
+        self._recheck: set[str] = set()
+        """Panes that changed in the last second: `tick` reports them again, for output since then."""
         self._dead: set[str] = set()
-        self._home = ""
-        self._is_loud = False
+        self._client_session = ""
+        self._receives_output = False
 
     def focus(self, windows: Sequence[str]) -> None:
-        """Nothing: which window is current in a user's own session is theirs to choose."""
+        """Do nothing: the user chooses the current window of their own session."""
 
     def adopt(self, pane: str) -> None:
-        """From now on tell what *pane* does."""
+        """Report changes of *pane* from now on."""
         self._adopted.add(exact(pane))
 
     def release(self, pane: str) -> None:
-        """Tell nothing more of *pane*."""
+        """Stop reporting changes of *pane*."""
         self._adopted.discard(pane)
-        self._seen.pop(pane, None)
+        self._last_entries.pop(pane, None)
 
     def open(self) -> None:
-        """Attach to the session of an adopted pane; tell of those that are gone; idempotent.
+        """Attach to the session of an adopted pane and report adopted panes that no longer exist; idempotent.
 
         Raises:
             TmuxServerGoneError: if the server does not run.
-            TmuxCommandError: if none of the panes is there.
+            TmuxCommandError: if none of the panes exists.
         """
         if self.is_open:
             return
         self.close()
         panes = self._foreign.everywhere()
-        self._homes = {facts.pane_id: facts.session_id for facts in panes}
-        self._seen, self._again, self._is_loud = {}, set(), False
-        for pane in self._adopted - self._homes.keys():
-            self._is_gone(pane)
-        there = sorted(self._adopted & self._homes.keys())
-        if not there:
+        self._sessions = {facts.pane_id: facts.session_id for facts in panes}
+        self._last_entries, self._recheck, self._receives_output = {}, set(), False
+        for pane in self._adopted - self._sessions.keys():
+            self._report_closed(pane)
+        existing = sorted(self._adopted & self._sessions.keys())
+        if not existing:
             raise TmuxCommandError("attach-session", "the pane no longer exists")
         try:
-            self._client = self._attached_to(self._homes[there[0]])
+            self._client = self._attach_to(self._sessions[existing[0]])
             self._client.on_output, self._client.on_notice, self._client.on_gone = (
-                self._heard,
-                self._noticed,
-                self._gone,
+                self._handle_output,
+                self._handle_notice,
+                self._handle_gone,
             )
             self._server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
-            self.submit(ask.command(f"refresh-client -B {word('kasmon::' + NEWS_FORMAT)}"))
+            self.submit(ask.command(f"refresh-client -B {word('kasmon::' + SUBSCRIPTION_FORMAT)}"))
         except BaseException:
             self.close()
             raise
-        for pane in there:
+        for pane in existing:
             self.on_output(pane, b"")
         self.watch(self._watched)
 
     def tick(self) -> None:
-        """To be called about once a second: look once more at panes that printed in the second before."""
-        again, self._again = self._again, set()
-        for pane in again & self._adopted:
+        """Report again the panes that changed in the last second. Call it about once a second."""
+        recheck, self._recheck = self._recheck, set()
+        for pane in recheck & self._adopted:
             self.on_output(pane, b"")
 
     def watch(self, panes: Iterable[str]) -> None:
-        """Of *panes* the first adopted one is heard at once; the others once a second."""
+        """Receive output of the first adopted pane of *panes* at once; the other panes are compared once a second."""
         self._watched = frozenset(panes)
-        looked_at = next((pane for pane in sorted(self._watched & self._adopted) if pane in self._homes), None)
+        looked_at = next((pane for pane in sorted(self._watched & self._adopted) if pane in self._sessions), None)
         if not self.is_open:
             return
         if looked_at is None:
-            if self._is_loud:
-                self._is_loud = False
+            if self._receives_output:
+                self._receives_output = False
                 self.submit(ask.command("refresh-client -f no-output"))
             return
-        if self._homes[looked_at] != self._home:
-            self._home = self._homes[looked_at]
-            self.submit(ask.command(f"switch-client -E -t {exact(self._home)}"))
-        if not self._is_loud:
-            self._is_loud = True
+        if self._sessions[looked_at] != self._client_session:
+            self._client_session = self._sessions[looked_at]
+            self.submit(ask.command(f"switch-client -E -t {exact(self._client_session)}"))
+        if not self._receives_output:
+            self._receives_output = True
             self.submit(ask.command("refresh-client -f '!no-output'"))
             self.on_output(looked_at, b"")
 
     def look(self) -> None:
-        """Nothing to look for: what changes, tmux tells."""
+        """Do nothing: the subscription reports every change."""
 
     def submit(
         self, request: TmuxRequest[Answer], on_done: Callable[[Answer | KasmonError], None] | None = None
     ) -> None:
-        """Send *request*, if it is on the list of what changes nothing of the user's."""
+        """Send *request* if `forbidden` allows it; otherwise call *on_done* with a `RefusedError`."""
         if refused := forbidden(request.line):
             if on_done is not None:
-                on_done(not_ours(refused))
+                on_done(build_refusal(refused))
             return
         super().submit(request, on_done)
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
-        """As `Connection.call`.
+        """As `ControlConnection.call`.
 
         Raises:
             RefusedError: if *request* might change something of the user's.
         """
         if refused := forbidden(request.line):
-            raise not_ours(refused)
+            raise build_refusal(refused)
         return super().call(request, limit_s)
 
-    def _heard(self, pane: str, data: bytes) -> None:
+    def _handle_output(self, pane: str, data: bytes) -> None:
         if pane in self._adopted:
             self.on_output(pane, data)
 
-    def _noticed(self, notice: NoticeItem) -> None:
+    def _handle_notice(self, notice: NoticeItem) -> None:
         if notice.kind == "subscription-changed" and notice.rest.startswith(b"kasmon "):
-            self._learn(notice.rest.partition(b" : ")[2].decode("ascii", "replace"))
+            self._process_update(notice.rest.partition(b" : ")[2].decode("ascii", "replace"))
         elif notice.kind == "pause":
             pane = notice.rest.split(b" ")[0].decode("ascii", "replace")
             if ID.fullmatch(pane):
-                self._flow(pane, "continue")
-                self._heard(pane, b"")
+                self._set_flow(pane, "continue")
+                self._handle_output(pane, b"")
 
-    def _learn(self, news: str) -> None:
-        """Take what tmux says of all panes."""
-        said = {entry.split(" ", 1)[0]: entry for entry in (part.strip() for part in news.split(";")) if entry}
+    def _process_update(self, update: str) -> None:
+        """Process one subscription update, which lists all panes."""
+        entries = {entry.split(" ", 1)[0]: entry for entry in (part.strip() for part in update.split(";")) if entry}
         for pane in list(self._adopted):
-            line = said.get(pane)
+            line = entries.get(pane)
             if line is None:
-                self._is_gone(pane)
-            elif line != self._seen.get(pane):
-                _, self._homes[pane], _, dead, status, number = line.split(" ")[:6]
-                self._seen[pane] = line
+                self._report_closed(pane)
+            elif line != self._last_entries.get(pane):
+                _, self._sessions[pane], _, dead, status, number = line.split(" ")[:6]
+                self._last_entries[pane] = line
                 if dead == "1":
-                    self._has_died(pane, status, number)
+                    self._report_death(pane, status, number)
                 else:
                     self._dead.discard(pane)
-                    self._again.add(pane)
+                    self._recheck.add(pane)
                     self.on_output(pane, b"")
 
-    def _has_died(self, pane: str, status: str, number: str) -> None:
+    def _report_death(self, pane: str, status: str, number: str) -> None:
         if pane not in self._dead:
             self._dead.add(pane)
             self.on_death(
                 pane, int(status) if status.isdecimal() else None, int(number) if number.isdecimal() else None
             )
 
-    def _is_gone(self, pane: str) -> None:
+    def _report_closed(self, pane: str) -> None:
         self.release(pane)
         self.on_closed(pane)
 
-    def _attached_to(self, session: str) -> ControlClient:
+    def _attach_to(self, session: str) -> ControlClient:
         flags = f"ignore-size,no-output,pause-after={PAUSE_AFTER_S}"
-        client = self._attached("-E", "-f", flags, "-t", exact(session))
-        self._home = session
+        client = self._attach_client("-E", "-f", flags, "-t", exact(session))
+        self._client_session = session
         return client
 
 
 def forbidden(line: str) -> str:
-    """The first word of *line*, a request, that may not be sent to a server that is not ours; empty if it may."""
+    """Return the first command in the request *line* that must not reach a foreign server; empty if it may be sent."""
     first = line.split(" ", 1)[0]
     words = line.replace("'", " ").replace('"', " ").replace("{", " ").replace(";", " ").split()
-    wrong = [first] if first not in MAY_ASK else [found for found in words if found in NEVER]
+    violations = [first] if first not in MAY_ASK else [found for found in words if found in NEVER]
     if first == "refresh-client" and "-C" in words:
-        wrong.append("refresh-client -C")
-    return wrong[0] if wrong else ""
+        violations.append("refresh-client -C")
+    return violations[0] if violations else ""
 
 
-def not_ours(command: str) -> RefusedError:
-    """Why *command* is not sent there."""
+def build_refusal(command: str) -> RefusedError:
+    """Return the error for a *command* that must not reach a foreign server."""
     return RefusedError(
         f"{command!r} is refused: this tmux is the user's own.",
         hint="kasmon watches an adopted session and types into it; it never resizes, renames or ends it.",

@@ -1,7 +1,7 @@
-"""What tmux says of panes and screens, as values; each with the format that asks for it and the reader of the answer.
+"""tmux format strings for panes and screens, with the parser and the value type of each answer.
 
-Lists ask only for what tmux itself decides. What a program or a directory can put into a list (titles, paths, names)
-is asked for one pane at a time, each text with its length before it.
+Lists contain only what tmux itself decides. Text that a program or a directory controls (titles, paths, names) is
+requested for one pane at a time, each text prefixed with its length.
 """
 
 import re
@@ -17,12 +17,12 @@ OWN_ID = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class CreatedPane(msgspec.Struct, frozen=True, kw_only=True):
-    """A pane of ours, as it was when it was made."""
+    """A pane of kasmon's server, as of its creation."""
 
     pane_id: str
     window_id: str
     session_id: str
-    """tmux's session (`$3`), which a child row shares with its parent."""
+    """tmux's session id (`$3`), which a child session's window shares with its parent."""
     pid: int
 
 
@@ -30,7 +30,7 @@ PANE_FORMAT = "#{session_id}|#{window_id}|#{pane_id}|#{pane_pid}"
 
 
 class PaneFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One pane as it is now."""
+    """The current state of one pane."""
 
     pane_id: str
     window_id: str
@@ -38,32 +38,32 @@ class PaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     is_dead: bool
     status: int | None
-    """The exit code, once it ended by itself."""
+    """The exit code, if the program exited by itself."""
     signal: int | None
-    """The signal that ended it. A dead pane with neither has not been waited for yet, or tmux is older than 3.3."""
+    """The signal that ended it. With neither, tmux has not waited for the dead program yet, or is older than 3.3."""
     in_mode: bool
-    """Copy mode or the like: keys go to tmux, not to the program."""
+    """In copy mode or another mode: keys go to tmux, not to the program."""
     width: int
     height: int
     attached: int
-    """How many terminals look at its session."""
+    """How many clients are attached to its session."""
     activity_at: int
-    """When its window last printed."""
+    """When its window last had output."""
     kasmon_id: str
-    """The id that `create` was given."""
+    """The session id passed to `create`."""
     ready: str
     """The last nonce that its launch announced."""
     in_hub: bool = False
-    """Seen in the hub session, where every window is linked besides its own."""
+    """Whether this entry is from the hub session, into which every window is linked."""
 
     @property
     def says_how_it_ended(self) -> bool:
-        """Whether its program has ended and tmux knows how."""
+        """Whether its program has ended and tmux knows its exit code or signal."""
         return self.is_dead and (self.status is not None or self.signal is not None)
 
 
 HUB = "_km"
-"""The session that our control client is attached to; every window of ours is linked into it."""
+"""The session that our control client is attached to; every window of our server is linked into it."""
 
 PANE_FACTS_FORMAT = (
     f"#{{==:#{{session_name}},{HUB}}}|"
@@ -74,7 +74,7 @@ PANE_FACTS_FORMAT = (
 
 
 class ScreenFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a terminal knows of a pane's screen besides its cells."""
+    """Size, cursor and modes of a pane's screen: its state besides the cells."""
 
     width: int
     height: int
@@ -82,7 +82,7 @@ class ScreenFacts(msgspec.Struct, frozen=True, kw_only=True):
     cursor_y: int
     cursor_visible: bool
     cursor_shape: str
-    """`block`, `underline`, `bar`, `default`; empty where tmux does not tell (before 3.6)."""
+    """`block`, `underline`, `bar`, `default`; empty where tmux does not report it (before 3.6)."""
     mouse_standard: bool
     mouse_button: bool
     mouse_all: bool
@@ -90,15 +90,15 @@ class ScreenFacts(msgspec.Struct, frozen=True, kw_only=True):
     application_cursor: bool
     application_keypad: bool
     alternate: bool
-    """The program has taken the whole screen; there is no history to scroll through."""
+    """The program uses the alternate screen; there is no history to scroll through."""
     in_mode: bool
     is_dead: bool
     history: int
     """Lines above the screen."""
     bracketed_paste: bool | None
-    """None where tmux does not tell (before 3.7); `paste` brackets exactly when the program asked."""
+    """None where tmux does not report it (before 3.7); `paste` brackets exactly if the program asked for it."""
     joins: bool = False
-    """This tmux gives what is seen as one character one place (since 3.4), and not one to each of its parts."""
+    """Whether this tmux stores a combined character in one cell (since 3.4) instead of one cell per part."""
 
 
 SCREEN_FORMAT = (
@@ -110,7 +110,7 @@ SCREEN_FORMAT = (
 
 
 class PaneText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pane's program says of itself. Foreign text: clean it before anybody sees it."""
+    """Texts that a pane's program controls. Untrusted: sanitize them before display."""
 
     title: str
     workdir: str
@@ -122,7 +122,7 @@ TEXT_FORMAT = ",".join(f"#{{n:{name}}}:#{{{name}}}" for name in TEXT_FIELDS)
 
 
 def read_pane(line: bytes) -> CreatedPane | None:
-    """The pane in an answer to `PANE_FORMAT`; None if it is not one."""
+    """Parse an answer to `PANE_FORMAT`; return None if it is not one."""
     fields = line.decode("ascii", "replace").strip().split(SEPARATOR)
     if len(fields) != 4 or not all(ID.fullmatch(field) for field in fields[:3]) or not fields[3].isdecimal():
         return None
@@ -130,7 +130,7 @@ def read_pane(line: bytes) -> CreatedPane | None:
 
 
 def read_pane_facts(line: bytes) -> PaneFacts | None:
-    """The pane in a line of `PANE_FACTS_FORMAT`; None if it is not one."""
+    """Parse a line of `PANE_FACTS_FORMAT`; return None if it is not one."""
     fields = line.decode("ascii", "replace").split(SEPARATOR)
     if len(fields) != 15 or not all(ID.fullmatch(field) for field in fields[1:4]):
         return None
@@ -141,15 +141,15 @@ def read_pane_facts(line: bytes) -> PaneFacts | None:
         pane_id=pane,
         window_id=window,
         session_id=session,
-        pid=_number(pid),
+        pid=_parse_number(pid),
         is_dead=dead == "1",
         status=int(status) if status.isdecimal() else None,
-        signal=_signal(signal),
-        in_mode=_number(mode) > 0,
-        width=_number(width),
-        height=_number(height),
-        attached=_number(attached),
-        activity_at=_number(activity),
+        signal=_parse_signal(signal),
+        in_mode=_parse_number(mode) > 0,
+        width=_parse_number(width),
+        height=_parse_number(height),
+        attached=_parse_number(attached),
+        activity_at=_parse_number(activity),
         kasmon_id=own_id if OWN_ID.fullmatch(own_id) else "",
         ready=ready,
         in_hub=in_hub == "1",
@@ -157,28 +157,28 @@ def read_pane_facts(line: bytes) -> PaneFacts | None:
 
 
 def distinct(panes: Sequence[PaneFacts]) -> list[PaneFacts]:
-    """Each pane once, as its own session shows it, oldest first; those that only the hub holds left out."""
+    """Return each pane once, with the facts of its own session, oldest first; panes only in the hub are left out."""
     owned = {facts.pane_id: facts for facts in panes if not facts.in_hub}
     return sorted(owned.values(), key=lambda facts: int(facts.pane_id[1:]))
 
 
 def orphans(panes: Sequence[PaneFacts], own_window: str) -> list[str]:
-    """The windows that nothing but the hub holds any more: their session was ended. The hub's *own_window* is none."""
+    """Return the windows that only the hub still holds, because their session ended; without the hub's *own_window*."""
     held = {facts.window_id for facts in panes if not facts.in_hub}
     return sorted({facts.window_id for facts in panes if facts.in_hub} - held - {own_window})
 
 
 def read_screen(line: bytes) -> ScreenFacts | None:
-    """The screen in an answer to `SCREEN_FORMAT`; None if there is no such pane."""
+    """Parse an answer to `SCREEN_FORMAT`; return None if there is no such pane."""
     fields = line.decode("ascii", "replace").split(SEPARATOR)
     if len(fields) != 18 or not fields[0].isdecimal():
         return None
-    flags = [_number(field) > 0 for field in fields]
+    flags = [_parse_number(field) > 0 for field in fields]
     return ScreenFacts(
-        width=_number(fields[0]),
-        height=_number(fields[1]),
-        cursor_x=_number(fields[2]),
-        cursor_y=_number(fields[3]),
+        width=_parse_number(fields[0]),
+        height=_parse_number(fields[1]),
+        cursor_x=_parse_number(fields[2]),
+        cursor_y=_parse_number(fields[3]),
         cursor_visible=flags[4],
         cursor_shape=fields[5],
         mouse_standard=flags[6],
@@ -190,14 +190,14 @@ def read_screen(line: bytes) -> ScreenFacts | None:
         alternate=flags[12],
         in_mode=flags[13],
         is_dead=flags[14],
-        history=_number(fields[15]),
+        history=_parse_number(fields[15]),
         bracketed_paste=flags[16] if fields[16] else None,
         joins=parse(f"tmux {fields[17]}") >= JOINS_SINCE,
     )
 
 
 def read_text(answer: bytes) -> PaneText:
-    """The texts in an answer to `TEXT_FORMAT`. One whose length does not fit (tmux 3.4 escapes some) is left empty."""
+    """Parse an answer to `TEXT_FORMAT`. A text whose length does not match (tmux 3.4 escapes some) is left empty."""
     texts: list[str] = []
     rest = answer
     for _ in TEXT_FIELDS:
@@ -210,14 +210,14 @@ def read_text(answer: bytes) -> PaneText:
     return PaneText(title=title, workdir=workdir, command=command)
 
 
-def _number(field: str) -> int:
+def _parse_number(field: str) -> int:
     return int(field) if field.isdecimal() else 0
 
 
-def _signal(field: str) -> int | None:
+def _parse_signal(field: str) -> int | None:
     if field.isdecimal():
         return int(field)
-    # BSD and macOS give the name without its SIG.
+    # BSD and macOS report the signal's name without its SIG prefix.
     import signal
 
     return getattr(signal, f"SIG{field}", None) if field.isalpha() else None

@@ -1,4 +1,4 @@
-"""One control client that hears every pane of our server: every window is linked into the session it is attached to."""
+"""`Hub`: one control client that receives the output of all panes of our server; every window is linked to it."""
 
 import contextlib
 import os
@@ -18,13 +18,13 @@ from kasmon.tmux.quoting import ID, exact, word
 from kasmon.tmux.server import TmuxServer
 
 PAUSE_AFTER_S = 1
-"""How far behind we may be before tmux skips a pane's output. Until then it keeps that output in its memory."""
+"""How far behind we may be before tmux skips a pane's output. Until then tmux buffers it in its memory."""
 
 TICK_S = 1.0
 """How often the owner of a hub calls `tick`."""
 
 DEAD_FORMAT = "#{W:#{P:#{pane_pid}#{?pane_dead,d,} }}"
-"""What tmux compares once a second, as short as can be; the pid makes a second death another one than the first."""
+"""The format that tmux compares once a second, kept short. The pid tells a second death from the first."""
 
 OWN_IDS = "#{session_id} #{window_id} #{pane_id}"
 
@@ -32,22 +32,22 @@ LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window
 
 
 class Hub(ControlConnection):
-    """Everything that goes on in a tmux server, through one pipe.
+    """Reports the output, the deaths and the removal of all panes of a tmux server, through one pipe.
 
-    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Nothing blocks but
-    `open`, `call` and `close`. After `on_gone`, `open()` tries again, and raises if the server is gone.
+    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Only `open`,
+    `call` and `close` block. After `on_gone`, `open()` tries again, and raises if the server is gone.
     """
 
     def __init__(self, server: TmuxServer, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(server)
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
-        """A pane printed *data*; empty data says that it is new here, or that output was skipped: capture it."""
+        """A pane printed *data*. Empty data: the pane is new here, or output was skipped; capture the pane."""
         self.on_death: Callable[[str, int | None, int | None], None] = lambda pane, status, number: None
-        """A pane's program ended, with an exit code or a signal; with neither if tmux cannot tell."""
+        """A pane's program ended, with an exit code or a signal; with neither if tmux does not know."""
         self.on_closed: Callable[[str], None] = lambda pane: None
-        """A pane is not there any more."""
+        """A pane no longer exists."""
         self.on_flood: Callable[[str, bool], None] = lambda pane, is_off: None
-        """A pane that nobody watches prints too much: it is not heard while *is_off*. Capture it now and then."""
+        """An unwatched pane prints too much: its output is skipped while *is_off*. Capture it now and then."""
         self.on_gone: Callable[[], None] = lambda: None
         """tmux ended the connection."""
         self._clock = clock
@@ -58,10 +58,10 @@ class Hub(ControlConnection):
         self._keeper: ControlClient | None = None
         self._floods = FloodControl()
         self._deaths = PaneDeaths()
-        self._looking = self._look_again = False
+        self._is_listing = self._list_again = False
 
     def open(self) -> None:
-        """Attach, link every window, and tell of the panes that are dead already; idempotent.
+        """Attach, link every window, and report the panes that are dead already; idempotent.
 
         Raises:
             TmuxServerGoneError: if the server does not run.
@@ -70,24 +70,24 @@ class Hub(ControlConnection):
         if self.is_open:
             return
         self.close()
-        with contextlib.suppress(TmuxCommandError):  # it is there already
+        with contextlib.suppress(TmuxCommandError):  # the session exists already
             self._server.run(
                 "new-session", "-d", "-s", HUB, "-n", HUB, "-c", "/", "--", "/bin/sh", "-c", "exec cat >/dev/null"
             )
         self._own_pane = self._own_window = self._session = ""
-        self._deaths, self._looking, self._look_again = PaneDeaths(), False, False
+        self._deaths, self._is_listing, self._list_again = PaneDeaths(), False, False
         try:
-            self._client = self._attached("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
-            self._client.on_output, self._client.on_notice = self._heard, self._noticed
-            self._client.on_gone = self._gone
-            self._keep()
-            self._settle()
+            self._client = self._attach_client("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
+            self._client.on_output, self._client.on_notice = self._handle_output, self._handle_notice
+            self._client.on_gone = self._handle_gone
+            self._ensure_keeper()
+            self._set_up()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """End our clients; the server and its sessions stay. Idempotent, bounded by a few seconds."""
+        """End our clients; the server and its sessions keep running. Idempotent, bounded by a few seconds."""
         super().close()
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
@@ -102,39 +102,39 @@ class Hub(ControlConnection):
         return self._server_pid
 
     def tick(self) -> None:
-        """To be called about once a second: listen again to panes that flooded, look again at unexplained deaths."""
+        """Resume panes whose flood pause has ended; check unexplained deaths again. Call it about once a second."""
         if not self.is_open:
             return
-        with contextlib.suppress(KasmonError):  # of a server that is gone, our own client tells
-            self._keep()
+        with contextlib.suppress(KasmonError):  # our own client reports that the server is gone
+            self._ensure_keeper()
         for pane in self._floods.due(self._clock()):
-            self._listen(pane)
-        if self._look_again:
+            self._resume_pane(pane)
+        if self._list_again:
             self.look()
 
     def watch(self, panes: Iterable[str]) -> None:
-        """These panes are being looked at: they are heard however much they print. All others are on a budget."""
+        """Receive all output of these watched *panes*; all other panes have an output budget."""
         self._watched = frozenset(panes)
         for pane in self._floods.off & self._watched:
             if self._floods.listen(pane, self._clock()):
-                self._listen(pane)
+                self._resume_pane(pane)
 
     def focus(self, windows: Sequence[str]) -> None:
-        """A person has entered these windows, the last one latest; none: they left all.
+        """Set the *windows* that users have entered, the latest last; empty if they left all.
 
-        tmux tells a program that asked for focus events (`?1004`) that it is focused while a client's current window is
-        its own. Our client's current window is therefore the one that was entered last, and else the hub's own.
+        tmux reports focus to a program that asked for focus events (`?1004`) while a client's current window is its
+        own. Our client's current window is therefore the window entered last, or else the hub's own.
         """
         self._focused = tuple(windows)
         if self._session:
-            self._select()
+            self._select_window()
 
-    def _select(self) -> None:
+    def _select_window(self) -> None:
         window = self._focused[-1] if self._focused else self._own_window
         self.submit(ask.command(f"select-window -t {exact(self._session)}:{exact(window)}"))
 
     def paste_buffer(self, pane: str, buffer: str, on_done: OnDone[None], unless: str = "") -> None:
-        """Put what `TmuxServer.load` stored as *buffer* into *pane*, or be refused; the buffer goes either way.
+        """Paste *buffer*, which `TmuxServer.load` filled, into *pane*, or be refused; the buffer is deleted either way.
 
         *unless*: as in `requests.guarded`.
         """
@@ -147,15 +147,15 @@ class Hub(ControlConnection):
         self.submit(ask.paste(pane, buffer, unless), done)
 
     def look(self) -> None:
-        """Ask for all panes; tell of new deaths and of panes that are gone; end windows that only the hub holds."""
-        if self._looking:
-            self._look_again = True
+        """List all panes; report new deaths and removed panes; end windows that only the hub still holds."""
+        if self._is_listing:
+            self._list_again = True
             return
-        self._looking, self._look_again = True, False
-        self.submit(ask.all_panes(), self._looked)
+        self._is_listing, self._list_again = True, False
+        self.submit(ask.all_panes(), self._handle_listing)
 
-    def _looked(self, panes: list[PaneFacts] | KasmonError) -> None:
-        self._looking = False
+    def _handle_listing(self, panes: list[PaneFacts] | KasmonError) -> None:
+        self._is_listing = False
         if isinstance(panes, KasmonError):
             return
         for window in orphans(panes, self._own_window):
@@ -163,7 +163,7 @@ class Hub(ControlConnection):
         changes = self._deaths.look(distinct(panes))
         if changes.unexplained:
             self._wake_server()
-        again = self._look_again
+        again = self._list_again
         for pane in changes.appeared:
             self.on_output(pane, b"")
         for pane in changes.closed:
@@ -171,58 +171,58 @@ class Hub(ControlConnection):
             self.on_closed(pane)
         for death in changes.deaths:
             self.on_death(death.pane, death.status, death.signal)
-        self._look_again = self._look_again or changes.unexplained
+        self._list_again = self._list_again or changes.unexplained
         if again or changes.at_once:
             self.look()
 
     def _wake_server(self) -> None:
-        """tmux loses SIGCHLD at times; told again, it waits for whoever died."""
+        """Send SIGCHLD to the server, so that it reaps its dead children: tmux sometimes misses the signal."""
         with contextlib.suppress(OSError):
             os.kill(self._server_pid, signal.SIGCHLD)
 
-    def _settle(self) -> None:
-        where = self.call(  # the hub's first window is its own; its current one may be an agent's
+    def _set_up(self) -> None:
+        answer_lines = self.call(  # the hub's first window is its own; the current one may be an agent's
             ask.command(f"display-message -t '={HUB}:^' -p '#{{pid}} #{{client_name}} {OWN_IDS}'")
         )
-        pid, client, self._session, self._own_window, self._own_pane = where[0].decode("ascii").split(" ")
+        pid, client, self._session, self._own_window, self._own_pane = answer_lines[0].decode("ascii").split(" ")
         self._server_pid = int(pid)
-        for window in self._unlinked():
-            self._link(window)
-        self._select()
+        for window in self._list_unlinked():
+            self._link_window(window)
+        self._select_window()
         self.submit(ask.command(f"refresh-client -B {word('dead::' + DEAD_FORMAT)}"))
-        # A hook cannot notify, but it can pause our own pane, and that is told at once.
+        # A hook cannot notify us, but it can pause our own pane, and tmux reports that at once.
         signal_us = f"refresh-client -t {word(client)} -A {word(f'{self._own_pane}:pause')}"
         self.submit(ask.command(f"set-hook -g pane-died {word(signal_us)}"))
         self.look()
         self.call(ask.command("display-message -p settled"))
 
-    def _unlinked(self) -> list[str]:
+    def _list_unlinked(self) -> list[str]:
         lines = self.call(ask.command("list-windows -a -F '#{session_id} #{window_id}'"))
         pairs = [line.decode("ascii").split(" ") for line in lines]
         linked = {window for session, window in pairs if session == self._session}
         return sorted({window for _, window in pairs} - linked, key=lambda window: int(window[1:]))
 
-    def _link(self, window: str) -> None:
+    def _link_window(self, window: str) -> None:
         self.submit(ask.command(f"link-window -d -s {exact(window)} -t {exact(self._session)}:"))
 
-    def _heard(self, pane: str, data: bytes) -> None:
+    def _handle_output(self, pane: str, data: bytes) -> None:
         if pane == self._own_pane:
             return
         if pane not in self._watched and self._floods.overflows(pane, len(data), self._clock()):
-            # Not `off`: tmux would stop reading from the pane, and its program with it, if we were the only client.
-            self._flow(pane, "pause")
+            # Not `off`: if we were the only client, tmux would stop reading from the pane, which blocks its program.
+            self._set_flow(pane, "pause")
             self.on_flood(pane, True)
         self.on_output(pane, data)
 
-    def _noticed(self, notice: NoticeItem) -> None:
+    def _handle_notice(self, notice: NoticeItem) -> None:
         if not self._session:
-            return  # not settled yet: what is told now, `_settle` finds in its lists
+            return  # `_settle` is not done; it finds in its lists what changed before
         first = notice.rest.split(b" ")[0].decode("ascii", "replace")
         if notice.kind == "unlinked-window-add" and ID.fullmatch(first):
-            self._link(first)
+            self._link_window(first)
             self.look()
         elif notice.kind == "pause" and ID.fullmatch(first) and first not in self._floods.off:
-            self._flow(first, "continue")
+            self._set_flow(first, "continue")
             if first == self._own_pane:
                 self.look()
             else:
@@ -230,25 +230,25 @@ class Hub(ControlConnection):
         elif notice.kind in LOOK_AGAIN:
             self.look()
 
-    def _listen(self, pane: str) -> None:
-        self._flow(pane, "continue")
+    def _resume_pane(self, pane: str) -> None:
+        self._set_flow(pane, "continue")
         self.on_flood(pane, False)
         self.on_output(pane, b"")
 
-    def _flow(self, pane: str, state: str) -> None:
+    def _set_flow(self, pane: str, state: str) -> None:
         self.submit(ask.command(f"refresh-client -A {word(f'{exact(pane)}:{state}')}"))
 
-    def _keep(self) -> None:
-        """See to it that a second, silent client is attached, and forget what it was told.
+    def _ensure_keeper(self) -> None:
+        """Ensure that a second, silent client is attached, and discard what it receives.
 
-        tmux stops reading from a pane, and so stops its program, when no attached client can take more of its output. A
-        host that hangs would thus stop every agent. This client takes no output: tmux goes on, and skips ours instead.
+        tmux stops reading from a pane, and so blocks its program, when no attached client can take more of its output.
+        A hanging host would thus block every agent. This client takes no output: tmux reads on and skips ours instead.
         """
         if self._keeper is not None:
             if self._keeper.pump():
                 return
             self._keeper.close()
-        self._keeper = self._attached("-f", "ignore-size,no-output", "-t", f"={HUB}")
+        self._keeper = self._attach_client("-f", "ignore-size,no-output", "-t", f"={HUB}")
 
-    def _gone(self) -> None:
+    def _handle_gone(self) -> None:
         self.on_gone()

@@ -1,4 +1,4 @@
-"""The launch file: what `kasmon/launch.py` reads in a pane, written by whoever makes the pane."""
+"""The launch file, which the creator of a pane writes and `kasmon/launch.py` reads in the pane."""
 
 import os
 import secrets
@@ -18,25 +18,25 @@ class PaneLaunch(msgspec.Struct, frozen=True, kw_only=True):
     argv: Sequence[str]
     workdir: Path
     base: Mapping[str, str] | None = None
-    """The surroundings of whoever launches it, of which only base variables are passed on. None: those of the tmux
-    server, which are as old as it is."""
+    """The launcher's environment, of which only base variables are passed on. None: that of the tmux server, which is
+    as old as the server."""
     env_file: Path | None = None
-    """Its own variables, NUL-terminated `NAME=value`, 0600; see `write_environment`."""
+    """The agent's own variables, NUL-terminated `NAME=value`, 0600; see `write_environment`."""
     umask: int = 0o022
     nonce: str = ""
-    """Hex that the pane announces before it becomes the agent; see `fresh_nonce`. Empty: nothing is announced."""
+    """Hex that the pane announces before it executes the agent; see `fresh_nonce`. Empty: no announcement."""
     program: str = ""
     socket: Path | None = None
-    """The tmux to announce it to."""
+    """The socket of the tmux server that receives the announcement."""
 
 
 def fresh_nonce() -> str:
-    """A nonce that no pane has announced before."""
+    """Return a new random nonce."""
     return secrets.token_hex(8)
 
 
 def write_spec(path: Path, spec: PaneLaunch) -> None:
-    """Put *spec* at *path*, 0600, for `launch_argv(path)`.
+    """Write *spec* to *path*, 0600, for `launch_argv(path)`.
 
     Raises:
         ValueError: if a word holds a NUL.
@@ -51,16 +51,16 @@ def write_spec(path: Path, spec: PaneLaunch) -> None:
 
 
 def write_environment(path: Path, variables: dict[str, str]) -> None:
-    """Put *variables* at *path*, 0600, for `PaneLaunch.env_file`.
+    """Write *variables* to *path*, 0600, for `PaneLaunch.env_file`.
 
     Raises:
-        ValueError: if a name is empty or holds `=`, or anything holds a NUL.
+        ValueError: if a name is empty or holds `=`, or a name or value holds a NUL.
     """
     _write(path, list(variables.items()))
 
 
 def launch_argv(path: Path) -> list[str]:
-    """What a pane has to run, so that it does what the launch file at *path* says."""
+    """Return the command that a pane runs to execute the launch file at *path*."""
     return [sys.executable, "-I", "-S", launch.__file__, str(path)]
 
 

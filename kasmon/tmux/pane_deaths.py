@@ -1,7 +1,7 @@
-"""Which panes ended, and how, told once each. Pure: it compares what tmux said now with what it said before.
+"""Detects which panes ended and how, and reports each death once. Pure: it compares successive pane listings.
 
-A program that closes its terminal right before it exits, as `cat` does, may be told as ended by SIGHUP: tmux 3.3a
-closes its own end once nobody holds the other, and that signal may come before the exit.
+A program that closes its terminal right before it exits, as `cat` does, may be reported as ended by SIGHUP: tmux 3.3a
+closes its end once no process holds the other, and that signal may arrive before the exit.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ import msgspec
 
 from kasmon.tmux.formats import PaneFacts
 
-LOOKS_AT_ONCE = 5
-"""How often a dead pane without a reason is looked at again without waiting for a tick."""
+CHECKS_AT_ONCE = 5
+"""How often a dead pane without a reason is checked again without waiting for a tick."""
 
-LOOKS = LOOKS_AT_ONCE + 2
-"""After how many looks such a pane is told as it is."""
+CHECKS = CHECKS_AT_ONCE + 2
+"""After how many checks such a pane is reported without a reason."""
 
 
 class PaneDeath(msgspec.Struct, frozen=True):
@@ -27,54 +27,54 @@ class PaneDeath(msgspec.Struct, frozen=True):
 
 
 class PaneChanges(msgspec.Struct, frozen=True):
-    """What is new since the last look."""
+    """The differences to the previous listing."""
 
     deaths: list[PaneDeath]
     appeared: list[str]
-    """Panes that were not there before; what they printed so far was not heard."""
+    """New panes; their output so far was not received."""
     closed: list[str]
-    """Panes that are not there any more."""
+    """Panes that no longer exist."""
     unexplained: bool
-    """Some pane is dead for no reason that tmux knows: it did not wait for it. Wake it (SIGCHLD), look again."""
+    """Some pane is dead without a known reason: tmux has not waited for it. Send tmux SIGCHLD and list again."""
     at_once: bool
-    """Look again now; otherwise at the next tick."""
+    """List again now; otherwise at the next tick."""
 
 
 class PaneDeaths:
-    """What has been told of which pane. A death that was told without a reason is told again once there is one."""
+    """The deaths reported so far. A death reported without a reason is reported again once tmux knows the reason."""
 
     def __init__(self) -> None:
-        self._told: dict[str, PaneDeath | None] = {}
-        """The last death that was told, by pane; None for one that lives, or whose death is still a riddle."""
+        self._reported: dict[str, PaneDeath | None] = {}
+        """The last reported death, by pane; None if the pane lives, or its death is not reported yet."""
         self._pids: dict[str, int] = {}
-        self._looks: dict[str, int] = {}
+        self._checks: dict[str, int] = {}
 
     def look(self, panes: Sequence[PaneFacts]) -> PaneChanges:
-        """What *panes*, all there are, say that was not told before."""
-        appeared = [facts.pane_id for facts in panes if facts.pane_id not in self._told]
-        deaths = [death for facts in panes if (death := self._news(facts))]
-        there = {facts.pane_id for facts in panes}
-        closed = [pane for pane in self._told if pane not in there]
+        """Compare *panes*, the listing of all panes, with the previous one."""
+        appeared = [facts.pane_id for facts in panes if facts.pane_id not in self._reported]
+        deaths = [death for facts in panes if (death := self._find_death(facts))]
+        existing = {facts.pane_id for facts in panes}
+        closed = [pane for pane in self._reported if pane not in existing]
         for pane in closed:
-            del self._told[pane], self._pids[pane]
-            self._looks.pop(pane, None)
-        at_once = any(looks < LOOKS_AT_ONCE for looks in self._looks.values())
-        return PaneChanges(deaths, appeared, closed, bool(self._looks), at_once)
+            del self._reported[pane], self._pids[pane]
+            self._checks.pop(pane, None)
+        at_once = any(looks < CHECKS_AT_ONCE for looks in self._checks.values())
+        return PaneChanges(deaths, appeared, closed, bool(self._checks), at_once)
 
-    def _news(self, facts: PaneFacts) -> PaneDeath | None:
+    def _find_death(self, facts: PaneFacts) -> PaneDeath | None:
         pane = facts.pane_id
         if not facts.is_dead or self._pids.get(pane) != facts.pid:
-            self._told[pane], self._pids[pane] = None, facts.pid
-            self._looks.pop(pane, None)
+            self._reported[pane], self._pids[pane] = None, facts.pid
+            self._checks.pop(pane, None)
         if not facts.is_dead:
             return None
         death = PaneDeath(pane, facts.status, facts.signal)
-        if death == self._told[pane]:
+        if death == self._reported[pane]:
             return None
         if death.status is None and death.signal is None:
-            self._looks[pane] = self._looks.get(pane, 0) + 1
-            if self._looks[pane] < LOOKS:
+            self._checks[pane] = self._checks.get(pane, 0) + 1
+            if self._checks[pane] < CHECKS:
                 return None
-        self._told[pane] = death
-        self._looks.pop(pane, None)
+        self._reported[pane] = death
+        self._checks.pop(pane, None)
         return death

@@ -1,4 +1,4 @@
-"""The panes of a tmux server that is not ours, as somebody may adopt them."""
+"""Lists the panes of a foreign tmux server as candidates for adoption."""
 
 from typing import Final
 
@@ -15,25 +15,25 @@ NUMBERS: Final = (
 FORMAT: Final = (
     "|".join(f"#{{{name}}}" for name in NUMBERS) + "|" + ",".join(f"#{{n:{name}}}:#{{{name}}}" for name in TEXTS)
 )
-"""Numbers first, then each text, which a program or a person wrote, with its length before it."""
+"""Numbers first, then each text, which a program or a person controls, prefixed with its length."""
 
 
 def candidates(server: ForeignServer) -> list[AdoptablePane]:
-    """Every pane of *server*, by session and place. A pane that is in several sessions comes as one of them has it.
+    """Return every pane of *server*, by session and position. A pane in several sessions is listed under one of them.
 
     Raises:
-        TmuxServerGoneError: if it does not run.
+        TmuxServerGoneError: if the server does not run.
     """
-    found: dict[str, AdoptablePane] = {}
+    by_id: dict[str, AdoptablePane] = {}
     for line in server.run("list-panes", "-a", "-F", FORMAT).split(b"\n"):
         candidate = read(line)
         if candidate is not None:
-            found.setdefault(candidate.pane, candidate)
-    return sorted(found.values(), key=lambda one: (one.session, one.window_index, one.pane_index))
+            by_id.setdefault(candidate.pane, candidate)
+    return sorted(by_id.values(), key=lambda pane: (pane.session, pane.window_index, pane.pane_index))
 
 
 def read(line: bytes) -> AdoptablePane | None:
-    """The pane in a line of `FORMAT`; None if it is not one."""
+    """Parse a line of `FORMAT`; return None if it is not one."""
     fields = line.split(b"|", len(NUMBERS))
     if len(fields) != len(NUMBERS) + 1:
         return None
@@ -47,12 +47,12 @@ def read(line: bytes) -> AdoptablePane | None:
             return None
         texts.append(rest[: int(size)].decode("utf-8", "replace"))
         rest = rest[int(size) + 1 :]
-    window, place, pid, width, height, attached, active_window, active_pane, dead = map(int, numbers)
+    window, pane_number, pid, width, height, attached, active_window, active_pane, dead = map(int, numbers)
     return AdoptablePane(
         pane=pane,
         session=texts[0],
         window_index=window,
-        pane_index=place,
+        pane_index=pane_number,
         window=clean_line(texts[1]),
         title=clean_line(texts[2]),
         workdir=texts[3],

@@ -1,4 +1,4 @@
-"""Which process a tmux server is: its pid, and since when, so that no other process is ever taken for it."""
+"""Identity of a tmux server process: its pid and start time, so that no other process is mistaken for it."""
 
 import contextlib
 import os
@@ -17,19 +17,19 @@ SOL_LOCAL, LOCAL_PEERPID = 0, 2
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """A process that can be told from a later one with the same pid."""
+    """A process, distinguishable from a later one with the same pid."""
 
     pid: int
     started: str
-    """When it started, in the system's own words, and in which boot; equal only for the same process."""
+    """Its start time in the system's own format, and the boot id; equal only for the same process."""
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The process that has *pid* now; None if there is none, or if it has ended and only waits for its parent."""
+    """Return the process that has *pid* now; None if there is none or it is a zombie."""
     try:
         if sys.platform == "linux":
-            told = fields(pid)
-            started = "" if told is None or told[0] == b"Z" else f"{told[19].decode()}@{boot()}"
+            stat_fields = fields(pid)
+            started = "" if stat_fields is None or stat_fields[0] == b"Z" else f"{stat_fields[19].decode()}@{boot()}"
         else:
             command = ["ps", "-o", "lstart=", "-p", str(pid)]
             started = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -39,7 +39,7 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def signal(process: ProcessIdentity, number: int) -> bool:
-    """Send signal *number* to *process*; False if it is gone, and nobody got the signal."""
+    """Send signal *number* to *process*; return False, without sending it, if that process is gone."""
     if identify(process.pid) != process:
         return False
     with contextlib.suppress(OSError):
@@ -49,15 +49,15 @@ def signal(process: ProcessIdentity, number: int) -> bool:
 
 
 def listener(path: Path) -> ProcessIdentity | None:
-    """The process that answers at the unix socket *path*; None if nobody does."""
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(2)
+    """Return the process that answers at the unix socket *path*; None if none does."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(2)
         try:
-            asking.connect(str(path))
+            client.connect(str(path))
             if sys.platform == "linux":
-                pid = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+                pid = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
             else:
-                pid = struct.unpack("i", asking.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
+                pid = struct.unpack("i", client.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
         except OSError:
             return None
     return identify(pid)

@@ -1,7 +1,7 @@
-"""What programs say of themselves in what they print: OSC 7501, the Program Status Protocol. Sans-IO.
+"""Scanner for OSC 7501, the Program Status Protocol, in the output of programs. Sans-IO.
 
 `ESC ] 7501 ; state=… [:kind=…] [:msg=base64] … BEL`, keys and values after the number separated by `:` or `;`.
-Everything else a program prints is passed over unread.
+All other output is ignored.
 """
 
 import base64
@@ -17,7 +17,7 @@ STATES: Final = frozenset({"idle", "working", "done", "blocked", "error", "clear
 
 
 class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One report. `message` is foreign text: clean it before anybody sees it."""
+    """One report. `message` is untrusted text: sanitize it before display."""
 
     state: str
     kind: str = ""
@@ -26,13 +26,13 @@ class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusScanner:
-    """Finds reports in a pane's output, however it is cut into pieces."""
+    """Finds reports in a pane's output, which may be cut anywhere."""
 
     def __init__(self) -> None:
         self._scanner = SequenceScanner(_REPORTS)
 
     def feed(self, data: bytes) -> list[ProgramStatus]:
-        """The reports that *data* completes, in order."""
+        """Return the reports that *data* completes, in order."""
         if not self._scanner.rest and b"\x1b" not in data:
             return []
         bodies = [body for _, body in self._scanner.feed(data) if body is not None]

@@ -1,4 +1,4 @@
-"""How values stand in a tmux command, so that none of them is ever read as a command, a flag or a format."""
+"""Quoting of values in tmux commands, so that none is read as a command, a flag or a format."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,39}")
 
 
 def exact(target: str) -> str:
-    """*target*, if it is an id that tmux gave: `$3` a session, `@5` a window, `%7` a pane.
+    """Return *target* if it is a tmux id: `$3` a session, `@5` a window, `%7` a pane.
 
     Raises:
-        ValueError: if it is anything else. A name would be matched by prefix and pattern.
+        ValueError: if it is anything else. tmux would match a name by prefix and pattern.
     """
     if not ID.fullmatch(target):
         raise ValueError(f"{target!r} is no tmux id")
@@ -19,10 +19,10 @@ def exact(target: str) -> str:
 
 
 def own_name(name: str) -> str:
-    """*name*, if it can be one of our own: letters, digits, `_` and `-`, at most 40.
+    """Return *name* if it is valid as one of our own names: letters, digits, `_` and `-`, at most 40.
 
     Raises:
-        ValueError: if it cannot. What a person calls a session goes through `escape_format`.
+        ValueError: if it is not. A session name that a person chose goes through `escape_format`.
     """
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be the name of a tmux session")
@@ -30,12 +30,12 @@ def own_name(name: str) -> str:
 
 
 def escape_format(text: str) -> str:
-    """*text* where tmux expands formats: `#(...)` and `#{...}` stay what they say."""
+    """Escape *text* for a place where tmux expands formats, so that `#(...)` and `#{...}` stay literal."""
     return text.replace("#", "##")
 
 
 def word(text: str) -> str:
-    """*text* as one word of a line for `tmux -C`.
+    """Quote *text* as one word of a line for `tmux -C`.
 
     Raises:
         ValueError: if it holds a newline or a NUL: a newline would start the next command.
@@ -46,12 +46,12 @@ def word(text: str) -> str:
 
 
 def argument(text: str) -> str:
-    """*text* as one argument of the tmux program, for which a trailing `;` would end the command."""
+    """Escape *text* as one argument of the tmux program, for which a trailing `;` would end the command."""
     return f"{text[:-1]}\\;" if text.endswith(";") else text
 
 
 def command_line(argv: Sequence[str]) -> list[str]:
-    """*argv* as tmux has to be given it, so that it runs these words itself and asks no shell.
+    """Return *argv* in the form in which tmux runs it directly, without a shell.
 
     Raises:
         ValueError: if it is empty.

@@ -1,6 +1,6 @@
-"""A question to tmux as a value: the line to write, how many answers it makes, and what they mean.
+"""Requests to tmux as values: the line to send, how many answers it produces, and the reader of those answers.
 
-Every line for the control client is built here, of checked ids, hex and quoted words.
+Every line for the control client is built here, from checked ids, hex and quoted words.
 """
 
 import math
@@ -28,18 +28,18 @@ Answer = TypeVar("Answer")
 Lines = list[bytes]
 
 KEY_BYTES = 256
-"""The longest piece of one `send-keys -H`: longer ones make tmux slow."""
+"""The most bytes in one `send-keys -H`: more makes tmux slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class TmuxRequest(Generic[Answer]):
-    """One line for tmux and the meaning of its answers."""
+    """One line for tmux and the reader of its answers."""
 
     line: str
     blocks: int
-    """How many answers the line makes, one a command; the first failed one is the last."""
+    """How many answers the line produces, one per command; a failed answer is the last."""
     read: Callable[[Sequence[Lines]], Answer]
-    """May raise a `KasmonError` where the answer is a refusal."""
+    """Raises a `KasmonError` where the answer is a refusal."""
 
 
 class PaneScreen(msgspec.Struct, frozen=True):
@@ -51,17 +51,17 @@ class PaneScreen(msgspec.Struct, frozen=True):
 
 
 class PaneHistory(msgspec.Struct, frozen=True):
-    """The end of what a pane printed, at one moment, as whole lines: what was wrapped is joined."""
+    """The end of a pane's output, at one moment, as whole lines: wrapped rows are joined."""
 
     facts: ScreenFacts
     lines: list[bytes]
-    """The oldest first; the first one may be the end of a line only."""
+    """Oldest first; the first one may lack its beginning."""
     left: int
-    """How many of them have left the screen; the others stand there, or end there."""
+    """How many of them have scrolled off the screen; the others are, or end, on the screen."""
 
 
 class PaneRow(msgspec.Struct, frozen=True):
-    """One row of a pane's screen, and where the cursor is."""
+    """One row of a pane's screen, and the cursor."""
 
     facts: ScreenFacts
     y: int
@@ -69,20 +69,20 @@ class PaneRow(msgspec.Struct, frozen=True):
 
 
 def nothing(answers: Sequence[Lines]) -> None:
-    """The meaning of an answer that only says that it was done."""
+    """Read an answer that contains no value."""
 
 
 def command(line: str) -> TmuxRequest[Lines]:
-    """One command, as it is written. For constants of our own; values go through the functions below."""
+    """Return a request for one command, verbatim. For constants only; values go through the functions below."""
     if any(sign in line for sign in "\n\r\0") or not line.strip():
         raise ValueError(f"{line!r} is not one line with one command")
     return TmuxRequest(line, 1, lambda answers: answers[0])
 
 
 def capture(pane: str, *, start: int | str = 0, ansi: bool = True, join: bool = False) -> TmuxRequest[Lines]:
-    """The rows of *pane* from *start* to its last: 0 is the first visible row, -1 the one above it, "-" the oldest.
+    """Capture *pane* from row *start* to its last: 0 is the first visible row, -1 the one above it, "-" the oldest.
 
-    *ansi* keeps colours as SGR; *join* makes one line of what was wrapped.
+    *ansi* keeps colours as SGR; *join* joins wrapped rows to one line.
     """
     options = f"{' -e' if ansi else ''}{' -J' if join else ''}"
     first = start if start == "-" else int(start)
@@ -90,7 +90,7 @@ def capture(pane: str, *, start: int | str = 0, ansi: bool = True, join: bool = 
 
 
 def screen(pane: str) -> TmuxRequest[PaneScreen]:
-    """All visible rows of *pane* and its `ScreenFacts`, of the same moment."""
+    """Capture all visible rows of *pane* and its `ScreenFacts`, at the same moment."""
     return TmuxRequest(
         f"capture-pane -p -e -N -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
         2,
@@ -99,7 +99,7 @@ def screen(pane: str) -> TmuxRequest[PaneScreen]:
 
 
 def row(pane: str, y: int) -> TmuxRequest[PaneRow]:
-    """Row *y* of *pane* (0 at the top) and its `ScreenFacts`; a quarter of the cost of all rows."""
+    """Capture row *y* of *pane* (0 at the top) and its `ScreenFacts`; a quarter of the cost of all rows."""
     return TmuxRequest(
         f"capture-pane -p -e -N -S {int(y)} -E {int(y)} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
         2,
@@ -108,7 +108,7 @@ def row(pane: str, y: int) -> TmuxRequest[PaneRow]:
 
 
 def scrolled(pane: str, up: int, height: int) -> TmuxRequest[PaneScreen]:
-    """*height* rows of *pane* as they stand *up* lines above its screen, and its `ScreenFacts`, of the same moment."""
+    """Capture *height* rows of *pane*, *up* lines above its screen, and its `ScreenFacts`, at the same moment."""
     bounds = f"-S {-int(up)} -E {int(height) - 1 - int(up)}"
     return TmuxRequest(
         f"capture-pane -p -e -N {bounds} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
@@ -118,7 +118,7 @@ def scrolled(pane: str, up: int, height: int) -> TmuxRequest[PaneScreen]:
 
 
 def above(pane: str, rows: int) -> TmuxRequest[PaneHistory]:
-    """The last *rows* rows that scrolled away from *pane*, and its screen, as lines without colours."""
+    """Capture the last *rows* rows of the history of *pane* and its screen, as lines without colours."""
 
     def read(answers: Sequence[Lines]) -> PaneHistory:
         everything, shown = answers[0], answers[1]
@@ -130,23 +130,23 @@ def above(pane: str, rows: int) -> TmuxRequest[PaneHistory]:
 
 
 def screen_facts(pane: str) -> TmuxRequest[ScreenFacts]:
-    """The cursor and the modes of *pane*."""
+    """Read the size, the cursor and the modes of *pane*."""
     return TmuxRequest(_display(pane, SCREEN_FORMAT), 1, lambda answers: _screen_facts(pane, answers[0]))
 
 
 def pane_text(pane: str) -> TmuxRequest[PaneText]:
-    """Title, directory and command of *pane*; foreign text."""
+    """Read title, directory and command of *pane*; untrusted text."""
     return TmuxRequest(_display(pane, TEXT_FORMAT), 1, lambda answers: read_text(b"\n".join(answers[0])))
 
 
 def all_panes() -> TmuxRequest[list[PaneFacts]]:
-    """The panes of all sessions, those of the hub too."""
+    """List the panes of all sessions, including the hub's."""
     line = f"list-panes -a -F {word(PANE_FACTS_FORMAT)}"
     return TmuxRequest(line, 1, lambda answers: [facts for text in answers[0] if (facts := read_pane_facts(text))])
 
 
 def keys(pane: str, data: bytes) -> list[TmuxRequest[None]]:
-    """*data* as if typed, byte by byte, in pieces that tmux takes fast. Nothing tells whether a program read them."""
+    """Type *data*, byte by byte, in pieces that tmux handles fast. Nothing reports whether a program read them."""
     pieces = [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
     return [TmuxRequest(f"send-keys -t {exact(pane)} -H {piece.hex(' ')}", 1, nothing) for piece in pieces]
 
@@ -156,47 +156,47 @@ REFUSED = "KASMON-REFUSED dead=#{pane_dead} mode=#{pane_in_mode} off=#{pane_inpu
 
 
 def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
-    """*act* on *pane*, unless the server finds in the same moment that it is dead, in a mode, or takes no input.
+    """Run *act* on *pane*, unless tmux finds at that moment that the pane is dead, in a mode, or takes no input.
 
-    A paste into a dead pane kills tmux 3.3a and with it every agent; keys sent to a mode are commands to it.
-    *unless* is one more format that must not hold then (`screen_check.changed`).
+    A paste into a dead pane kills tmux 3.3a and with it every agent; a mode takes keys as commands.
+    *unless* is a further format; *act* is refused if it is true (`screen_check.changed`).
 
     Reading its answer raises:
         PaneDeadError: if the pane's program has ended.
         PasteRefusedError: if the pane takes no input now.
-        ScreenChangedError: if *unless* holds.
+        ScreenChangedError: if *unless* is true.
     """
     target = exact(pane)
     refuse = f"display-message -p -t {target} {word(REFUSED)}"
 
     def read(answers: Sequence[Lines]) -> None:
-        said = b" ".join(answers[1]) if len(answers) > 1 else b""
-        if not said.startswith(b"KASMON-REFUSED"):
+        reply = b" ".join(answers[1]) if len(answers) > 1 else b""
+        if not reply.startswith(b"KASMON-REFUSED"):
             return
-        if b"dead=1" in said:
+        if b"dead=1" in reply:
             raise PaneDeadError(pane)
-        if unless and b"off=1" not in said and b"mode=0" in said:
+        if unless and b"off=1" not in reply and b"mode=0" in reply:
             raise ScreenChangedError(pane)
-        raise PasteRefusedError(pane, "its input is off" if b"off=1" in said else "it shows its history (copy mode)")
+        raise PasteRefusedError(pane, "its input is off" if b"off=1" in reply else "it shows its history (copy mode)")
 
     guard = f"#{{||:{GUARD},{unless}}}" if unless else GUARD
     return TmuxRequest(f"if-shell -F -t {target} {word(guard)} {word(refuse)} {word(act)}", 2, read)
 
 
 def press(pane: str, data: bytes, unless: str = "") -> TmuxRequest[None]:
-    """At most 256 bytes typed into *pane*, or refused as a whole; see `guarded`."""
+    """Type at most 256 bytes into *pane*, or be refused as a whole; see `guarded`."""
     if not 0 < len(data) <= KEY_BYTES:
         raise ValueError(f"{len(data)} bytes are not a key press: 1 to 256 are allowed")
     return guarded(pane, f"send-keys -t {exact(pane)} -H {data.hex(' ')}", unless)
 
 
 def typeable(pane: str) -> TmuxRequest[None]:
-    """Nothing, or why nothing can be typed into *pane* now; see `guarded`."""
+    """Check whether text can be typed into *pane* now; raises like `guarded`."""
     return guarded(pane, f"display-message -p -t {exact(pane)} ''")
 
 
 def leave_mode(pane: str) -> TmuxRequest[None]:
-    """Have *pane* show its program again, if it shows its history."""
+    """Make *pane* leave copy mode, if it is in it."""
     target = exact(pane)
     leave = f"send-keys -X -t {target} cancel"
     stay = f"display-message -p -t {target} {word('#{pane_in_mode}')}"
@@ -204,13 +204,13 @@ def leave_mode(pane: str) -> TmuxRequest[None]:
 
 
 def paste(pane: str, buffer: str, unless: str = "") -> TmuxRequest[None]:
-    """Buffer *buffer* into *pane* as one paste, bracketed if the program asked for that, or refused; see `guarded`."""
+    """Paste *buffer* into *pane*, bracketed if the program asked for that, or be refused; see `guarded`."""
     return guarded(pane, f"paste-buffer -p -r -d -b {own_name(buffer)} -t {exact(pane)}", unless)
 
 
 def last_key_at(pane: str) -> TmuxRequest[float]:
-    """When a person last pressed a key in a terminal that is attached to tmux and shows *pane*; minus infinity if none
-    is. In whole seconds since the epoch."""
+    """Read when a person last pressed a key in an attached terminal that shows *pane*; minus infinity if no terminal
+    shows it. In whole seconds since the epoch."""
     template = word("#{client_control_mode}|#{client_activity}|#{pane_id}")
 
     def read(answers: Sequence[Lines]) -> float:
@@ -222,12 +222,12 @@ def last_key_at(pane: str) -> TmuxRequest[float]:
 
 
 def drop_buffer(buffer: str) -> TmuxRequest[None]:
-    """Forget a buffer that was not pasted."""
+    """Delete a buffer that was not pasted."""
     return TmuxRequest(f"delete-buffer -b {own_name(buffer)}", 1, nothing)
 
 
 def resize(window: str, width: int, height: int) -> TmuxRequest[None]:
-    """Give *window* a size until a terminal looks at it, which then decides (`resize-window` alone would pin it)."""
+    """Resize *window* until a client attaches, whose size then counts (`resize-window` alone would pin it)."""
     at = exact(window)
     size = f"-x {max(int(width), 1)} -y {max(int(height), 1)}"
     return TmuxRequest(f"resize-window -t {at} {size} ; set-option -wu -t {at} window-size", 2, nothing)
@@ -239,7 +239,7 @@ def kill_window(window: str) -> TmuxRequest[None]:
 
 
 def refused(request: "TmuxRequest[Answer]", lines: Lines) -> TmuxCommandError:
-    """The error for a failed answer to *request*."""
+    """Return the error for a failed answer to *request*."""
     return TmuxCommandError(request.line[:200], b" ".join(lines).decode("utf-8", "replace") or "it gives no reason")
 
 

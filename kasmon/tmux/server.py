@@ -1,6 +1,6 @@
-"""kasmon's own tmux server, and what can be done with the panes in it.
+"""kasmon's own tmux server, and the operations on its panes.
 
-Every call is one short tmux process, bounded, and safe from any thread. What goes on all the time goes through `hub`.
+Every call is one short tmux process, bounded, and safe from any thread. Continuous traffic goes through `hub`.
 """
 
 import uuid
@@ -18,20 +18,20 @@ from kasmon.tmux.server_process import ServerProcess
 
 
 class TmuxServer(ServerProcess):
-    """The tmux server at a socket of ours; `start()` it first."""
+    """kasmon's tmux server at a socket; `start()` it first."""
 
     def create(
         self, session_id: str, argv: Sequence[str], *, size: tuple[int, int] = CELLS, parent: str | None = None
     ) -> CreatedPane:
-        """A new pane that runs *argv*: in a session called *session_id*, or in a new window of session *parent* (`$3`).
+        """Create a pane that runs *argv*: in a session named *session_id*, or a new window of session *parent* (`$3`).
 
-        Nobody's view changes. The program starts in `/`: `launch.py` goes where the agent belongs, since a directory's
-        name given to tmux would be read as a format. *size* is columns, rows.
+        No client's current window changes. The program starts in `/`; `launch.py` changes to the agent's directory, as
+        tmux would expand a directory's name as a format. *size* is columns, rows.
 
         Raises:
             TmuxServerGoneError: if the server does not run.
             TmuxCommandError: if the name is taken or the parent is gone.
-            ValueError: if *session_id* is no name of ours, or *argv* is empty.
+            ValueError: if *session_id* is no valid name, or *argv* is empty.
         """
         name = own_name(session_id)
         words = command_line(argv)
@@ -51,10 +51,10 @@ class TmuxServer(ServerProcess):
         return pane
 
     def respawn(self, pane: str, argv: Sequence[str]) -> CreatedPane:
-        """Run *argv* in the window of *pane*, in place of what runs or ran there; the pane is another one.
+        """Run *argv* in the window of *pane*, in place of its program; return the new pane that replaces *pane*.
 
-        tmux 3.3a counts on with the old program's bytes when it respawns a pane, and dies with all agents if some
-        client had not read them all. So there is a new pane, and the old one goes.
+        After a respawn, tmux 3.3a continues to count the old program's bytes. It crashes, with all agents, if a client
+        had not read them all. So this makes a new pane and kills the old one.
 
         Raises:
             TmuxServerGoneError, TmuxCommandError: if there is no such server or pane.
@@ -66,7 +66,7 @@ class TmuxServer(ServerProcess):
         except TmuxCommandError as error:
             if not error.reason.startswith("no space"):
                 raise
-            self.resize(target, *CELLS)  # there are two of them for a moment
+            self.resize(target, *CELLS)  # the window holds both panes for a moment
             answer = self.run(*make, ";", "kill-pane", "-t", target)
         made = read_pane(answer)
         if made is None:
@@ -74,7 +74,7 @@ class TmuxServer(ServerProcess):
         return made
 
     def rename(self, window: str, name: str) -> None:
-        """Show *name*, a person's words, to whoever attaches; it is never read as a format."""
+        """Show *name*, which a person chose, to attached clients; it is never read as a format."""
         target = exact(window)
         self.run(
             *("set-option", "-w", "-t", target, "@kasmon_name", argument(name), ";"),
@@ -82,7 +82,7 @@ class TmuxServer(ServerProcess):
         )
 
     def resize(self, window: str, width: int, height: int) -> None:
-        """Give *window* a size, until a terminal looks at it, which then decides."""
+        """Resize *window* until a client attaches, whose size then counts."""
         target = exact(window)
         self.run(
             *("resize-window", "-t", target, "-x", str(max(width, 1)), "-y", str(max(height, 1)), ";"),
@@ -90,10 +90,10 @@ class TmuxServer(ServerProcess):
         )
 
     def load(self, text: bytes) -> str:
-        """Put *text* into a buffer of its own, over a pipe, and say its name; `Hub.paste_buffer` empties it.
+        """Load *text* into a new buffer, over a pipe, and return the buffer's name; `Hub.paste_buffer` deletes it.
 
         Raises:
-            ValueError: if there is nothing in it: tmux keeps no empty buffer.
+            ValueError: if *text* is empty: tmux stores no empty buffer.
         """
         if not text:
             raise ValueError("nothing to paste")
@@ -102,7 +102,7 @@ class TmuxServer(ServerProcess):
         return buffer
 
     def attach_argv(self, session: str, window: str | None = None) -> list[str]:
-        """The command that shows *session* (our id, or `$3`) in a real terminal; with *window* (`@5`), that one."""
+        """Return the command that shows *session* (our id, or `$3`) in a terminal; with *window* (`@5`), that one."""
         target = exact(session) if session.startswith("$") else f"={own_name(session)}"
         place = f"{target}:{exact(window)}" if window else target
         return [self.program, "-u", "-S", str(self.socket), "attach-session", "-t", place]

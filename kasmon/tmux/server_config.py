@@ -1,4 +1,4 @@
-"""The config file of the tmux server of kasmon, and the versions of tmux that kasmon supports."""
+"""The config file of kasmon's tmux server, and the tmux versions that kasmon supports."""
 
 import re
 
@@ -9,15 +9,15 @@ MINIMUM = (3, 2)
 """Flow control, format subscriptions and pane options came with 3.2."""
 
 JOINS_SINCE = (3, 4)
-"""What is seen as one character (an emoji with its variation, its skin, its joiners) has one place from here on."""
+"""Since this version, a combined character (an emoji with variation, skin tone, joiners) occupies one cell."""
 
 UNRELEASED = (99, 0)
 
 
 def parse(answer: str) -> tuple[int, int]:
-    """The version in what `tmux -V` says: (3, 3) for `tmux 3.3a` and for `tmux next-3.3`.
+    """Return the version in the output of `tmux -V`: (3, 3) for `tmux 3.3a` and for `tmux next-3.3`.
 
-    A tmux without a number (`tmux master`) is newer than any release; what is no tmux at all is (0, 0).
+    A tmux without a number (`tmux master`) counts as newer than any release; anything that is no tmux is (0, 0).
     """
     if number := re.search(r"(\d+)\.(\d+)", answer):
         return int(number[1]), int(number[2])
@@ -25,10 +25,10 @@ def parse(answer: str) -> tuple[int, int]:
 
 
 CELLS = (120, 40)
-"""The size of a session that nobody looks at: columns and rows."""
+"""The size of a session without clients: columns and rows."""
 
 HISTORY_LINES = Tmux().history_limit
-"""How many lines that scrolled away a terminal keeps where nobody set that."""
+"""The default length of a terminal's history, in lines."""
 
 SERVER = """
 set -s exit-empty off
@@ -63,11 +63,11 @@ unbind -n MouseDown3Pane
 unbind -n M-MouseDown3Pane
 bind -n C-] detach-client
 """
-"""What stays the same on every machine. The menus of the right button go because they could kill and split."""
+"""The part that is the same on every machine. It unbinds the right-button menus, which can kill and split panes."""
 
 
 def configuration(terminal: str, history_lines: int = HISTORY_LINES) -> str:
-    """The conf file of our server, whose panes are told that they are a *terminal* (a terminfo name)."""
+    """Return the conf file of our server; *terminal* is the terminfo name (`TERM`) of its panes."""
     columns, rows = CELLS
     return SERVER.lstrip() + (
         f"set -s default-terminal {word(terminal)}\n"

@@ -1,4 +1,4 @@
-"""The process behind kasmon's own tmux: started with our conf and a clean environment, spoken to, healed, ended."""
+"""The process of kasmon's own tmux server: started with our conf and a clean environment, called, repaired, ended."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ TERMINALS = ("tmux-256color", "screen-256color", "screen")
 
 
 class ServerProcess:
-    """The tmux server at *socket*, as a process. Making a `ServerProcess` starts nothing."""
+    """The tmux server at *socket*, as a process. The constructor starts nothing."""
 
     def __init__(
         self,
@@ -36,22 +36,22 @@ class ServerProcess:
         *,
         history_lines: int = HISTORY_LINES,
     ) -> None:
-        """*program* is a name or a path, by default what `KASMON_TMUX` says, else `tmux`.
+        """*program* is a name or a path, by default the value of `KASMON_TMUX`, else `tmux`.
 
-        *environment*: by default this process's; little of it reaches the server, see `server_environment`.
-        *history_lines*: how many lines that scrolled away a pane keeps that is made after `start`.
+        *environment*: by default this process's environment; `server_environment` reduces it for the server.
+        *history_lines*: the history length of panes created after `start`.
         """
-        surroundings = dict(os.environ if environment is None else environment)
+        variables = dict(os.environ if environment is None else environment)
         self.socket = socket
-        self._asked = program or surroundings.get("KASMON_TMUX") or "tmux"
+        self._requested_program = program or variables.get("KASMON_TMUX") or "tmux"
         self._program = ""
-        self._environment = server_environment(surroundings)
-        self._path = surroundings.get("PATH")
+        self._environment = server_environment(variables)
+        self._path = variables.get("PATH")
         self._history_lines = history_lines
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the server and its clients know of the surroundings."""
+        """The environment of the server and its clients."""
         return dict(self._environment)
 
     @property
@@ -62,14 +62,14 @@ class ServerProcess:
             TmuxMissingError: if there is none.
         """
         if not self._program:
-            found = shutil.which(self._asked, path=self._path)
-            if found is None:
-                raise TmuxMissingError(self._asked)
-            self._program = str(Path(found).absolute())
+            found_path = shutil.which(self._requested_program, path=self._path)
+            if found_path is None:
+                raise TmuxMissingError(self._requested_program)
+            self._program = str(Path(found_path).absolute())
         return self._program
 
     def version(self) -> str:
-        """What `tmux -V` says, without the word tmux: `3.3a`.
+        """Return the output of `tmux -V` without the word tmux: `3.3a`.
 
         Raises:
             TmuxMissingError: if there is no such program.
@@ -80,21 +80,21 @@ class ServerProcess:
                 [self.program, "-V"], capture_output=True, text=True, timeout=LIMIT_S, env=self._environment
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise TmuxMissingError(self._asked) from error
+            raise TmuxMissingError(self._requested_program) from error
         version = answer.stdout.strip()
         if parse(version) < MINIMUM:
             raise TmuxTooOldError(version.removeprefix("tmux ") or "of no known version")
         return version.removeprefix("tmux ")
 
     def start(self) -> int:
-        """The pid of our server, which runs with our conf from now on; starts it unless it does. Repeat at will.
+        """Start our server, unless it runs with our conf already; return its pid. Idempotent.
 
         Raises:
             TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
             TmuxCommandError: if it cannot be started, with tmux's own reason.
         """
         self.version()
-        conf = configuration(self._terminal(), self._history_lines)
+        conf = configuration(self._find_terminal_name(), self._history_lines)
         digest = hashlib.sha256(conf.encode()).hexdigest()[:16]
         with contextlib.suppress(TmuxServerGoneError):
             pid, _, known = self.run("display-message", "-p", "#{pid} #{@kasmon_conf}").decode().strip().partition(" ")
@@ -104,7 +104,7 @@ class ServerProcess:
         write_private(path, f"{conf}set -s @kasmon_conf {digest}\n".encode())
         command = [sys.executable, "-P", start.__file__, self.program, str(self.socket), str(path)]
         try:
-            environment = self._environment | {MACHINERY: "tmux"}  # a job of the server is known by it
+            environment = self._environment | {MACHINERY: "tmux"}  # marks the server's jobs
             answer = subprocess.run(
                 command,
                 capture_output=True,
@@ -112,21 +112,21 @@ class ServerProcess:
                 timeout=30,
                 env=environment,
                 cwd="/",
-                start_new_session=True,  # kasmon does not own what shares our session (`host.rpc.process_origin`)
+                start_new_session=True,  # what shares our session is not kasmon's own (`host.rpc.process_origin`)
             )
         except subprocess.TimeoutExpired as error:
             raise TmuxCommandError("start-server", "it did not start within 30 s") from error
         except OSError as error:
-            raise not_run("start-server", error) from error
+            raise build_run_error("start-server", error) from error
         if answer.returncode != 0 or not answer.stdout.strip().isdecimal():
             raise TmuxCommandError("start-server", answer.stderr.strip() or "it does not say why")
         process = identify(int(answer.stdout))
         if process is not None:
-            write_private(self._record, f"{process.pid} {process.started}\n".encode())
+            write_private(self._record_file, f"{process.pid} {process.started}\n".encode())
         return int(answer.stdout)
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
-        """What one tmux command prints. Values among *argv* must have been checked or escaped.
+        """Run one tmux command and return its output. Values among *argv* must have been checked or escaped.
 
         Raises:
             TmuxServerGoneError: if no server answers at the socket; none is started.
@@ -134,14 +134,14 @@ class ServerProcess:
         """
         command = [self.program, "-u", "-N", "-S", str(self.socket), *argv]
         try:
-            with self._turn(fcntl.LOCK_SH):
+            with self._hold_lock(fcntl.LOCK_SH):
                 answer = subprocess.run(
                     command, input=stdin, capture_output=True, timeout=LIMIT_S, env=self._environment, cwd="/"
                 )
         except subprocess.TimeoutExpired as error:
             raise TmuxCommandError(argv[0], f"no answer within {LIMIT_S:g} s") from error
         except OSError as error:
-            raise not_run(argv[0], error) from error
+            raise build_run_error(argv[0], error) from error
         if answer.returncode != 0:
             reason = answer.stderr.decode("utf-8", "replace").strip()
             if reason.startswith(GONE):
@@ -150,14 +150,14 @@ class ServerProcess:
         return answer.stdout
 
     def process(self) -> ProcessIdentity | None:
-        """The process that answers at our socket."""
+        """Return the process that answers at our socket."""
         return listener(self.socket)
 
     def kill_server(self, patience_s: float = 2.0) -> None:
-        """End the server and all that runs in it. Close your hub first: tmux may wait for a client that does not read.
+        """End the server and all its programs. Close your hub first: tmux may wait for a client that does not read.
 
-        It is asked, then told by TERM and KILL, each only if it still is the process that answered at our socket; each
-        gets *patience_s*.
+        `kill-server` comes first, then TERM and KILL, each only if that process is still the one that answered at our
+        socket; each step gets *patience_s*.
         """
         process = self.process()
         if process is None:
@@ -165,19 +165,19 @@ class ServerProcess:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             command = [self.program, "-N", "-S", str(self.socket), "kill-server"]
             subprocess.run(command, env=self._environment, capture_output=True, timeout=patience_s)
-            if _gone_within(process, patience_s):
+            if _wait_until_gone(process, patience_s):
                 return
         for number in (signal.SIGTERM, signal.SIGKILL):
             send_signal(process, number)
-            if _gone_within(process, patience_s):
+            if _wait_until_gone(process, patience_s):
                 return
 
     def heal_socket(self) -> bool:
-        """Whether the server answers again: one whose socket file was swept away makes it anew when asked by USR1."""
+        """Return whether the server answers; one whose socket file was deleted recreates it on SIGUSR1."""
         if self.process() is not None:
             return True
         try:
-            pid, _, started = self._record.read_text("utf-8").strip().partition(" ")
+            pid, _, started = self._record_file.read_text("utf-8").strip().partition(" ")
             recorded = ProcessIdentity(int(pid), started)
         except (OSError, ValueError):
             return False
@@ -192,18 +192,18 @@ class ServerProcess:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """While inside, no `run` of any process is under way on this server. Control clients attach in here.
+        """Block every `run` of any process on this server meanwhile. Control clients attach inside this context.
 
-        tmux 3.3a dies if it has something to tell while a control client is half attached: it writes to all of them,
+        tmux 3.3a crashes if it sends a notification while a control client is half attached: it writes to all clients,
         and that one has no buffer yet (seen with new sessions: one attach in twenty).
         """
-        with self._turn(fcntl.LOCK_EX):
+        with self._hold_lock(fcntl.LOCK_EX):
             yield
 
     @contextlib.contextmanager
-    def _turn(self, kind: int) -> Iterator[None]:
+    def _hold_lock(self, kind: int) -> Iterator[None]:
         try:
-            handle = os.open(self._turns, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise TmuxServerGoneError(str(self.socket)) from error
         try:
@@ -213,16 +213,16 @@ class ServerProcess:
             os.close(handle)
 
     @property
-    def _turns(self) -> Path:
-        """The file by which our processes take turns."""
+    def _lock_file(self) -> Path:
+        """The lock file of `quiet`, shared by our processes."""
         return self.socket.with_name(f"{self.socket.name}.turn")
 
     @property
-    def _record(self) -> Path:
+    def _record_file(self) -> Path:
         return self.socket.with_name(f"{self.socket.name}.server")
 
-    def _terminal(self) -> str:
-        """The best name for our panes that this machine's terminfo knows."""
+    def _find_terminal_name(self) -> str:
+        """Return the best terminal name for our panes that this machine's terminfo has."""
         infocmp = shutil.which("infocmp", path=self._path)
         for name in TERMINALS[:-1]:
             if infocmp and subprocess.run([infocmp, name], capture_output=True, env=self._environment).returncode == 0:
@@ -230,20 +230,20 @@ class ServerProcess:
         return TERMINALS[-1] if infocmp else TERMINALS[1]
 
 
-def not_run(command: str, error: OSError) -> TmuxCommandError:
-    """Why *command* was not even asked: the program is gone, or the system has no room for one more."""
+def build_run_error(command: str, error: OSError) -> TmuxCommandError:
+    """Return the error for a *command* that could not run: the program is gone, or the system is out of resources."""
     return TmuxCommandError(command, f"tmux cannot be run: {error.strerror or error}")
 
 
-def server_environment(surroundings: Mapping[str, str]) -> dict[str, str]:
-    """What our tmux server may know: nothing of an outer tmux, kasmon or other agents, and always some locale."""
-    environment = base_environment(dict(surroundings))
+def server_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the server's environment: without variables of an outer tmux, kasmon or agents, always with a locale."""
+    environment = base_environment(dict(variables))
     if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         environment["LANG"] = "C.UTF-8"
     return environment
 
 
-def _gone_within(process: ProcessIdentity, limit_s: float) -> bool:
+def _wait_until_gone(process: ProcessIdentity, limit_s: float) -> bool:
     deadline = time.monotonic() + limit_s
     while identify(process.pid) == process:
         if time.monotonic() > deadline:

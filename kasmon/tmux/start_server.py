@@ -1,10 +1,10 @@
-"""Start and configure our tmux server with libtmux; run by path, as a program of its own.
+"""Program that starts and configures our tmux server with libtmux; run by its path.
 
-    python start.py TMUX SOCKET CONF
+    python start_server.py TMUX SOCKET CONF
 
-A process of its own, because the server keeps the environment of whoever starts it, libtmux passes on all of its own,
-and libtmux is too heavy to stay in a host for the sake of one call. Knows nothing of kasmon, so it needs no path to it.
-Prints the server's pid, or says on stderr what tmux said and exits 1.
+It is a separate process because the server keeps the environment of its starter and libtmux passes on all of its own;
+libtmux is also too heavy to load into a host for one call. It imports nothing of kasmon, so it needs no path to it.
+Prints the server's pid, or writes tmux's error to stderr and exits 1.
 """
 
 import glob
@@ -13,12 +13,12 @@ import sys
 
 
 def main(program: str, socket: str, conf: str) -> int:
-    """Start the server at *socket* with *conf*, or give *conf* to the one that runs there."""
+    """Start the server at *socket* with *conf*, or apply *conf* to the server that runs there."""
     import libtmux
 
     os.umask(0o077)
     server = libtmux.Server(socket_path=socket, config_file=conf, tmux_bin=program)
-    # A starting server keeps what it finds wrong in its conf to itself; source-file says it, and serves a running one.
+    # A starting server does not report errors in its conf; source-file does, and also configures a running server.
     for command in (["start-server"], ["source-file", glob.escape(conf)], ["display-message", "-p", "#{pid}"]):
         answer = server.cmd(*command)
         if answer.stderr:

@@ -15,7 +15,7 @@ from kasmon.bench.agents import host_cost, offline
 from kasmon.bench.dashboard import event_latency, long_transcript, permission_latency
 from kasmon.bench.dashboard.startup import warm
 from kasmon.bench.support.figure import Figure, table
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import environment, settle
 from kasmon.errors import AgentNotFoundError, UsageError
 from kasmon.paths import Paths, places
@@ -119,15 +119,15 @@ def test_an_agent_that_is_measured_has_a_home_of_its_own_and_nobody_to_call(agen
 
 
 def _talk() -> list[Figure]:
-    return event_latency.event_to_screen(1.5, sessions=2, rate_hz=20.0)
+    return event_latency.measure_event_to_screen(1.5, sessions=2, rate_hz=20.0)
 
 
 def _last_page() -> list[Figure]:
-    return long_transcript.last_page(1, events=1000)
+    return long_transcript.measure_last_page(1, events=1000)
 
 
 def _dialog() -> list[Figure]:
-    return [permission_latency.event_to_dialog(2, sessions=3)]
+    return [permission_latency.measure_event_to_dialog(2, sessions=3)]
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_real_dashboard_shows_what_is_waited_for(measure: Callable[[], list[Fi
 
 
 def test_the_index_is_there_before_it_is_called_warm() -> None:
-    with scratch() as where, standing(where, 1) as ids:
+    with scratch() as where, create_sessions(where, 1) as ids:
         warm(where, environment(where.environment_variables()))
         fold = FleetIndex(where)
         assert remember(where.index, fold)

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kasmon.detection.limit_reset import reset_at
+from kasmon.detection.limit_reset import parse_reset_time
 from kasmon.detection.reader import lasting, read
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.screenshot import captured
@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 22, 14, 30, tzinfo=UTC)
 
 
 def at(text: str, zone: timezone = UTC) -> datetime | None:
-    found = reset_at(text, NOW.timestamp(), zone)
+    found = parse_reset_time(text, NOW.timestamp(), zone)
     return None if found is None else datetime.fromtimestamp(found, UTC)
 
 
@@ -73,7 +73,7 @@ def test_a_time_that_names_no_zone_is_this_machines() -> None:
 def test_the_clocks_of_a_zone_may_change_until_then() -> None:
     before = datetime(2026, 10, 31, 12, tzinfo=ZoneInfo("America/New_York")).timestamp()
 
-    found = reset_at("Nov 2, 9am (America/New_York)", before, UTC)
+    found = parse_reset_time("Nov 2, 9am (America/New_York)", before, UTC)
 
     assert found is not None
     assert datetime(2026, 11, 2, 14, tzinfo=UTC).timestamp() == found

@@ -65,7 +65,7 @@ def test_a_tier_that_is_not_here_is_not_measured_and_its_row_says_why(
 
 def test_a_checkpoint_of_a_workspace_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "SETTLED_S", 0.0)
-    [figure] = checkpoints.keeping(2, files=7, size_bytes=7000)
+    [figure] = checkpoints.measure_checkpoints(2, files=7, size_bytes=7000)
 
     assert (50, 2) == (figure.target, figure.samples)
     assert figure.value > 0
@@ -75,10 +75,10 @@ def test_a_checkpoint_of_a_workspace_is_timed(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("measure", "targets"),
     [
-        (lambda: [jails.ready(1)], [150]),
-        (lambda: jails.many(0.1, 2), [40, 15, 1]),
-        (lambda: runs.requests(1), [1, 10, 1, 10, 2, 10]),
-        (lambda: [runs.standby(1)], [10]),
+        (lambda: [jails.measure_start(1)], [150]),
+        (lambda: jails.measure_many(0.1, 2), [40, 15, 1]),
+        (lambda: runs.measure_runs(1), [1, 10, 1, 10, 2, 10]),
+        (lambda: [runs.measure_standby(1)], [10]),
     ],
     ids=["jail", "jails", "run", "standby"],
 )
@@ -95,7 +95,7 @@ def test_jails_are_measured(
 
 @pytest.mark.sandboxes
 def test_a_session_is_measured_through_its_host(can_jail: None) -> None:
-    steady, woken = runs.through_host(1, 1)
+    steady, woken = runs.measure_host_runs(1, 1)
 
     assert (None, 100) == (steady.target, woken.target)
     assert 0 < steady.value
@@ -108,12 +108,12 @@ def test_microvms_are_measured_and_those_that_are_none_are_counted(monkeypatch: 
     warmed(MicroVm(places(), image=IMAGE))
     monkeypatch.setattr(snapshots, "MicroVm", partial(MicroVm, image=IMAGE))
 
-    pause, wake = snapshots.paused(1), snapshots.resumed(1)
-    took, holds, failed = snapshots.many(2)
+    pause, wake = snapshots.measure_pause(1), snapshots.measure_resume(1)
+    took, holds, failed = snapshots.measure_many(2)
 
     assert (1000, 1000, None, None, 0) == (pause.target, wake.target, took.target, holds.target, failed.target)
     assert (2, True, 0) == (holds.samples, failed.met, failed.value)
-    assert 0 < snapshots.copied(1).value < snapshots.booted(1).value
+    assert 0 < snapshots.measure_copy(1).value < snapshots.measure_boot(1).value
     assert all("emulated (TCG), without KVM" in figure.note for figure in (pause, wake, took))
 
 
@@ -124,4 +124,4 @@ def test_a_microvm_that_would_have_to_be_started_is_no_copy(monkeypatch: pytest.
     monkeypatch.setattr(snapshots, "MicroVm", partial(MicroVm, image=tmp_path / "image"))
 
     with pytest.raises(SandboxError, match="no warm microVM to be copied"):
-        snapshots.copied(1)
+        snapshots.measure_copy(1)

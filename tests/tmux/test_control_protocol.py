@@ -89,5 +89,5 @@ def test_an_endless_line_takes_no_endless_memory() -> None:
     for _ in range(1000):
         assert [] == list(parser.feed(b"x" * 64))
 
-    assert 100 >= sum(len(piece) for piece in parser._pieces)
+    assert 100 >= sum(len(piece) for piece in parser._pending)
     assert [NoticeItem("exit", b"")] == list(parser.feed(b"\n%exit\n"))

@@ -1,7 +1,7 @@
 """Each death is told once, with its reason if there is one to be had."""
 
 from kasmon.tmux.formats import PaneFacts, read_pane_facts
-from kasmon.tmux.pane_deaths import LOOKS, LOOKS_AT_ONCE, PaneDeath, PaneDeaths
+from kasmon.tmux.pane_deaths import CHECKS, CHECKS_AT_ONCE, PaneDeath, PaneDeaths
 
 
 def pane(name: str = "%1", pid: int = 10, *, dead: bool = False, status: str = "", signal: str = "") -> PaneFacts:
@@ -53,17 +53,17 @@ def test_a_second_death_is_told_even_if_nobody_saw_the_life_between() -> None:
 
 def test_a_death_without_a_reason_is_looked_at_again_before_it_is_told() -> None:
     deaths = PaneDeaths()
-    looks = [deaths.look([pane(dead=True)]) for _ in range(LOOKS)]
+    looks = [deaths.look([pane(dead=True)]) for _ in range(CHECKS)]
 
-    assert [False] * (LOOKS - 1) + [True] == [bool(look.deaths) for look in looks]
-    assert [True] * (LOOKS - 1) + [False] == [look.unexplained for look in looks]
-    assert [True] * (LOOKS_AT_ONCE - 1) == [look.at_once for look in looks if look.at_once]
+    assert [False] * (CHECKS - 1) + [True] == [bool(look.deaths) for look in looks]
+    assert [True] * (CHECKS - 1) + [False] == [look.unexplained for look in looks]
+    assert [True] * (CHECKS_AT_ONCE - 1) == [look.at_once for look in looks if look.at_once]
     assert [PaneDeath("%1", None, None)] == looks[-1].deaths
 
 
 def test_a_reason_that_comes_late_is_told() -> None:
     deaths = PaneDeaths()
-    for _ in range(LOOKS):
+    for _ in range(CHECKS):
         deaths.look([pane(dead=True)])
 
     assert [PaneDeath("%1", None, 15)] == deaths.look([pane(dead=True, signal="15")]).deaths

@@ -1,1 +1,1 @@
-"""What agents and their hosts cost: starts, processes, detection of their state."""
+"""Measurements of agents and their hosts: starts, processes, detection of their state."""

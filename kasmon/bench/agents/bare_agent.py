@@ -1,7 +1,7 @@
-"""How long a real agent takes to open a conversation when only a pipe speaks to it: what its host is held against.
+"""Measures how long a real agent takes to open a conversation over a pipe: the limit for its host.
 
-The words are those of its protocol and no more: who speaks, and then a conversation, where that takes a word. It is the
-program as it is installed: of codex that is a script, in whose place kasmon starts the native program.
+Only the necessary protocol messages are sent: `initialize`, and the start of a conversation where there is one.
+The program runs as installed. For codex that is a script; kasmon itself starts the native program instead.
 """
 
 import contextlib
@@ -30,27 +30,27 @@ FLAGS: Final[Mapping[str, Sequence[str]]] = {
     "opencode": ("acp",),
     "gemini": ("--acp",),
 }
-"""What makes each speak its protocol."""
+"""The arguments that make each agent speak its protocol."""
 CALLS: Final[Mapping[str, Mapping[str, Message]]] = {
     "claude": {"initialize": {"subtype": "initialize", "hooks": None}},
     "codex": {"initialize": {"clientInfo": {"name": "bench", "title": "bench", "version": "0"}}, "thread/start": {}},
     "opencode": ACP,
     "gemini": ACP,
 }
-"""What each is told until its conversation is open; the next one when it has answered."""
+"""The calls that open a conversation with each agent; each is sent after the answer to the previous one."""
 LAST_S: Final = 5.0
-"""How long it may take to end when its stdin is closed, before it is killed."""
+"""How long it may take to exit after its stdin is closed, before it is killed."""
 LOOK_S: Final = 0.005
 
 
-def opening_ms(agent: str, program: Path, workdir: Path, variables: Mapping[str, str]) -> float:
-    """From the start of *program* to its last answer.
+def measure_opening_ms(agent: str, program: Path, workdir: Path, variables: Mapping[str, str]) -> float:
+    """Return the time from the start of *program* to its last answer.
 
     Raises:
-        LaunchError: if it does not answer, or says no.
+        LaunchError: if it does not answer, or answers with an error.
     """
     began = time.perf_counter()
-    alone = subprocess.Popen(
+    process = subprocess.Popen(
         [program, *FLAGS[agent]],
         cwd=workdir,
         env=dict(variables),
@@ -61,23 +61,23 @@ def opening_ms(agent: str, program: Path, workdir: Path, variables: Mapping[str,
     )
     try:
         for number, (method, params) in enumerate(CALLS[agent].items()):
-            _call(agent, alone, number, method, params | ({"cwd": str(workdir)} if number else {}))
+            _call(agent, process, number, method, params | ({"cwd": str(workdir)} if number else {}))
         return 1000 * (time.perf_counter() - began)
     finally:
-        _end(alone)
+        _end(process)
 
 
-def _call(agent: str, alone: subprocess.Popen[bytes], number: int, method: str, params: Message) -> None:
-    assert alone.stdin is not None
-    assert alone.stdout is not None
+def _call(agent: str, process: subprocess.Popen[bytes], number: int, method: str, params: Message) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
     if agent == "claude":
         asked: Message = {"type": "control_request", "request_id": str(number), "request": params}
     else:
         asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-    with contextlib.suppress(BrokenPipeError):  # it has ended, and its output says so
-        alone.stdin.write(json.dumps(asked).encode() + b"\n")
-        alone.stdin.flush()
-    for line in alone.stdout:
+    with contextlib.suppress(BrokenPipeError):  # it has ended; the end of its output shows that
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.flush()
+    for line in process.stdout:
         if (answer := _answer(line, number)) is not None:
             if "error" in answer:
                 raise LaunchError(f"{agent!r} does not open a conversation: {answer['error']}.")
@@ -86,39 +86,39 @@ def _call(agent: str, alone: subprocess.Popen[bytes], number: int, method: str, 
 
 
 def _answer(line: bytes, number: int) -> Message | None:
-    """The answer to call *number* on *line*, whichever way it is told; None if it is none."""
+    """Return the answer to call *number* on *line*, in either protocol; None if it is none."""
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(said, dict) or "method" in said:
+    if not isinstance(message, dict) or "method" in message:
         return None
-    told = said.get("response")
-    if isinstance(told, dict) and told.get("request_id") == str(number):
-        return told
-    return said if said.get("id") == number else None
+    response = message.get("response")
+    if isinstance(response, dict) and response.get("request_id") == str(number):
+        return response
+    return message if message.get("id") == number else None
 
 
-def _end(alone: subprocess.Popen[bytes]) -> None:
-    """End it with what it started."""
-    with alone:
-        family = psutil.Process(alone.pid).children(recursive=True) if alone.poll() is None else []
-        assert alone.stdin is not None
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the program and its child processes."""
+    with process:
+        family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            alone.stdin.close()
+            process.stdin.close()
         try:
-            alone.wait(LAST_S)
+            process.wait(LAST_S)
         except subprocess.TimeoutExpired:
-            alone.kill()
-        for process in family:
+            process.kill()
+        for child in family:
             with contextlib.suppress(psutil.Error):
-                process.kill()
+                child.kill()
         until = time.monotonic() + LAST_S
-        while any(_runs(process) for process in family) and time.monotonic() < until:
+        while any(_runs(child) for child in family) and time.monotonic() < until:
             time.sleep(LOOK_S)
 
 
-def _runs(process: psutil.Process) -> bool:
+def _runs(child: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
+        return bool(child.status() != psutil.STATUS_ZOMBIE)
     return False

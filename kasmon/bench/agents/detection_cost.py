@@ -1,4 +1,4 @@
-"""What it costs to see what agents in terminals do, and how late it is seen."""
+"""Measures the cost and the delay of detecting the state of agents in terminals."""
 
 import asyncio
 import contextlib
@@ -18,45 +18,45 @@ from kasmon.supervisor.fleet.watch import FleetWatch
 
 AGENTS: Final = 50
 TURN_S: Final = 2.0
-"""How long an agent works, and then rests, where changes are timed."""
+"""How long an agent works and then rests, where changes are timed."""
 WATCHED: Final = 6
 SETTLE_S: Final = 8.0
 AGENT: Final = "codex"
-"""Whose rules are used; what it draws is one of its screens."""
+"""The agent whose rules are used; the program draws one of its screens."""
 SOURCES: Final = {"program": 150.0, "title": 150.0, "screen": 600.0}
-"""Who says it, and the target in ms. A title only says that an agent works; that it rests its screen says."""
+"""The sources of a state, each with its target in ms. A title shows only working; idle shows on the screen."""
 
 
-def observing(seconds: float) -> list[Figure]:
-    """50 agents that work at once: ten frames a second with a spinner each, in the screen, and in the title or not."""
+def measure_observation(seconds: float) -> list[Figure]:
+    """Measure 50 working agents that draw ten frames a second with a spinner on the screen, with and without titles."""
     return [_observing("spinner", "with titles", seconds), _observing("screen", "by their screens alone", seconds)]
 
 
 def _observing(source: str, how: str, seconds: float) -> Figure:
     with _programs() as path:
         programs = [(f"agent-{n:02d}", path.command(AGENT, source)) for n in range(AGENTS)]
-        with terminals(programs) as (where, _):
-            asyncio.run(_until_working(where, AGENTS))
+        with terminals(programs) as (paths, _):
+            asyncio.run(_until_working(paths, AGENTS))
             time.sleep(SETTLE_S)
-            host, server = below(where)
-            share, around = share_of_a_core([host], seconds), share_of_a_core([server], seconds)
+            host, server = below(paths)
+            share, server_share = share_of_a_core([host], seconds), share_of_a_core([server], seconds)
     return Figure(
         name=f"{AGENTS} agents at work, observed {how}",
         value=share,
         unit="% of a core",
         target=10,
         samples=1,
-        note=f"the tmux host; the tmux server, which draws all of it, takes {around:.1f} %",
+        note=f"the tmux host; the tmux server, which draws all of it, takes {server_share:.1f} %",
     )
 
 
-def changes(seconds: float) -> list[Figure]:
-    """From the moment an agent changes what it does to the fleet that a dashboard gets, by who says it."""
+def measure_changes(seconds: float) -> list[Figure]:
+    """Measure from an agent's change of state to the fleet that a dashboard receives, by source."""
     return [_change(source, max(seconds, 3 * TURN_S)) for source in SOURCES]
 
 
 class _Programs:
-    """Fake agents: their programs bear the agents' names, for kasmon to know them by."""
+    """Fake agents; their programs have the agents' names, by which kasmon recognises them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,8 +70,8 @@ class _Programs:
 
 @contextlib.contextmanager
 def _programs() -> Iterator[_Programs]:
-    with scratch() as where:
-        folder = where.state / "programs"
+    with scratch() as paths:
+        folder = paths.state / "programs"
         folder.mkdir(mode=0o700)
         yield _Programs(folder)
 
@@ -81,8 +81,8 @@ def _change(source: str, seconds: float) -> Figure:
     offsets = {f"{source}-{n}": n * TURN_S / WATCHED for n in range(WATCHED)}
     with _programs() as path:
         programs = [(name, path.command(AGENT, source, str(TURN_S), str(at))) for name, at in offsets.items()]
-        with terminals(programs) as (where, _):
-            delays = asyncio.run(_delays(where, offsets, kinds, seconds))
+        with terminals(programs) as (paths, _):
+            delays = asyncio.run(_delays(paths, offsets, kinds, seconds))
     late = percentile(delays, 0.95)
     return Figure(
         name=f"state change to row, by {source}, p95",
@@ -95,13 +95,13 @@ def _change(source: str, seconds: float) -> Figure:
 
 
 async def _delays(
-    where: Paths, offsets: dict[str, float], kinds: Sequence[SessionState], seconds: float
+    paths: Paths, offsets: dict[str, float], kinds: Sequence[SessionState], seconds: float
 ) -> list[float]:
-    """How late each change to one of *kinds* was seen, in ms. It happens at a moment that both clocks know."""
+    """Return the detection delay of each change to one of *kinds*, in ms. The times of change follow from the clock."""
     delays: list[float] = []
     states: dict[str, SessionState] = {}
     began = time.time()
-    async for fleet in FleetWatch(where, writes=False).changes():
+    async for fleet in FleetWatch(paths, writes=False).changes():
         now = time.time()
         for session in fleet.sessions:
             if states.get(session.name) is not session.state:
@@ -116,7 +116,7 @@ async def _delays(
     return delays
 
 
-async def _until_working(where: Paths, count: int) -> None:
-    async for fleet in FleetWatch(where, writes=False).changes():
+async def _until_working(paths: Paths, count: int) -> None:
+    async for fleet in FleetWatch(paths, writes=False).changes():
         if sum(session.state is SessionState.WORKING for session in fleet.sessions) >= count:
             return

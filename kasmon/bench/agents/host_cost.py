@@ -1,6 +1,6 @@
-"""What the host of a structured session costs: its memory and the time until the agent runs, beside the agent's own.
+"""Measures the host of a structured session: its memory, and its agent's start time, against the agent alone.
 
-Nobody prompts the agent: it is measured from the wish to the fact that says that it runs, and then at rest.
+The agent gets no prompt. It is measured from the launch command to its `SessionStarted` event, and then idle.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 import psutil
 
-from kasmon.bench.agents.bare_agent import opening_ms
+from kasmon.bench.agents.bare_agent import measure_opening_ms
 from kasmon.bench.agents.offline import program, settled
 from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
 from kasmon.bench.support.figure import Figure
@@ -29,7 +29,7 @@ from kasmon.store.event_log import EventLog
 
 REAL = ("claude", "codex", "opencode", "gemini")
 REST_S = 2.0
-"""How long after its start an agent and its host are weighed, in seconds."""
+"""How long after its start the memory of an agent and its host is measured, in seconds."""
 LIMIT_S = 120.0
 LOOK_S = 0.003
 NAME = "measured"
@@ -39,34 +39,34 @@ FactT = TypeVar("FactT", bound=Event)
 
 
 class BenchSession(msgspec.Struct, frozen=True):
-    """A session that runs."""
+    """A running session."""
 
     start_ms: float
     limit_ms: float
-    """What the agent took alone, to open a conversation over a pipe; for one that is none, what a bare Python takes."""
+    """The agent's own time to open a conversation over a pipe; for the scripted agent, the time of a bare Python."""
     host_pid: int
     agent_pid: int | None
-    """None where the agent lives in its host."""
+    """None if the agent runs inside its host."""
 
 
-def host(agent: str, rounds: int) -> list[Figure]:
-    """Memory and start of *agent*'s host: the medians of *rounds* sessions, one after the other.
+def measure_host(agent: str, rounds: int) -> list[Figure]:
+    """Measure memory and start of *agent*'s host: the medians of *rounds* sessions, one after the other.
 
     Raises:
         AgentNotFoundError: if the agent is not installed.
-        LaunchError: if it does not start; with what it said.
+        LaunchError: if it does not start; with its output.
     """
     path = program(agent) if agent in REAL else None
     starts, limits, hosts, agents = [], [], [], []
     for _ in range(rounds):
-        with scratch() as where, _session(where, agent, path) as begun:
-            starts.append(begun.start_ms)
-            limits.append(begun.limit_ms)
+        with scratch() as paths, _session(paths, agent, path) as session:
+            starts.append(session.start_ms)
+            limits.append(session.limit_ms)
             time.sleep(REST_S)
-            hosts.append(held_mb(begun.host_pid))
-            agents.append(memory_mb(begun.agent_pid) if begun.agent_pid else _bare_mb())
+            hosts.append(held_mb(session.host_pid))
+            agents.append(memory_mb(session.agent_pid) if session.agent_pid else _bare_mb())
     start, limit = statistics.median(starts), statistics.median(limits)
-    weight, beside = statistics.median(hosts), statistics.median(agents)
+    host_mb, agent_mb = statistics.median(hosts), statistics.median(agents)
     return [
         Figure(
             name=f"{agent}: start to first event",
@@ -78,9 +78,9 @@ def host(agent: str, rounds: int) -> list[Figure]:
         ),
         Figure(
             name=f"{agent}: memory of its host",
-            value=weight,
+            value=host_mb,
             unit="MB",
-            limit=beside,
+            limit=agent_mb,
             limit_name=f"{agent} itself" if path else "bare Python",
             samples=rounds,
             note="proportional set size, at rest before the first prompt",
@@ -89,35 +89,35 @@ def host(agent: str, rounds: int) -> list[Figure]:
 
 
 @contextlib.contextmanager
-def _session(where: Paths, agent: str, path: Path | None) -> Iterator[BenchSession]:
-    """A session of *agent* that has just started; its program *path* was alone before, in the same surroundings."""
-    root = where.state.parents[1]
-    around, own = settled(agent, root)
-    variables = environment(where.environment_variables() | around | own)
+def _session(paths: Paths, agent: str, path: Path | None) -> Iterator[BenchSession]:
+    """Start a session of *agent*; before that, run its program *path* alone in the same environment."""
+    root = paths.state.parents[1]
+    launcher_variables, own = settled(agent, root)
+    variables = environment(paths.environment_variables() | launcher_variables | own)
     if path is None:
         began = time.perf_counter()
         _run(BARE_PYTHON, variables)
         limit_ms = 1000 * (time.perf_counter() - began)
     else:
         variables["PATH"] = f"{path.parent}:{variables['PATH']}"
-        limit_ms = opening_ms(agent, path, root / "work", variables)
+        limit_ms = measure_opening_ms(agent, path, root / "work", variables)
     named = [word for name in own for word in ("--env", name)]
     new = [*KASMON, "new", NAME, "--agent", agent, "--mode", "sdk", "--dir", str(root / "work"), *named]
-    with ThreadPoolExecutor(1) as beside:
-        created = beside.submit(_run, new, variables)
-        fact, start_ms = _heard(where, created)
+    with ThreadPoolExecutor(1) as pool:
+        created = pool.submit(_run, new, variables)
+        event, start_ms = _wait_for_start(paths, created)
         created.result()
     try:
-        host_pid = fact.host_pid or 0
-        yield BenchSession(start_ms, limit_ms, host_pid, None if fact.pid == host_pid else fact.pid)
+        host_pid = event.host_pid or 0
+        yield BenchSession(start_ms, limit_ms, host_pid, None if event.pid == host_pid else event.pid)
     finally:
         _run([*KASMON, "stop", NAME], variables)
 
 
-def _heard(where: Paths, created: Future[str]) -> tuple[SessionStarted, float]:
-    """The fact that the agent runs, and how long after the wish it stood in the log, in ms.
+def _wait_for_start(paths: Paths, created: Future[str]) -> tuple[SessionStarted, float]:
+    """Return the agent's start event, and the time in ms from the launch command until the event was in the log.
 
-    What a fact says of its own time is when its agent's process began: the way until it was written is longer.
+    The time in the event is the start of the agent's process; it was written later.
 
     Raises:
         LaunchError, TimeoutError: if it does not start.
@@ -125,26 +125,26 @@ def _heard(where: Paths, created: Future[str]) -> tuple[SessionStarted, float]:
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         now = time.time()
-        for wish in _facts(where.fleet_log, SessionCreated):
-            for fact in _facts(where.log(wish.launch.session), SessionStarted):
-                return fact, 1000 * (now - wish.at)
+        for created_event in _read_events(paths.fleet_log, SessionCreated):
+            for event in _read_events(paths.log(created_event.launch.session), SessionStarted):
+                return event, 1000 * (now - created_event.at)
         if created.done():
             created.result()
         time.sleep(LOOK_S)
     raise TimeoutError(f"nothing was heard of the agent within {LIMIT_S:g} s.")
 
 
-def _facts(log: Path, kind: type[FactT]) -> list[FactT]:
+def _read_events(log: Path, kind: type[FactT]) -> list[FactT]:
     with contextlib.suppress(LogMissingError):
         return [event for event, _ in EventLog(log).read() if isinstance(event, kind)]
     return []
 
 
 def _run(argv: Sequence[str], variables: dict[str, str]) -> str:
-    """What *argv* printed.
+    """Run *argv* and return its output.
 
     Raises:
-        LaunchError: if it failed; with the first line that it said.
+        LaunchError: if it failed; with its first line of output.
         TimeoutError: if it took too long.
     """
     try:
@@ -152,13 +152,13 @@ def _run(argv: Sequence[str], variables: dict[str, str]) -> str:
     except subprocess.TimeoutExpired as expired:
         raise TimeoutError(f"{argv[0]!r} did not end within {LIMIT_S:g} s.") from expired
     if done.returncode:
-        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise LaunchError(said[0] if said else f"{argv[0]!r} failed with exit code {done.returncode}.")
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise LaunchError(lines[0] if lines else f"{argv[0]!r} failed with exit code {done.returncode}.")
     return done.stdout
 
 
 def _bare_mb() -> float:
-    """The memory of a Python that waits, in MB."""
+    """Return the memory of an idle Python process, in MB."""
     with subprocess.Popen(BARE_AT_REST, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bare:
         assert bare.stdout is not None
         bare.stdout.readline()

@@ -1,7 +1,7 @@
-"""The real agents that are installed here, each with a home of the bench's own and nobody to call.
+"""The installed real agents, each with a home directory of the bench and without network access.
 
-No account is needed and none is used: a provider's address is a port of this machine at which nobody listens, and so is
-the proxy. What an agent says before its first prompt it says without its provider.
+No account is needed or used: the provider's address and the proxy are a closed port of this machine. So everything
+before an agent's first prompt happens without its provider.
 """
 
 import json
@@ -17,15 +17,15 @@ from kasmon.errors import AgentNotFoundError
 from kasmon.paths import write_private
 
 CHECKOUT: Final = Path(kasmon.__file__).parents[1] / ".cache" / "agents" / "node_modules" / ".bin"
-"""Where `make agents` puts them, in a clone of kasmon."""
+"""Where `make agents` installs them, in a clone of kasmon."""
 BIN_DIR: Final = "KASMON_AGENT_BIN_DIR"
-"""The variable that names another folder; it comes first."""
+"""The variable that names another folder, which takes precedence."""
 KEY: Final = "sk-ant-of-a-bench-0123456789"
-"""Of no account."""
+"""A key of no account."""
 
 
 def program(agent: str, variables: Mapping[str, str] = os.environ) -> Path:
-    """The program of *agent*: in the folder that `KASMON_AGENT_BIN_DIR` names, in the checkout's, else on PATH.
+    """Return the program of *agent*: from the folder in `KASMON_AGENT_BIN_DIR`, the checkout's, or PATH.
 
     Raises:
         AgentNotFoundError: if it is in none of them.
@@ -37,9 +37,9 @@ def program(agent: str, variables: Mapping[str, str] = os.environ) -> Path:
 
 
 def settled(agent: str, root: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Make *agent* a home in the folder *root*; the variables for whoever starts it, and those of its own.
+    """Create a home for *agent* in the folder *root*; return the variables for its launcher, and those of its own.
 
-    codex refuses a home that lies in its TMPDIR, so they are folders beside each other.
+    codex refuses a home inside its TMPDIR, so the two are sibling folders.
     """
     home, work, dead = root / "home", root / "work", f"http://127.0.0.1:{_closed_port()}"
     folders = {
@@ -51,14 +51,14 @@ def settled(agent: str, root: Path) -> tuple[dict[str, str], dict[str, str]]:
     for folder in (*folders.values(), work):
         folder.mkdir(mode=0o700)
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), dead)
-    around = {name: str(folder) for name, folder in folders.items()} | proxies
-    around |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")  # opencode talks to itself
+    launcher_variables = {name: str(folder) for name, folder in folders.items()} | proxies
+    launcher_variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")  # opencode connects to itself
     own = {"claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode}.get(agent)
-    return around, own(home, work, dead) if own else {}
+    return launcher_variables, own(home, work, dead) if own else {}
 
 
 def _closed_port() -> int:
-    """A port of loopback at which nobody listens."""
+    """Return a loopback port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])

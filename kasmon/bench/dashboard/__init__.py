@@ -1,1 +1,1 @@
-"""What the dashboard costs: start, events, keys, output, large fleets."""
+"""Measurements of the dashboard: start, events, keys, output, large fleets."""

@@ -1,6 +1,6 @@
-"""The limit of every way from a log to a screen: a bare Textual app that looks at one log all the time.
+"""The limit for every path from a log to the screen: a bare Textual app that polls one log.
 
-It shows the end of the newest line and knows nothing else of what it reads.
+It shows the end of the newest line and parses nothing.
 """
 
 import sys
@@ -32,5 +32,5 @@ READY = b"bare-and-ready"
 
 
 def following(log: Path, word: str) -> list[str]:
-    """The command line of one that shows, of each new line of *log* with *word* in it, what begins there."""
+    """Return the command line of an app that shows each new line of *log* containing *word*, from *word* on."""
     return [sys.executable, "-P", "-c", _PROGRAM, str(log), word]

@@ -1,4 +1,4 @@
-"""What a fleet of 200 terminals costs with 20 at work, and how late their output is on the screen."""
+"""Measures the cost of a fleet of 200 terminals, 20 of them working, and the delay of their output on the screen."""
 
 import re
 import time
@@ -20,19 +20,19 @@ IDLE = ("cat",)
 SETTLE_S = 2.0
 
 
-def busy(seconds: float) -> list[Figure]:
-    """20 of 200 sessions print ten lines a second; one of them, in the preview, stamps its lines with their time."""
+def measure_busy_fleet(seconds: float) -> list[Figure]:
+    """Measure 200 sessions: 20 print ten lines a second; one of them, in the preview, puts timestamps in its lines."""
     programs = [("a-stamped", program("talk", "10", "stamp"))]
     programs += [(f"busy-{n:03d}", program("talk", "10")) for n in range(1, BUSY)]
     programs += [(f"idle-{n:03d}", list(IDLE)) for n in range(FLEET - BUSY)]
-    with terminals(programs) as (where, _):
-        terminal = BenchTerminal(KASMON, environment(where.environment_variables()), columns=160, rows=50)
+    with terminals(programs) as (paths, _):
+        terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=160, rows=50)
         try:
-            terminal.until(b"idle-0")  # what works stands below what is unsure
+            terminal.until(b"idle-0")  # working sessions are listed below sessions of uncertain state
             settle(terminal, 4.0)
             terminal.press(b"/a-stamped\r")
             settle(terminal, 2.0)
-            pids = _counted(terminal, where)
+            pids = _counted(terminal, paths)
             delays = _delays(terminal, seconds)
             terminal.press(b"/\x1b")
             settle(terminal, 1.0)
@@ -62,9 +62,9 @@ def busy(seconds: float) -> list[Figure]:
 
 
 def _alone(commands: Sequence[Sequence[str]], seconds: float) -> float:
-    """What a tmux server set up as ours takes, while *commands* run in its panes and no client is there."""
-    with scratch() as where:
-        server = TmuxServer(where.tmux_socket)
+    """Return the share of a core of a tmux server with our config that runs *commands* without any client."""
+    with scratch() as paths:
+        server = TmuxServer(paths.tmux_socket)
         pid = server.start()
         for number, argv in enumerate(commands):
             server.create(session_id(number), argv)
@@ -72,9 +72,9 @@ def _alone(commands: Sequence[Sequence[str]], seconds: float) -> float:
         return share_of_a_core([pid], seconds)
 
 
-def _counted(terminal: BenchTerminal, where: Paths) -> list[int]:
-    """The pids of the dashboard with its guard, of the tmux host and of the tmux server."""
-    return [*(process.pid for process in family([terminal.pid])), *below(where)]
+def _counted(terminal: BenchTerminal, paths: Paths) -> list[int]:
+    """Return the pids of the dashboard with its guard, of the tmux host and of the tmux server."""
+    return [*(process.pid for process in family([terminal.pid])), *below(paths)]
 
 
 def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""What one pass of the collision radar takes."""
+"""Measures one pass of the collision detector."""
 
 import subprocess
 import tempfile
@@ -16,8 +16,8 @@ TREES, FILES, LINES = 20, 300, 200
 WHO: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.org", "-c", "commit.gpgsign=false")
 
 
-def sweeping(rounds: int) -> Figure:
-    """20 worktrees of a repository of 300 files, each with changes, all of them looked at."""
+def measure_sweep(rounds: int) -> Figure:
+    """Measure a pass over 20 worktrees of a repository of 300 files, each with changes."""
     with tempfile.TemporaryDirectory(prefix="kasmon-bench-") as scratch:
         sessions = _worktrees(Path(scratch))
         radar, times = CollisionDetector(), []

@@ -1,4 +1,4 @@
-"""Twenty structured sessions at work, fifty facts a second each: how late one is on the screen, and what that takes."""
+"""Measures the delay of events on the screen and the processor time, for 20 structured sessions at 50 events/s."""
 
 import contextlib
 import re
@@ -11,7 +11,7 @@ from kasmon.bench.dashboard.bare_textual import READY, following
 from kasmon.bench.dashboard.event_writer import EVERY_MESSAGE
 from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure, percentile
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import family
 from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
 from kasmon.model.permission import SessionId
@@ -22,10 +22,10 @@ STAMP_BYTES = 22
 TALKING = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.event_writer"]
 
 
-def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = RATE_HZ) -> list[Figure]:
-    """The way of each message of the selected session, and the dashboard's processor time: *seconds* each."""
-    with scratch() as where, standing(where, sessions) as ids:
-        own = environment(where.environment_variables())
+def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = RATE_HZ) -> list[Figure]:
+    """Measure the delay of the selected session's messages, and the dashboard's processor time: *seconds* each."""
+    with scratch() as paths, create_sessions(paths, sessions) as ids:
+        own = environment(paths.environment_variables())
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:
             terminal.until(b"session-0000")
@@ -35,14 +35,14 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
                 share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
         finally:
             terminal.close()
-        bare = BenchTerminal(following(where.log(ids[0]), '"text":"T'), own)
+        bare = BenchTerminal(following(paths.log(ids[0]), '"text":"T'), own)
         try:
             bare.until(READY)
             with _talking(ids, rate_hz, own):
                 limits = _delays(bare, seconds)
         finally:
             bare.close()
-    told = f"{len(delays)} of some {seconds * rate_hz / EVERY_MESSAGE:.0f} messages came by"
+    seen = f"{len(delays)} of some {seconds * rate_hz / EVERY_MESSAGE:.0f} messages came by"
     return [
         Figure(
             name=f"event to screen, p95, {sessions} at {rate_hz:g} events/s",
@@ -50,7 +50,7 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
             unit="ms",
             target=50,
             samples=len(delays),
-            note=f"p50 {percentile(delays, 0.5):.1f} ms; {told}; a bare Textual app that does nothing but follow this "
+            note=f"p50 {percentile(delays, 0.5):.1f} ms; {seen}; a bare Textual app that does nothing but follow this "
             f"log, in the same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms",
         ),
         Figure(
@@ -66,7 +66,7 @@ def event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: float = R
 
 @contextlib.contextmanager
 def _talking(ids: Sequence[SessionId], rate_hz: float, own: Mapping[str, str]) -> Iterator[None]:
-    """Meanwhile *ids* write *rate_hz* facts a second each."""
+    """Let a program write *rate_hz* events a second for each of *ids* while the context lasts."""
     talking = subprocess.Popen([*TALKING, str(rate_hz), *ids], env=dict(own))
     try:
         yield
@@ -76,10 +76,10 @@ def _talking(ids: Sequence[SessionId], rate_hz: float, own: Mapping[str, str]) -
 
 
 def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:
-    """How long each stamp that was made within *seconds* took to the terminal, in ms; the first time it came by.
+    """Return the delays in ms of the stamps made within *seconds*, until each first appeared on the terminal.
 
     Raises:
-        TimeoutError: if none came by.
+        TimeoutError: if none appeared.
     """
     delays: dict[int, float] = {}
     began, rest = time.monotonic_ns(), b""

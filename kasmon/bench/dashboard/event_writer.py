@@ -1,10 +1,10 @@
-"""Run as a program: it writes the logs of structured sessions that are at work, at one pace, without end.
+"""Program that writes the logs of working structured sessions, at a constant rate, without end.
 
     python -m kasmon.bench.dashboard.event_writer HZ SESSION...
 
-A message, a call, its outcome and the usage, in turn. The messages of the first session begin with the moment at which
-they are written down: `T<nanoseconds>T`, by the monotonic clock, which all processes of a machine share. It is no part
-of the message's last line, so the list does not show it.
+The events are a message, a tool call, its result and the usage, in turn. The messages of the first session begin with
+their time of writing: `T<nanoseconds>T`, by the monotonic clock, which all processes of a machine share. It is not in
+the message's last line, so the list does not show it.
 """
 
 import itertools
@@ -18,13 +18,13 @@ from kasmon.paths import places
 from kasmon.store.event_log import EventLog
 
 EVERY_MESSAGE = 4
-"""One of so many facts is a message."""
+"""One of this many events is a message."""
 
 
 def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
-    """Append to each of *sessions* *rate_hz* facts a second, evenly spread; never returns."""
-    where = places()
-    logs = [EventLog(where.log(session)) for session in sessions]
+    """Append *rate_hz* events a second to each of *sessions*, evenly spread; never returns."""
+    paths = places()
+    logs = [EventLog(paths.log(session)) for session in sessions]
     stories = [_session_view(stamps=number == 0) for number in range(len(sessions))]
     step_s = 1 / (rate_hz * len(sessions))
     due = time.monotonic()
@@ -35,7 +35,7 @@ def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
 
 
 def _session_view(*, stamps: bool) -> Iterator[Event]:
-    """What one session does, each fact made when it is taken."""
+    """Yield one session's events, each created when requested."""
     for number in itertools.count():
         stamp = f"T{time.monotonic_ns()}T" if stamps else "No stamp"
         yield MessageWritten(

@@ -1,4 +1,4 @@
-"""What a pane that prints without end does to the dashboard that shows it."""
+"""Measures the effect of a pane with endless output on the dashboard that shows it."""
 
 import sys
 import time
@@ -10,11 +10,11 @@ from kasmon.bench.support.tmux_sessions import terminals
 LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
 
 
-def stall(seconds: float) -> Figure:
-    """The longest time that the screen's loop did not turn in *seconds*, with `yes` running in the preview."""
-    with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (where, _):
-        file = where.state / "lag"
-        terminal = BenchTerminal([*LAG, str(file)], environment(where.environment_variables()), 160, 50)
+def measure_stall(seconds: float) -> Figure:
+    """Measure the longest stall of the dashboard's event loop in *seconds*, with `yes` running in the preview."""
+    with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (paths, _):
+        file = paths.state / "lag"
+        terminal = BenchTerminal([*LAG, str(file)], environment(paths.environment_variables()), 160, 50)
         try:
             terminal.until(b"a line of a flood")
             until = time.monotonic() + seconds + 2.0

@@ -1,4 +1,4 @@
-"""From a key to its glyph: in the dashboard's focus mode, against a raw `tmux attach` to the same pane."""
+"""Measures the delay from a key to its glyph in the dashboard's focus mode, against a raw `tmux attach` to the pane."""
 
 import itertools
 import random
@@ -13,15 +13,15 @@ from kasmon.bench.support.tmux_sessions import program, terminals
 from kasmon.tmux.server import TmuxServer
 
 GAP_S = (0.01, 0.05)
-"""A person's gap between two keys, drawn from here."""
+"""The range of the random pause between two keys, as of a person."""
 LEAVE = b"\x1d"
 
 
-def key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
-    """Median and 95th percentile of *keys* presses a round, the two ways interleaved."""
-    with terminals([("echo", program("echo"))]) as (where, (session,)):
-        own = environment(where.environment_variables())
-        attach = TmuxServer(where.tmux_socket).attach_argv(session)
+def measure_key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
+    """Measure median and 95th percentile of *keys* key presses a round, dashboard and `tmux attach` interleaved."""
+    with terminals([("echo", program("echo"))]) as (paths, (session,)):
+        own = environment(paths.environment_variables())
+        attach = TmuxServer(paths.tmux_socket).attach_argv(session)
         raw: list[float] = []
         ours: list[float] = []
         letters = itertools.cycle(b"abcdefghijklmnopqrstuvwxyz")

@@ -1,6 +1,6 @@
-"""What a fleet that rests costs by its size: 10, 50, 200 and 1,000 sessions, and what is written for them.
+"""Measures the cost of idle fleets of 10, 50, 200 and 1,000 sessions, and the bytes written to the terminal.
 
-Of up to 50 every second one is structured, with a host and an agent of its own; more are terminals.
+In fleets of up to 50, every second session is structured, with its own host and agent; larger fleets are all terminals.
 """
 
 import asyncio
@@ -22,28 +22,28 @@ from kasmon.supervisor.sessions.operations import NewSession, create
 
 IDLE = ("cat",)
 SETTLE_S = 65.0
-"""Since when a session rests is told in seconds for its first minute; then its row stands still."""
+"""For the first minute a row shows the idle time in seconds; after that the row does not change."""
 DASHBOARD_OF_50 = 1.0
-"""What the dashboard may take with 50 sessions at rest, in percent of a core."""
+"""The target for the dashboard with 50 idle sessions, in percent of a core."""
 ALL_OF_200 = 1.5
-"""What everything may take with 200 of them."""
+"""The target for all processes with 200 idle sessions."""
 MIXED = 50
 WINDOWS = 3
-"""How often it is looked at: what is done once a minute (an age turns, the index is read) is in one of them."""
+"""How many windows are measured: what happens once a minute (ages change, the index is read) is in one of them."""
 COLUMNS, ROWS = 120, 40
 
 
-def resting(count: int, seconds: float) -> list[Figure]:
-    """The dashboard, its helpers and its terminal over *seconds*, three times, with *count* idle sessions."""
+def measure_idle_fleet(count: int, seconds: float) -> list[Figure]:
+    """Measure the dashboard, its helpers and its terminal over *seconds*, three times, with *count* idle sessions."""
     structured = count // 2 if count <= MIXED else 0
-    with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (where, _):
-        hosts = asyncio.run(_structured(where, structured))
-        terminal = BenchTerminal(KASMON, environment(where.environment_variables()), columns=COLUMNS, rows=ROWS)
+    with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (paths, _):
+        hosts = asyncio.run(_structured(paths, structured))
+        terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS)
         try:
             terminal.until(b"idle-00")
             settle(terminal, SETTLE_S)
             own = [process.pid for process in family([terminal.pid])]
-            helpers = [*below(where), *hosts]
+            helpers = [*below(paths), *hosts]
             seen = [_observed(terminal, own, helpers, seconds) for _ in range(WINDOWS)]
         finally:
             terminal.close()
@@ -74,17 +74,17 @@ def resting(count: int, seconds: float) -> list[Figure]:
     ]
 
 
-async def _structured(where: Paths, count: int) -> list[int]:
-    """Start *count* structured sessions that nobody says anything to; the pids of their hosts and agents."""
+async def _structured(paths: Paths, count: int) -> list[int]:
+    """Start *count* structured sessions without prompts; return the pids of their hosts and agents."""
     hosts = []
     for number in range(count):
         wanted = NewSession(name=f"sdk-{number:04d}", agent="scripted", mode=Mode.SDK, workdir="/")
-        hosts.append(lock_holder(where.host_lock(await create(where, Config(), wanted))) or 0)
+        hosts.append(lock_holder(paths.host_lock(await create(paths, Config(), wanted))) or 0)
     return [process.pid for process in family([pid for pid in hosts if pid])]
 
 
 def _observed(terminal: BenchTerminal, own: list[int], helpers: list[int], seconds: float) -> tuple[float, float, int]:
-    """What *own* and *helpers* use, each in percent of a core, and how many bytes come to *terminal* meanwhile."""
+    """Return the use of *own* and of *helpers* in percent of a core, and the bytes written to *terminal* meanwhile."""
     written, ended = 0, threading.Event()
 
     def read() -> None:

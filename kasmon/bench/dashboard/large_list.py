@@ -1,4 +1,4 @@
-"""A list of 5,000 rows, 200 of them alive, while 40 of them change ten times a second."""
+"""Measures a list of 5,000 rows, 200 of them alive, of which 40 change ten times a second."""
 
 import sys
 
@@ -10,8 +10,8 @@ ROWS, ALIVE, CHANGES, RATE_HZ = 5000, 200, 40, 10.0
 FLEET = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.moving_fleet"]
 
 
-def changing(seconds: float) -> Figure:
-    """The dashboard's processor time over *seconds*; the fleets are values made in the same process."""
+def measure_changes(seconds: float) -> Figure:
+    """Measure the dashboard's processor time over *seconds*; the same process generates the fleets."""
     terminal = BenchTerminal([*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)], environment({}), 160, 50)
     try:
         terminal.until(b"row-0")

@@ -1,4 +1,4 @@
-"""A session of a hundred thousand facts: how long until its last page can be read."""
+"""Measures the time until the last page of a session with a hundred thousand events is shown."""
 
 import itertools
 import statistics
@@ -8,27 +8,27 @@ from pathlib import Path
 
 from kasmon.bench.dashboard.startup import BARE_TEXTUAL, KASMON, until_shown, warm
 from kasmon.bench.support.figure import Figure, ratio
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import BenchTerminal, environment, settle
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
 from kasmon.paths import write_private
 
 EVENTS = 100_000
 LAST = "the-last-page-of-all"
-"""In the last message, but not in its last line, which the list shows."""
+"""This text is in the last message, but not in its last line, which the list shows."""
 
 
-def last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
-    """From the key that selects the session to its last page, and the same from the dashboard's start; index warm."""
-    with scratch() as where, standing(where, 2) as (_, long):
-        lengthen(where.log(long), events)
-        own = environment(where.environment_variables())
-        warm(where, own)
+def measure_last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
+    """Measure from the key that selects the session to its last page, and from the dashboard's start; index warm."""
+    with scratch() as paths, create_sessions(paths, 2) as (_, long):
+        lengthen(paths.log(long), events)
+        own = environment(paths.environment_variables())
+        warm(paths, own)
         selected = [_selected(own) for _ in range(rounds)]
-    with scratch() as where, standing(where, 1) as (long,):
-        lengthen(where.log(long), events)
-        own = environment(where.environment_variables())
-        warm(where, own)
+    with scratch() as paths, create_sessions(paths, 1) as (long,):
+        lengthen(paths.log(long), events)
+        own = environment(paths.environment_variables())
+        warm(paths, own)
         bare, opened = [], []
         for _ in range(rounds):
             bare.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
@@ -48,7 +48,7 @@ def last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
 
 
 def _selected(own: dict[str, str]) -> float:
-    """From the key to the last page of the second session, in ms."""
+    """Return the time from the key to the last page of the second session, in ms."""
     terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
     try:
         terminal.until(b"session-0001")
@@ -61,7 +61,7 @@ def _selected(own: dict[str, str]) -> float:
 
 
 def lengthen(log: Path, events: int) -> None:
-    """Add *events* facts to *log*, all at once: nobody follows it yet."""
+    """Add *events* events to *log*, all at once: no process follows it yet."""
     lines = (encode(event) + b"\n" for event in itertools.chain(itertools.islice(_session_view(), events - 2), _end()))
     write_private(log, log.read_bytes() + b"".join(lines))
 

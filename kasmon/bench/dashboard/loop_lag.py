@@ -1,9 +1,9 @@
-"""Run as a program in a terminal: the real dashboard with a probe that says how long its loop did not turn.
+"""Program that runs the real dashboard with a probe of its event loop's lag.
 
     python -m kasmon.bench.dashboard.loop_lag FILE
 
-Every ten milliseconds the loop is asked to turn; how much later it did is the lag. After each second the longest lag of
-that second, in milliseconds, is added to FILE as a line.
+The probe sleeps for ten milliseconds at a time; the excess over that is the lag. After each second it appends the
+longest lag of that second, in milliseconds, to FILE as a line.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ STEP_S = 0.01
 
 
 class ProbedKasmon(Kasmon):
-    """The dashboard, and a probe beside it."""
+    """The dashboard with the probe."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(gateway=LiveGateway(places()), driver_class=TapDriver)

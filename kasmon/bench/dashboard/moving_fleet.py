@@ -1,4 +1,4 @@
-"""Run as a program in a terminal: the dashboard over a fleet of values that keep changing.
+"""Program that runs the dashboard over a generated fleet that keeps changing.
 
 python -m kasmon.bench.dashboard.moving_fleet ROWS ALIVE CHANGES HZ
 """
@@ -39,7 +39,7 @@ from kasmon.tui.gateway.protocol import (
 
 
 class MovingGateway:
-    """Implements `Gateway`: fleets of *rows* sessions, of which *changes* differ from one fleet to the next."""
+    """A `Gateway` that yields fleets of *rows* sessions, of which *changes* differ from one fleet to the next."""
 
     terminals = None
 
@@ -50,7 +50,7 @@ class MovingGateway:
         self._sessions = [self._session(number, number < alive, now) for number in range(rows)]
 
     def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
-        """There are no terminals."""
+        """Do nothing: there are no terminals."""
 
     async def changes(self) -> AsyncIterator[Fleet]:
         while True:
@@ -100,7 +100,7 @@ class MovingGateway:
         yield SessionHits(self._sessions[0], ())
 
     async def keep_searchable(self) -> None:
-        """Nothing is searched."""
+        """Do nothing: no measurement searches."""
 
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
         return RecordedText()

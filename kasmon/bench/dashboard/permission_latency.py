@@ -1,4 +1,4 @@
-"""From a request in a session's log to the card that shows it, with nobody at the keyboard."""
+"""Measures the delay from a request in a session's log to the card that shows it, without key presses."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 from kasmon.bench.dashboard.bare_textual import READY, following
 from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure, percentile
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import BenchTerminal, environment, settle
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
@@ -19,19 +19,19 @@ SESSIONS = 20
 WORD = "show-me-"
 
 
-def event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
-    """*asks* requests of all sessions but the selected one, each when no key was pressed for a while."""
-    with scratch() as where, standing(where, sessions) as ids:
-        own = environment(where.environment_variables())
+def measure_event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
+    """Measure *asks* requests of all sessions except the selected one, each after a while without key presses."""
+    with scratch() as paths, create_sessions(paths, sessions) as ids:
+        own = environment(paths.environment_variables())
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:
             terminal.until(b"session-0000")
             settle(terminal, 2.0)
             turns = itertools.islice(itertools.cycle(ids[1:]), asks)
-            delays = [_asked(terminal, where.log(session), session, number) for number, session in enumerate(turns)]
+            delays = [_asked(terminal, paths.log(session), session, number) for number, session in enumerate(turns)]
         finally:
             terminal.close()
-        limits = _bare(where.log(ids[0]), ids[0], own, asks)
+        limits = _bare(paths.log(ids[0]), ids[0], own, asks)
     return Figure(
         name="permission event to dialog, p95",
         value=percentile(delays, 0.95),
@@ -44,7 +44,7 @@ def event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
 
 
 def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int) -> float:
-    """From the fact to the card, in ms; then the card is closed, the request withdrawn, and the keyboard left alone."""
+    """Return the time from event to card, in ms; then close the card, withdraw the request, and pause."""
     log, request = EventLog(path), _request(session, number)
     began = time.perf_counter()
     log.append(RequestOpened(at=time.time(), request=request))
@@ -57,7 +57,7 @@ def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int)
 
 
 def _bare(path: Path, session: SessionId, own: dict[str, str], asks: int) -> list[float]:
-    """The same facts to the screen of an app that does nothing else, in ms."""
+    """Return the delays of the same events in an app that does nothing else, in ms."""
     log, terminal = EventLog(path), BenchTerminal(following(path, WORD), own)
     try:
         terminal.until(READY)
@@ -74,7 +74,7 @@ def _bare(path: Path, session: SessionId, own: dict[str, str], asks: int) -> lis
 
 
 def _request(session: SessionId, number: int) -> Request:
-    """A request of which only the card shows the command."""
+    """Return a request whose command appears only on its card."""
     command = f"{WORD}{number:05d}"
     return sealed(
         Request(

@@ -1,4 +1,4 @@
-"""Prompts into terminals that make it hard: what each was given, against what its receipts say."""
+"""Measures the delivery of prompts to difficult terminals: what each program received, compared with the receipts."""
 
 import asyncio
 import itertools
@@ -34,7 +34,7 @@ HOSTILE: Final[dict[str, tuple[str, ...]]] = {
     "clears its screen": ("blank=0.3",),
     "asks in between": ("asks=0.1",),
 }
-"""How its terminals behave (promptbox.py)."""
+"""The flags of the fake terminals (promptbox.py), by kind."""
 WORDS: Final = (
     "the",
     "prompt",
@@ -57,26 +57,26 @@ END_S: Final = 60.0
 
 
 class DeliveryCount(NamedTuple):
-    """What became of the prompts for one terminal."""
+    """The results of the prompts to one terminal."""
 
     sent: int
     taken: int
-    """By their receipts."""
+    """Prompts that were submitted, according to their receipts."""
     refused: int
     lost: int
     doubled: int
-    """That the program was given more often than they were sent."""
+    """Prompts that the program received more often than they were sent."""
     false: int
-    """That it was not given, and whose receipts say that it was."""
+    """Prompts that it did not receive although their receipts report it."""
     unsent: int
-    """What it was given and nobody sent, or not whole."""
+    """Texts that it received but that were not sent, or not in this form."""
     answered: int
-    """Keys that went into a question."""
+    """Keys that were typed into a question."""
     took_s: tuple[float, ...]
 
 
 def prompts(seed: int) -> Iterator[str]:
-    """Prompts of one byte to 64 KB: of several lines, in wide letters, with signs in front and behind; for ever."""
+    """Yield prompts of one byte to 64 KB without end: several lines, wide characters, special ones at both ends."""
     dice = random.Random(seed)
     for number in itertools.count():
         size = dice.choice((0, 1, 4, 12, 40, 120, 400)) if number % 25 else dice.choice((2500, 9000))
@@ -87,15 +87,15 @@ def prompts(seed: int) -> Iterator[str]:
 
 
 def cut(text: str) -> str:
-    """*text* of at most 64 KB."""
+    """Return *text* cut to at most 64 KB."""
     return text.encode()[:LARGEST].decode("utf-8", "ignore").strip()
 
 
-def delivered(count: int) -> Figure:
-    """*count* prompts, in turn to one terminal of each kind."""
-    with scratch() as where:
-        learn(where)
-        tallies = asyncio.run(_all(where, count))
+def measure_delivery(count: int) -> Figure:
+    """Measure *count* prompts, in turn to one terminal of each kind."""
+    with scratch() as paths:
+        learn(paths)
+        tallies = asyncio.run(_all(paths, count))
     bad = sum(tally.doubled + tally.false + tally.unsent + tally.answered for tally in tallies.values())
     took_ms = [1000 * took for tally in tallies.values() for took in tally.took_s]
     return Figure(
@@ -110,7 +110,7 @@ def delivered(count: int) -> Figure:
 
 
 def told(tallies: Mapping[str, DeliveryCount]) -> str:
-    """What became of all, kind by kind."""
+    """Return a summary of the results, by kind."""
     return "; ".join(
         f"{kind}: {tally.taken} of {tally.sent} taken"
         + "".join(f", {value} {name}" for name, value in tally._asdict().items() if name in COUNTED and value)
@@ -121,48 +121,48 @@ def told(tallies: Mapping[str, DeliveryCount]) -> str:
 COUNTED: Final = ("refused", "lost", "doubled", "false", "unsent", "answered")
 
 
-def learn(where: Paths) -> None:
-    """Have kasmon in *where* know the program's screen, as a person's own file tells it."""
-    private_folder(where.config)
-    private_folder(where.config / "screens")
-    write_private(where.config / "screens" / f"{AGENT}.toml", (PROGRAMS / f"{AGENT}.toml").read_bytes())
+def learn(paths: Paths) -> None:
+    """Install the program's screen rules for the kasmon in *paths*, as a user's own file."""
+    private_folder(paths.config)
+    private_folder(paths.config / "screens")
+    write_private(paths.config / "screens" / f"{AGENT}.toml", (PROGRAMS / f"{AGENT}.toml").read_bytes())
 
 
-def command(where: Paths, record: Path, flags: Sequence[str]) -> list[str]:
-    """The program's command line; it bears its own name, for kasmon to know it by."""
-    program = where.state / AGENT
+def command(paths: Paths, record: Path, flags: Sequence[str]) -> list[str]:
+    """Return the program's command line; the program has the agent's name, by which kasmon recognises it."""
+    program = paths.state / AGENT
     if not program.exists():
         program.symlink_to(sys.executable)
     return [str(program), "-I", "-S", str(PROGRAMS / f"{AGENT}.py"), str(record), *flags]
 
 
-async def _all(where: Paths, count: int) -> dict[str, DeliveryCount]:
+async def _all(paths: Paths, count: int) -> dict[str, DeliveryCount]:
     texts = list(itertools.islice(prompts(1), count))
     jobs = {
-        kind: _one(where, kind, flags, texts[at :: len(HOSTILE)]) for at, (kind, flags) in enumerate(HOSTILE.items())
+        kind: _one(paths, kind, flags, texts[at :: len(HOSTILE)]) for at, (kind, flags) in enumerate(HOSTILE.items())
     }
     return dict(zip(jobs, await asyncio.gather(*jobs.values()), strict=True))
 
 
-async def _one(where: Paths, kind: str, flags: Sequence[str], texts: Sequence[str]) -> DeliveryCount:
-    record = where.state / f"{kind.replace(' ', '-')}.jsonl"
+async def _one(paths: Paths, kind: str, flags: Sequence[str], texts: Sequence[str]) -> DeliveryCount:
+    record = paths.state / f"{kind.replace(' ', '-')}.jsonl"
     write_private(record, b"")
-    argv = tuple(command(where, record, flags))
-    id_ = await create(where, Config(), NewSession(name=kind, mode=Mode.TMUX, argv=argv, workdir="/"))
+    argv = tuple(command(paths, record, flags))
+    id_ = await create(paths, Config(), NewSession(name=kind, mode=Mode.TMUX, argv=argv, workdir="/"))
     receipts, took_s = list[Receipt](), list[float]()
     for text in texts:
-        session = look_once(where).get(id_)
+        session = look_once(paths).get(id_)
         assert session is not None
         began = time.monotonic()
-        receipts.append(await given(where, session, text))
+        receipts.append(await given(paths, session, text))
         took_s.append(time.monotonic() - began)
     return tally(texts, receipts, record, took_s)
 
 
-async def given(where: Paths, session: Session, text: str) -> Receipt:
-    """The receipt of *text* once it is taken, refused or lost."""
+async def given(paths: Paths, session: Session, text: str) -> Receipt:
+    """Send *text* and return its receipt once it is taken, refused or lost."""
     try:
-        receipt = await send(where, session, text)
+        receipt = await send(paths, session, text)
     except PromptLostError as error:
         return _failed(session, ReceiptState.LOST, error)
     except RefusedError as error:
@@ -170,7 +170,7 @@ async def given(where: Paths, session: Session, text: str) -> Receipt:
     async with asyncio.timeout(END_S):
         while receipt.state not in TAKEN | FAILED:
             await asyncio.sleep(0.1)
-            now = look_once(where).get(session.id)
+            now = look_once(paths).get(session.id)
             known = now.receipts if now is not None else ()
             receipt = next((one for one in known if one.id == receipt.id), receipt)
     return receipt
@@ -181,7 +181,7 @@ def _failed(session: Session, state: ReceiptState, error: KasmonError) -> Receip
 
 
 def tally(texts: Sequence[str], receipts: Sequence[Receipt], record: Path, took_s: Sequence[float]) -> DeliveryCount:
-    """What became of *texts*, by their *receipts* and by what the program wrote down."""
+    """Return the results of *texts*, from their *receipts* and from the program's own record."""
     records = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
     got = [one["submitted"].strip("\n") for one in records if "submitted" in one]
     states = [receipt.state for receipt in receipts]

@@ -1,4 +1,4 @@
-"""How long a search through many long sessions takes: `kasmon grep`, from its start to its end."""
+"""Measures a search through many long sessions: `kasmon grep`, from its start to its end."""
 
 import itertools
 import statistics
@@ -10,7 +10,7 @@ from typing import Final
 
 from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
 from kasmon.bench.support.figure import Figure
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import environment
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
 from kasmon.model.permission import SessionId
@@ -37,20 +37,20 @@ NOUNS: Final = (
 VERBS: Final = ("reads", "writes", "checks", "drops", "keeps", "opens", "closes", "merges", "splits", "locks", "frees")
 
 
-def searching(rounds: int) -> list[Figure]:
-    """50 sessions of 10 MB, half of them terminals: words that are in one of them, in all, in none; and no index."""
-    with scratch() as where, standing(where, SESSIONS, alive=0) as sessions:
+def measure_search(rounds: int) -> list[Figure]:
+    """Measure 50 sessions of 10 MB, half of them terminals: words in one, in all, in none; and without an index."""
+    with scratch() as paths, create_sessions(paths, SESSIONS, alive=0) as sessions:
         for number, session in enumerate(sessions):
-            fill(where, session, number, MEGABYTES * 1_000_000)
-        own = environment(where.environment_variables())
-        without = _timed(where, own, RARE, max(3, rounds // 3))
+            fill(paths, session, number, MEGABYTES * 1_000_000)
+        own = environment(paths.environment_variables())
+        without = _timed(paths, own, RARE, max(3, rounds // 3))
         began = time.perf_counter()
-        bring_up(where)
+        bring_up(paths)
         took = time.perf_counter() - began
-        size_mb = where.search_index.stat().st_size / 1e6
+        size_mb = paths.search_index.stat().st_size / 1e6
         bare = _times([*BARE_PYTHON], own, rounds)
-        times = {words: _timed(where, own, words, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
-        capped = _timed(where, own, "session", rounds, "--max", "5")
+        times = {words: _timed(paths, own, words, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
+        capped = _timed(paths, own, "session", rounds, "--max", "5")
     whole = f"{SESSIONS} sessions x {MEGABYTES} MB"
     note = (
         f"the command from start to end; of that Python's own start {statistics.median(bare):.0f} ms. The index has "
@@ -64,17 +64,17 @@ def searching(rounds: int) -> list[Figure]:
     ]
 
 
-def fill(where: Paths, session: SessionId, number: int, size: int) -> None:
-    """Give *session* so many bytes that it said, or, every second one, that its terminal printed."""
+def fill(paths: Paths, session: SessionId, number: int, size: int) -> None:
+    """Fill the log of *session*, or for even numbers its terminal record, with *size* bytes."""
     chance = Random(number)
     if number % 2:
-        session_view, said, written = _session_view(chance, number), [where.log(session).read_bytes()], 0
+        session_view, lines_written, written = _session_view(chance, number), [paths.log(session).read_bytes()], 0
         while written < size:
-            said.append(encode(next(session_view)) + b"\n")
-            written += len(said[-1])
-        write_private(where.log(session), b"".join(said))
+            lines_written.append(encode(next(session_view)) + b"\n")
+            written += len(lines_written[-1])
+        write_private(paths.log(session), b"".join(lines_written))
         return
-    record = TerminalRecord(where.record(session), 2 * size)
+    record = TerminalRecord(paths.record(session), 2 * size)
     record.open(0)
     lines = _lines(chance, number)
     written, now = 0, time.time()
@@ -109,7 +109,7 @@ def _lines(chance: Random, number: int) -> Iterator[str]:
         )
 
 
-def _timed(where: Paths, own: dict[str, str], words: str, rounds: int, *more: str) -> list[float]:
+def _timed(paths: Paths, own: dict[str, str], words: str, rounds: int, *more: str) -> list[float]:
     return _times([*KASMON, "grep", "--json", *more, words], own, rounds)
 
 

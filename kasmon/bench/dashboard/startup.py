@@ -1,4 +1,4 @@
-"""How long until something can be read: the dashboard's first frame, and `kasmon ls`."""
+"""Measures the time until output appears: the dashboard's first frame, and `kasmon ls`."""
 
 import statistics
 import subprocess
@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from kasmon.bench.support.figure import Figure, ratio
-from kasmon.bench.support.fleet import scratch, standing
+from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import memory_mb
 from kasmon.bench.support.terminal import BenchTerminal, environment
 from kasmon.paths import Paths
@@ -29,10 +29,10 @@ BARE_TEXTUAL = [
 ]
 
 
-def first_frame(rounds: int) -> Figure:
-    """Spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
-    with scratch() as where, standing(where, 20):
-        own = environment(where.environment_variables())
+def measure_first_frame(rounds: int) -> Figure:
+    """Measure from spawn to a live list of 20 on the screen, against a bare Textual app's only line."""
+    with scratch() as paths, create_sessions(paths, 20):
+        own = environment(paths.environment_variables())
         values, limits = [], []
         for _ in range(rounds):
             limits.append(until_shown(BARE_TEXTUAL, own, b"bare-and-ready"))
@@ -40,11 +40,11 @@ def first_frame(rounds: int) -> Figure:
         return ratio("first frame, live list of 20", values, limits, "bare Textual", 1.5)
 
 
-def ls(rounds: int, rows: int = 200) -> Figure:
-    """`kasmon ls` of 200 live sessions, its index warm as a dashboard leaves it, against bare Python."""
-    with scratch() as where, standing(where, rows):
-        own = environment(where.environment_variables())
-        warm(where, own)
+def measure_ls(rounds: int, rows: int = 200) -> Figure:
+    """Measure `kasmon ls` of 200 live sessions, with the index that a dashboard leaves, against bare Python."""
+    with scratch() as paths, create_sessions(paths, rows):
+        own = environment(paths.environment_variables())
+        warm(paths, own)
         values, limits = [], []
         for _ in range(rounds):
             limits.append(_run(BARE_PYTHON, own))
@@ -52,10 +52,10 @@ def ls(rounds: int, rows: int = 200) -> Figure:
         return ratio(f"kasmon ls, {rows} sessions", values, limits, "bare Python", 10)
 
 
-def memory(rounds: int) -> Figure:
-    """The dashboard's memory with 200 sessions, against a bare Textual app's."""
-    with scratch() as where, standing(where, 200):
-        own = environment(where.environment_variables())
+def measure_memory(rounds: int) -> Figure:
+    """Measure the dashboard's memory with 200 sessions, against a bare Textual app's."""
+    with scratch() as paths, create_sessions(paths, 200):
+        own = environment(paths.environment_variables())
         values, limits = [], []
         for _ in range(rounds):
             limits.append(_weigh(BARE_TEXTUAL, own, b"bare-and-ready"))
@@ -73,16 +73,16 @@ def memory(rounds: int) -> Figure:
     )
 
 
-def warm(where: Paths, own: dict[str, str]) -> None:
-    """Let a dashboard write the index once: it does so after a few seconds.
+def warm(paths: Paths, own: dict[str, str]) -> None:
+    """Run a dashboard until it has written the index, which it does after a few seconds.
 
     Raises:
-        TimeoutError: if it did not.
+        TimeoutError: if it does not.
     """
     terminal = BenchTerminal(KASMON, own)
     deadline = time.monotonic() + WARM_S
     try:
-        while not remember(where.index, FleetIndex(where)):
+        while not remember(paths.index, FleetIndex(paths)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the dashboard wrote no index within {WARM_S:g} s.")
             terminal.read(0.05)
@@ -91,7 +91,7 @@ def warm(where: Paths, own: dict[str, str]) -> None:
 
 
 def until_shown(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
-    """From the start of *argv* to *text* on its terminal, in ms."""
+    """Return the time from the start of *argv* to *text* on its terminal, in ms."""
     terminal = BenchTerminal(argv, own, columns=160, rows=50)
     try:
         return 1000 * (terminal.until(text) - terminal.started_at)

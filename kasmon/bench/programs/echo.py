@@ -1,4 +1,4 @@
-"""Answers each letter with four capitals of it on a cleared line, on a screen full of colour; in raw mode."""
+"""Program that answers each letter with four capitals of it on a cleared line, on a colourful screen; in raw mode."""
 
 import os
 import tty
@@ -14,7 +14,7 @@ def main() -> None:
     while data := os.read(0, 4096):
         for letter in data:
             if 97 <= letter <= 122:
-                # Every cell differs from the last answer, as a terminal in between sends only cells that changed.
+                # Every cell differs from the last answer, as a terminal in between sends only changed cells.
                 os.write(1, b"\r\x1b[K" + bytes([letter - 32]) * 4)
 
 

@@ -1,23 +1,23 @@
-"""A program with a box for prompts that makes it as hard as real ones do; what it is given it writes to RECORD.
+"""Program with an input box for prompts that is as difficult as real ones; it writes what it receives to RECORD.
 
     promptbox.py RECORD [FLAG=VALUE ...]
 
-    drop=N       the first N Enters behind each text do nothing
-    swallow=S    an Enter within S seconds of other input is a part of the text
-    blind=1      an Enter that comes before the text is drawn is a part of it
-    holds=S      an Enter is taken S seconds later, with all that was typed until then
-    bare=1       it does not ask for bracketed paste; a line feed is Enter, and Escape with Enter a new line
+    drop=N       the first N Enters after each text do nothing
+    swallow=S    an Enter within S seconds of other input becomes part of the text
+    blind=1      an Enter that arrives before the text is drawn becomes part of it
+    holds=S      an Enter takes effect S seconds later, with all that was typed until then
+    bare=1       no bracketed paste; a line feed is Enter, and Escape with Enter a new line
     late=S       what it draws is S seconds old
     busy=S       it reads only every S seconds
-    ghost=1      it suggests something in its empty box, another thing in each frame
-    fold=N       a paste of more than N characters stands there by a short name
-    draft=TEXT   somebody typed TEXT before anybody else; SIGUSR1 takes it away
-    dialog=1     it begins with a question; SIGUSR1 takes it away
-    asks=S       S seconds after a text came it asks something for half a second, and Enter would answer
+    ghost=1      it shows a suggestion in its empty box, another one in each frame
+    fold=N       it shows a placeholder for a paste of more than N characters
+    draft=TEXT   a person has typed TEXT already; SIGUSR1 removes it
+    dialog=1     it begins with a question; SIGUSR1 removes it
+    asks=S       S seconds after a text it asks a question for half a second, and Enter would answer
     blank=S      Enter clears the screen for S seconds
-    dies=N       it ends once it has read N bytes
+    dies=N       it exits once it has read N bytes
     turn=S       it works for S seconds at each prompt
-    SIGUSR2      it asks something now, as with `asks`
+    SIGUSR2      it asks a question now, as with `asks`
 
 Records are lines of JSON: {"submitted": TEXT}, or {"answered": KEYS} for what was typed into a question.
 """
@@ -38,7 +38,7 @@ BEGINS, ENDS = b"\x1b[200~", b"\x1b[201~"
 
 
 class BenchPromptBox:
-    """The text in the box, and what was asked for by the flags."""
+    """The state of the box, and the flags."""
 
     def __init__(self, record: str, flags: dict[str, str]) -> None:
         self.flags = flags
@@ -55,7 +55,7 @@ class BenchPromptBox:
     def number(self, flag: str) -> float:
         return float(self.flags.get(flag, "0"))
 
-    # -- what it reads
+    # -- input
 
     def feed(self, data: bytes, now: float) -> None:
         self.read += len(data)
@@ -66,7 +66,7 @@ class BenchPromptBox:
             pass
 
     def take(self, now: float) -> bool:
-        """Act on the next key; False where more has to come first."""
+        """Process the next key; return False if more input is needed first."""
         data = self.input
         if self.is_asking or now < self.asks_until:
             self.note(answered=bytes(data).decode("latin-1"))
@@ -134,16 +134,16 @@ class BenchPromptBox:
         self.dropped, self.asks_at = 0, 0.0
 
     def is_behind(self, now: float) -> bool:
-        """Whether what stands there is not drawn yet."""
+        """Return whether the screen is not up to date."""
         return bool(self.due) or self.frame(now) != self.latest
 
     def note(self, **record: str) -> None:
         os.write(self.file, json.dumps(record).encode() + b"\n")
 
-    # -- what it draws
+    # -- output
 
     def draw(self, now: float) -> None:
-        """Have what stands there now on the screen, when it is due."""
+        """Draw the current frame once it is due."""
         if self.enter_at and now >= self.enter_at:
             self.enter(now)
         if self.asks_at and now >= self.asks_at:
@@ -173,7 +173,7 @@ class BenchPromptBox:
         return screen + b"\x1b[%d;%dH\x1b[?25h" % (at[0] + 1, at[1] + 1)
 
     def box(self) -> list[str]:
-        """The rows of the box: the end of the text where there is too much of it."""
+        """Return the rows of the box: the end of a text that is too long."""
         text = self.short or self.text
         if not text and "ghost" in self.flags:
             return [f"❯ \x1b[2mTry to refactor part {self.submitted} of it\x1b[0m"]

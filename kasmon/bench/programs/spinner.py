@@ -1,7 +1,7 @@
-"""Plays an agent at work: `spinner.py SOURCE [SECONDS OFFSET]`. It draws a screen ten times a second, as agents do.
+"""Program that plays a working agent: `spinner.py SOURCE [SECONDS OFFSET]`. It draws ten frames a second, as agents do.
 
-SOURCE says how it tells its state: `program` (OSC 7501), `title`, or `screen` alone. With SECONDS it works and rests in
-turn, so long each, from moments on that are multiples of SECONDS after OFFSET on the clock; else it always works.
+SOURCE is how it shows its state: `program` (OSC 7501), `title`, or `screen` alone. With SECONDS it alternates between
+working and idle, each for SECONDS, switching at multiples of SECONDS after OFFSET; else it always works.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Prints a line N times a second: `talk.py N [stamp]`; with `stamp`, each line carries the moment it was written."""
+"""Program that prints a line N times a second: `talk.py N [stamp]`; with `stamp`, each line contains its time."""
 
 import sys
 import time

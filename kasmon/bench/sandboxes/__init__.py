@@ -1,1 +1,1 @@
-"""What sandboxes cost: start, runs, checkpoints, snapshots."""
+"""Measurements of sandboxes: start, runs, checkpoints, snapshots."""

@@ -1,4 +1,4 @@
-"""What a checkpoint of a large workspace costs, in which nothing, or one file, has changed since the one before."""
+"""Measures a checkpoint of a large workspace in which no file, or one, has changed since the previous checkpoint."""
 
 import random
 import shutil
@@ -15,11 +15,11 @@ from kasmon.sandbox.guest_client.protocol import SavedInterpreters
 FILES: Final = 741
 BYTES: Final = 70_000_000
 SETTLED_S: Final = 0.1
-"""A file that was written this moment may be written again without its time changing: it is read again."""
+"""A checkpoint reads a file written just before it again, since a rewrite might not change the mtime."""
 
 
-def keeping(rounds: int, files: int = FILES, size_bytes: int = BYTES) -> list[Figure]:
-    """A checkpoint of *files* files of *size_bytes* together, three parts of seven random."""
+def measure_checkpoints(rounds: int, files: int = FILES, size_bytes: int = BYTES) -> list[Figure]:
+    """Measure checkpoints of *files* files with *size_bytes* in total, three sevenths of them random."""
     root = Path(tempfile.mkdtemp(prefix="kasmon-bench-"))
     try:
         workspace = root / "workspace"

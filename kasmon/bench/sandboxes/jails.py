@@ -1,6 +1,6 @@
-"""What jails cost: how soon one answers, alone and many at once, and what many hold and use while nothing runs in them.
+"""Measures jails: the start of one and of many at once, and the memory and processor time of many idle ones.
 
-A jail is measured with what belongs to one that waits for code: the agent inside, a Python and a bash.
+A jail is measured with everything that waits for code in it: the guest, a Python and a bash.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from kasmon.sandbox.managed.sandbox import PREWARMED
 MANY: Final = 50
 AT_ONCE: Final = 8
 REST_S: Final = 2.0
-"""How long after their start many jails are weighed, in seconds."""
+"""How long after their start the memory of many jails is measured, in seconds."""
 
 
-def ready(rounds: int) -> Figure:
-    """From the wish for a jail to the agent inside that answers, one after the other."""
+def measure_start(rounds: int) -> Figure:
+    """Measure from the creation of a jail to the guest's answer, one after the other."""
     with _jails(rounds) as (jail, policies):
         times = []
         for policy in policies:
@@ -42,17 +42,17 @@ def ready(rounds: int) -> Figure:
     )
 
 
-def many(seconds: float, count: int = MANY) -> list[Figure]:
-    """*count* jails that are made at once, then left alone for *seconds*."""
+def measure_many(seconds: float, count: int = MANY) -> list[Figure]:
+    """Measure *count* jails that are created at once, then left idle for *seconds*."""
     with _jails(count) as (jail, policies), ThreadPoolExecutor(AT_ONCE) as pool:
         began = time.perf_counter()
         made = list(pool.map(jail.create, policies))
         each_ms = 1000 * (time.perf_counter() - began) / count
-        list(pool.map(_warmed, made))
+        list(pool.map(_prewarm, made))
         time.sleep(REST_S)
-        inside = [process.pid for process in family([runtime.pid for runtime in made])]
-        each_mb = sum(map(held_mb, inside)) / count
-        share = share_of_a_core(inside, seconds)
+        guest = [process.pid for process in family([runtime.pid for runtime in made])]
+        each_mb = sum(map(held_mb, guest)) / count
+        share = share_of_a_core(guest, seconds)
         ending = time.perf_counter()
         list(pool.map(jail.destroy, policies, made))
         end_ms = 1000 * (time.perf_counter() - ending) / count
@@ -71,7 +71,7 @@ def many(seconds: float, count: int = MANY) -> list[Figure]:
             unit="MB",
             target=15,
             samples=count,
-            note=f"{len(inside) / count:.1f} processes each; pages that they share count once",
+            note=f"{len(guest) / count:.1f} processes each; pages that they share count once",
         ),
         Figure(
             name=f"{count} jails in which nothing runs",
@@ -86,9 +86,9 @@ def many(seconds: float, count: int = MANY) -> list[Figure]:
 
 @contextlib.contextmanager
 def _jails(count: int) -> Iterator[tuple[Jail, Sequence[SandboxPolicy]]]:
-    """What makes *count* jails, which are gone in the end, and their policies."""
-    with scratch() as where:
-        jail, policies = Jail(where), [SandboxPolicy(session=session_id(number)) for number in range(count)]
+    """Return the jail tier and the policies of *count* jails; all jails are removed at the end."""
+    with scratch() as paths:
+        jail, policies = Jail(paths), [SandboxPolicy(session=session_id(number)) for number in range(count)]
         try:
             yield jail, policies
         finally:
@@ -96,6 +96,6 @@ def _jails(count: int) -> Iterator[tuple[Jail, Sequence[SandboxPolicy]]]:
                 jail.forget(policy)
 
 
-def _warmed(runtime: SandboxRuntime) -> None:
-    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        inside.prewarm(PREWARMED)
+def _prewarm(runtime: SandboxRuntime) -> None:
+    with contextlib.closing(GuestChannel(runtime.socket)) as guest:
+        guest.prewarm(PREWARMED)

@@ -1,4 +1,4 @@
-"""What it takes to run code in a sandbox: asked of the agent inside, through its host, and of one that sleeps."""
+"""Measures running code in a sandbox: directly in the guest, through its host, and in a paused sandbox."""
 
 import asyncio
 import contextlib
@@ -30,12 +30,12 @@ LIMIT_S: Final = 60.0
 NAME: Final = "measured"
 
 
-def requests(rounds: int) -> list[Figure]:
-    """Code that does next to nothing, *rounds* times in each interpreter: from the agent's socket to its answer."""
+def measure_runs(rounds: int) -> list[Figure]:
+    """Measure trivial code, *rounds* times in each interpreter: from the request at the guest's socket to the reply."""
     figures: list[Figure] = []
-    with _jail() as (_, _, inside):
+    with _jail() as (_, _, guest):
         for interpreter in INTERPRETERS:
-            times = _timed(inside, interpreter, rounds)
+            times = _timed(guest, interpreter, rounds)
             middle, late = percentile(times, 0.5), percentile(times, 0.95)
             figures += [
                 _figure(f"a run of {interpreter}, p50", middle, TARGETS[interpreter], rounds),
@@ -44,14 +44,14 @@ def requests(rounds: int) -> list[Figure]:
     return figures
 
 
-def standby(rounds: int) -> Figure:
-    """A jail with all interpreters that is stopped and goes on: to the first answer of its Python."""
-    with _jail() as (jail, policy, inside):
+def measure_standby(rounds: int) -> Figure:
+    """Measure resuming a paused jail with all interpreters, until the first answer of its Python."""
+    with _jail() as (jail, policy, guest):
         runtime = jail.adopt(policy)
         if runtime is None:
             raise SandboxError("nothing was measured", "the jail is gone")
         for interpreter in INTERPRETERS:
-            _ran(inside, interpreter)
+            _time_run(guest, interpreter)
         to_sleep: list[float] = []
         awake: list[float] = []
         for _ in range(rounds):
@@ -61,35 +61,35 @@ def standby(rounds: int) -> Figure:
             time.sleep(0.05)
             began = time.perf_counter()
             jail.resume(policy, runtime, slept)
-            _ran(inside, "python")
+            _time_run(guest, "python")
             awake.append(1000 * (time.perf_counter() - began))
     note = f"p95 {percentile(awake, 0.95):.1f} ms; to put it to sleep p50 {percentile(to_sleep, 0.5):.1f} ms"
     return _figure("from standby to the first answer, p50", percentile(awake, 0.5), 10, rounds, note)
 
 
-def through_host(rounds: int, sleeps: int = 10) -> list[Figure]:
-    """The same in a session, as the dashboard and MCP run it; then of one that sleeps, healed before it answers."""
-    with scratch() as where, _as_its_own(where):
-        return asyncio.run(_through_host(where, rounds, sleeps))
+def measure_host_runs(rounds: int, sleeps: int = 10) -> list[Figure]:
+    """Measure the same in a session, as the dashboard and MCP run it; then in a paused one, which is healed first."""
+    with scratch() as paths, _as_its_own(paths):
+        return asyncio.run(_through_host(paths, rounds, sleeps))
 
 
-async def _through_host(where: Paths, rounds: int, sleeps: int) -> list[Figure]:
-    session = await operations.create(where, Config(), operations.NewSandbox(name=NAME))
+async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
+    session = await operations.create(paths, Config(), operations.NewSandbox(name=NAME))
     try:
-        host = await link(where, session, Mode.INTERPRETER)
+        host = await link(paths, session, Mode.INTERPRETER)
         run = Run(interpreter="python", code=CODE["python"])
         for _ in range(WARM):
-            await _done(host, session, run)
-        times = [await _done(host, session, run) for _ in range(rounds)]
+            await _time_command(host, session, run)
+        times = [await _time_command(host, session, run) for _ in range(rounds)]
         woken = []
         for _ in range(sleeps):
-            await _done(host, session, Pause())
-            woken.append(await _done(host, session, run))
+            await _time_command(host, session, Pause())
+            woken.append(await _time_command(host, session, run))
         await host.aclose()
     finally:
-        if (seen := look_once(where).get(session)) is None:
+        if (seen := look_once(paths).get(session)) is None:
             raise SessionNotFoundError(session)
-        await operations.remove(where, seen)
+        await operations.remove(paths, seen)
     note = f"p95 {percentile(times, 0.95):.1f} ms"
     late = f"p95 {percentile(woken, 0.95):.1f} ms; it was proven, healed and looked at before that"
     return [
@@ -98,8 +98,8 @@ async def _through_host(where: Paths, rounds: int, sleeps: int) -> list[Figure]:
     ]
 
 
-async def _done(host: HostLink, session: SessionId, wish: SandboxWish) -> float:
-    """How long *wish* took, in ms."""
+async def _time_command(host: HostLink, session: SessionId, wish: SandboxWish) -> float:
+    """Execute *wish* and return how long it took, in ms."""
     if isinstance(wish, Run):
         wish = Run(interpreter=wish.interpreter, code=wish.code, id=os.urandom(8).hex())
     began = time.perf_counter()
@@ -112,20 +112,20 @@ async def _done(host: HostLink, session: SessionId, wish: SandboxWish) -> float:
 
 @contextlib.contextmanager
 def _jail() -> Iterator[tuple[Jail, SandboxPolicy, GuestChannel]]:
-    with scratch() as where:
-        jail, policy = Jail(where), SandboxPolicy(session=session_id(0))
+    with scratch() as paths:
+        jail, policy = Jail(paths), SandboxPolicy(session=session_id(0))
         try:
-            with contextlib.closing(GuestChannel(jail.create(policy).socket)) as inside:
-                yield jail, policy, inside
+            with contextlib.closing(GuestChannel(jail.create(policy).socket)) as guest:
+                yield jail, policy, guest
         finally:
             jail.forget(policy)
 
 
 @contextlib.contextmanager
-def _as_its_own(where: Paths) -> Iterator[None]:
-    """This process, and what it starts, is of the kasmon of *where* as long as the context lasts."""
+def _as_its_own(paths: Paths) -> Iterator[None]:
+    """Make this process and its children use the kasmon of *paths* while the context lasts."""
     before = dict(os.environ)
-    os.environ.update(where.environment_variables())
+    os.environ.update(paths.environment_variables())
     try:
         yield
     finally:
@@ -133,20 +133,20 @@ def _as_its_own(where: Paths) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _ran(inside: GuestChannel, interpreter: Interpreter) -> float:
-    """How long code that does next to nothing takes, in ms."""
+def _time_run(guest: GuestChannel, interpreter: Interpreter) -> float:
+    """Run trivial code and return how long it took, in ms."""
     began = time.perf_counter()
-    ran = inside.run(interpreter, CODE[interpreter], timeout_s=LIMIT_S)
+    ran = guest.run(interpreter, CODE[interpreter], timeout_s=LIMIT_S)
     if ran.exit_code:
         raise SandboxError(f"{interpreter} was not measured", ran.stderr.strip() or str(ran.exit_code))
     return 1000 * (time.perf_counter() - began)
 
 
-def _timed(inside: GuestChannel, interpreter: Interpreter, rounds: int) -> list[float]:
-    """How long each of *rounds* takes, in ms, once it is warm."""
+def _timed(guest: GuestChannel, interpreter: Interpreter, rounds: int) -> list[float]:
+    """Return the duration of each of *rounds* in ms, after a warm-up."""
     for _ in range(WARM):
-        _ran(inside, interpreter)
-    return [_ran(inside, interpreter) for _ in range(rounds)]
+        _time_run(guest, interpreter)
+    return [_time_run(guest, interpreter) for _ in range(rounds)]
 
 
 def _figure(name: str, value: float, target: float | None, samples: int, note: str = "") -> Figure:

@@ -1,6 +1,6 @@
-"""What sandboxes that keep their memory cost: to be made, put on disk and woken; and five microVMs made at once.
+"""Measures sandboxes with memory snapshots: creation, pause to disk and resume; and five microVMs at once.
 
-A microVM that was woken has answered when its time is taken, since a memory that is there and answers nobody is none.
+A resume is timed until the microVM answers, since restored memory without an answer proves nothing.
 """
 
 import contextlib
@@ -25,48 +25,48 @@ ANSWER_S: Final = 60.0
 
 
 class SnapshotCycles(NamedTuple):
-    """What became of one sandbox that was put on disk and woken again and again."""
+    """The measurements of one sandbox that was repeatedly paused to disk and resumed."""
 
     to_sleep_ms: list[float]
     awake_ms: list[float]
     size_mb: float
-    """Of its memory on disk, at the last time."""
+    """The size of its memory on disk, at the last pause."""
 
 
-def booted(rounds: int) -> Figure:
-    """A microVM that is started, with nothing to be copied: to the answer of the agent inside."""
+def measure_boot(rounds: int) -> Figure:
+    """Measure a microVM that is booted without a snapshot: until the guest answers."""
     with _tier() as vm:
-        times = _made(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
-    return _figure("a microVM starts and answers, p50", times, None, how_played(vm))
+        times = _time_creation(lambda policy: vm.create(policy, is_copy=False), vm, rounds)
+    return _figure("a microVM starts and answers, p50", times, None, describe_accelerator(vm))
 
 
-def copied(rounds: int) -> Figure:
-    """A microVM that is a copy of the warm one: to the answer of the agent inside."""
+def measure_copy(rounds: int) -> Figure:
+    """Measure a microVM that is a copy of the warm one: until the guest answers."""
     with _tier() as vm:
-        times = _made(_copies(vm), vm, rounds)
-    return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, how_played(vm))
+        times = _time_creation(_build_copier(vm), vm, rounds)
+    return _figure("a microVM is copied from a warm one and answers, p50", times, 1500, describe_accelerator(vm))
 
 
-def paused(rounds: int) -> Figure:
-    """A microVM with a python and a bash, until its memory is on disk and it has no process."""
+def measure_pause(rounds: int) -> Figure:
+    """Measure a microVM with a python and a bash, until its memory is on disk and it has no process."""
     with _tier() as vm:
-        nights = _nights(vm, rounds)
-    name, note = "a microVM is put on disk, p50", f"{nights.size_mb:.0f} MB; {how_played(vm)}"
-    return _figure(name, nights.to_sleep_ms, 1000, note)
+        cycles = _run_cycles(vm, rounds)
+    name, note = "a microVM is put on disk, p50", f"{cycles.size_mb:.0f} MB; {describe_accelerator(vm)}"
+    return _figure(name, cycles.to_sleep_ms, 1000, note)
 
 
-def resumed(rounds: int) -> Figure:
-    """The same, from the wish to go on until its python answers with what it held."""
+def measure_resume(rounds: int) -> Figure:
+    """Measure its resume until its python answers with its earlier state."""
     with _tier() as vm:
-        nights = _nights(vm, rounds)
-    return _figure("a microVM wakes from disk and answers, p50", nights.awake_ms, 1000, how_played(vm))
+        cycles = _run_cycles(vm, rounds)
+    return _figure("a microVM wakes from disk and answers, p50", cycles.awake_ms, 1000, describe_accelerator(vm))
 
 
-def many(count: int = AT_ONCE) -> list[Figure]:
-    """*count* copies of the warm microVM that are made at once: until all answer, what each holds, and who failed."""
+def measure_many(count: int = AT_ONCE) -> list[Figure]:
+    """Measure *count* copies of the warm microVM, created at once: time until all answer, memory of each, failures."""
     with _tier() as vm:
         policies = [SandboxPolicy(session=session_id(number), tier="microvm") for number in range(count)]
-        copies = _copies(vm)
+        copies = _build_copier(vm)
         try:
             with ThreadPoolExecutor(count) as pool:
                 began = time.perf_counter()
@@ -80,7 +80,7 @@ def many(count: int = AT_ONCE) -> list[Figure]:
         finally:
             for policy in policies:
                 vm.forget(policy)
-    note = how_played(vm)
+    note = describe_accelerator(vm)
     return [
         Figure(name=f"{count} microVMs at once, until all answer", value=took_ms, unit="ms", samples=count, note=note),
         Figure(
@@ -101,27 +101,27 @@ def many(count: int = AT_ONCE) -> list[Figure]:
     ]
 
 
-def how_played(vm: MicroVm) -> str:
-    """What of this machine a microVM runs on."""
+def describe_accelerator(vm: MicroVm) -> str:
+    """Return which virtualisation of this machine a microVM uses."""
     return "KVM" if vm.accelerator.startswith("kvm") else "emulated (TCG), without KVM"
 
 
 @contextlib.contextmanager
 def _tier() -> Iterator[MicroVm]:
-    """The tier, of a kasmon of its own that is gone in the end.
+    """Return the microVM tier of a scratch kasmon that is removed at the end.
 
     Raises:
-        SandboxError: if none can be made here.
+        SandboxError: if no microVM can be created here.
     """
-    with scratch() as where:
-        yield MicroVm(where)
+    with scratch() as paths:
+        yield MicroVm(paths)
 
 
-def _copies(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
-    """What makes a copy of the warm one, and fails where one was started instead.
+def _build_copier(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
+    """Return a function that creates a copy of the warm microVM, and fails if one was booted instead.
 
     Raises:
-        SandboxError: if there is no warm one that fits, or none can be made here.
+        SandboxError: if there is no suitable warm one, or no microVM can be created here.
     """
     if lack := qemu_program.lacking(vm.program):
         raise SandboxError("no machine can be made", lack.why, lack.hint)
@@ -139,8 +139,8 @@ def _copies(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
     return copy
 
 
-def _made(make: Callable[[SandboxPolicy], SandboxRuntime], vm: MicroVm, rounds: int) -> list[float]:
-    """How long it takes to make each of *rounds*, one after the other, in ms."""
+def _time_creation(make: Callable[[SandboxPolicy], SandboxRuntime], vm: MicroVm, rounds: int) -> list[float]:
+    """Return how long the creation of each of *rounds* took, one after the other, in ms."""
     times = []
     for number in range(rounds):
         policy = SandboxPolicy(session=session_id(number), tier="microvm")
@@ -160,13 +160,13 @@ def _or_why(make: Callable[[SandboxPolicy], SandboxRuntime], policy: SandboxPoli
         return error.message
 
 
-def _nights(vm: MicroVm, rounds: int) -> SnapshotCycles:
-    """Put one to sleep on disk and wake it, *rounds* times.
+def _run_cycles(vm: MicroVm, rounds: int) -> SnapshotCycles:
+    """Pause a microVM to disk and resume it, *rounds* times.
 
     Raises:
-        SandboxError: if what it held is not there when it wakes.
+        SandboxError: if its memory is lost when it resumes.
     """
-    policy, nights = SandboxPolicy(session=session_id(0), tier="microvm"), SnapshotCycles([], [], 0.0)
+    policy, cycles = SandboxPolicy(session=session_id(0), tier="microvm"), SnapshotCycles([], [], 0.0)
     try:
         runtime = vm.create(policy)
         with contextlib.closing(GuestChannel(runtime.socket)) as inside:
@@ -175,19 +175,19 @@ def _nights(vm: MicroVm, rounds: int) -> SnapshotCycles:
         for number in range(rounds):
             began = time.perf_counter()
             slept = vm.pause(policy, runtime, to_disk=True)
-            nights.to_sleep_ms.append(1000 * (time.perf_counter() - began))
-            nights = nights._replace(size_mb=_size_mb(vm, policy))
-            runtime, took_ms = _woken(vm, policy, runtime, slept, number)
-            nights.awake_ms.append(took_ms)
+            cycles.to_sleep_ms.append(1000 * (time.perf_counter() - began))
+            cycles = cycles._replace(size_mb=_size_mb(vm, policy))
+            runtime, took_ms = _resume(vm, policy, runtime, slept, number)
+            cycles.awake_ms.append(took_ms)
     finally:
         vm.forget(policy)
-    return nights
+    return cycles
 
 
-def _woken(
+def _resume(
     vm: MicroVm, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, number: int
 ) -> tuple[SandboxRuntime, float]:
-    """Where it lives then, and how long it took until it answered, in ms."""
+    """Resume the microVM; return its runtime, and how long it took until it answered, in ms."""
     began = time.perf_counter()
     runtime = vm.resume(policy, runtime, slept)
     with contextlib.closing(GuestChannel(runtime.socket)) as inside:

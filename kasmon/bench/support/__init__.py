@@ -1,1 +1,1 @@
-"""What the measurements share: figures, fleets, terminals, and the cost of a process."""
+"""Shared parts of the measurements: figures, fleets, terminals, and the cost of processes."""

@@ -1,4 +1,4 @@
-"""One measured figure beside its limit and its target, and how a table of them is printed."""
+"""A measured figure with its limit and its target, and the table that shows figures."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ VERDICTS: Final = {True: "met", False: "NOT MET", None: ""}
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured: `value` in `unit`, and what it is held against."""
+    """One measurement: `value` in `unit`, and what it is compared with."""
 
     name: str
     value: float
     unit: Literal["ms", "% of a core", "MB", "x", "prompts", "machines", "bytes/s"]
     target: float | None = None
-    """What we want `judged` to be at most; None where it is only told."""
+    """The most that `judged` should be; None if there is no target."""
     limit: float | None = None
     """The limit, measured in the same run, in the same unit."""
     limit_name: str = ""
@@ -25,19 +25,19 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> float:
-        """What is held against the target: the ratio of `value` to its limit; `value` itself where there is none."""
+        """The value compared with the target: `value` divided by the limit, or `value` itself without a limit."""
         return self.value if self.limit is None else self.value / self.limit
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None where there is none."""
+        """Whether the target is met; None without a target."""
         return None if self.target is None else self.judged <= self.target
 
 
 def ratio(
     name: str, values: Sequence[float], limits: Sequence[float], limit_name: str, target: float | None, note: str = ""
 ) -> Figure:
-    """The median of *values*, in ms, as a multiple of the median of *limits*."""
+    """Return the median of *values*, in ms, as a multiple of the median of *limits*."""
     value, limit = statistics.median(values), statistics.median(limits)
     return Figure(
         name=name,
@@ -52,13 +52,13 @@ def ratio(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that *share* (0..1) of *values* do not exceed."""
+    """Return the value that *share* (0..1) of *values* do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """The figures as lines for people."""
+    """Return the figures as a text table."""
     rows = [("what", "measured", "limit in the same run", "held against", "target", "")]
     for f in figures:
         limit = f"{f.limit:.1f} {f.unit} {f.limit_name}" if f.limit is not None else ""

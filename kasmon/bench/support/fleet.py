@@ -1,4 +1,4 @@
-"""The fleets that are measured: scratch places, and sessions in them that are cheap to make and honest to look at."""
+"""Fleets to measure: scratch folders, and sessions in them that are cheap to create and realistic to read."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Paths]:
-    """Places of the bench's own, cleared at the end with all that runs in them."""
+    """Return scratch `Paths`; at the end, remove them and everything that runs in them."""
     made = Scratch(places())
     try:
         yield made.places
@@ -38,20 +38,20 @@ def scratch() -> Iterator[Paths]:
 
 
 @contextlib.contextmanager
-def standing(where: Paths, count: int, *, alive: int | None = None) -> Iterator[list[SessionId]]:
-    """*count* structured sessions with real logs. The first *alive* (default: all) have a host: this very process.
+def create_sessions(paths: Paths, count: int, *, alive: int | None = None) -> Iterator[list[SessionId]]:
+    """Create *count* structured sessions with real logs. The first *alive* (default: all) have this process as host.
 
     It holds their locks, so every reader sees them as alive and working; it serves no socket.
     """
     locks: list[HostLock] = []
     ids = [session_id(number) for number in range(count)]
     for number, session in enumerate(ids):
-        folder = where.folder(session)
+        folder = paths.folder(session)
         folder.mkdir(mode=0o700)
-        lives = alive is None or number < alive
-        _write_facts(where, session, number, lives=lives)
-        if lives:
-            lock = HostLock(where.host_lock(session))
+        is_alive = alive is None or number < alive
+        _write_facts(paths, session, number, is_alive=is_alive)
+        if is_alive:
+            lock = HostLock(paths.host_lock(session))
             lock.take()
             locks.append(lock)
     try:
@@ -62,7 +62,7 @@ def standing(where: Paths, count: int, *, alive: int | None = None) -> Iterator[
 
 
 def session_id(number: int) -> SessionId:
-    """An id that no session of another number has."""
+    """Return a session id that is unique to *number*."""
     text = ""
     for _ in range(7):
         number, rest = divmod(number, 26)
@@ -70,15 +70,15 @@ def session_id(number: int) -> SessionId:
     return SessionId(f"s{text}")
 
 
-def _write_facts(where: Paths, session: SessionId, number: int, *, lives: bool) -> None:
+def _write_facts(paths: Paths, session: SessionId, number: int, *, is_alive: bool) -> None:
     now = time.time() - 60
     name = f"session-{number:04d}"
     launch = Launch(
         session=session, name=name, agent="scripted", mode=Mode.SDK, backend="scripted", workdir="/", created_at=now
     )
-    write_private(where.launch(session), msgspec.json.encode(launch))
-    EventLog(where.fleet_log).append(SessionCreated(at=now, launch=launch))
-    log = EventLog(where.log(session))
+    write_private(paths.launch(session), msgspec.json.encode(launch))
+    EventLog(paths.fleet_log).append(SessionCreated(at=now, launch=launch))
+    log = EventLog(paths.log(session))
     pid = os.getpid()
     log.append(LogOpened(at=now, session=session))
     log.append(
@@ -87,5 +87,5 @@ def _write_facts(where: Paths, session: SessionId, number: int, *, lives: bool) 
     log.append(TurnStarted(at=now, prompt="go on"))
     log.append(MessageWritten(at=now, text=f"Working on part {number} of the whole."))
     log.append(UsageReported(at=now, input=1000 + number, output=200, context=900, limit=200_000, cost_usd=0.01))
-    if not lives:
+    if not is_alive:
         log.append(SessionEnded(at=now, exit_code=0))

@@ -1,4 +1,4 @@
-"""What processes cost: processor time over a while, and memory."""
+"""The cost of processes: processor time over a period, and memory."""
 
 import contextlib
 import time
@@ -8,7 +8,7 @@ import psutil
 
 
 def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
-    """What *pids* use together over *seconds*, in percent of one core; their children only where they are named."""
+    """Measure the total use of *pids* over *seconds*, in percent of one core; children count only if listed."""
     processes = [psutil.Process(pid) for pid in pids]
     before = sum(_spent(process) for process in processes)
     began = time.perf_counter()
@@ -18,17 +18,17 @@ def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """What the process *pid* and its children hold in memory together, in MB; pages they share count once."""
+    """Return the memory of process *pid* and its children, in MB; shared pages count once."""
     return sum(_held(process) for process in family([pid])) / 1e6
 
 
 def held_mb(pid: int) -> float:
-    """What the process *pid* holds by itself, its children left out, in MB."""
+    """Return the memory of process *pid* without its children, in MB."""
     return _held(psutil.Process(pid)) / 1e6
 
 
 def family(pids: Sequence[int]) -> list[psutil.Process]:
-    """The processes *pids* and all below them, each once."""
+    """Return the processes *pids* and all their descendants, each once."""
     found: dict[int, psutil.Process] = {}
     for pid in pids:
         with contextlib.suppress(psutil.Error):
@@ -45,7 +45,7 @@ def _spent(process: psutil.Process) -> float:
 
 
 def _held(process: psutil.Process) -> float:
-    """The proportional share where the system tells (Linux), else what is resident."""
+    """Return the proportional set size where the system reports it (Linux), else the resident set size."""
     with contextlib.suppress(psutil.Error):
         return float(getattr(process.memory_full_info(), "pss", 0) or process.memory_info().rss)
     return 0.0

@@ -1,4 +1,4 @@
-"""A program in a terminal of the bench's own: start it, wait for what it shows, press keys, end it by its pid."""
+"""A program in a pty of the bench: start it, wait for its output, press keys, end it by its pid."""
 
 import contextlib
 import fcntl
@@ -20,7 +20,7 @@ ESCAPES = re.compile(
 )
 
 OVERLAP_BYTES = 2048
-"""So much of what was seen before is looked at again: what is waited for may come in pieces, with escapes in it."""
+"""How much earlier output is searched again: the text may arrive in pieces, with escape sequences in it."""
 
 
 class BenchTerminal:
@@ -36,7 +36,7 @@ class BenchTerminal:
         fcntl.ioctl(self.handle, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, limit_s: float) -> bytes:
-        """What it prints within *limit_s*, at the first moment that it prints anything; empty at the end."""
+        """Return the next output as soon as there is any, within *limit_s*; empty at the end."""
         if not select.select([self.handle], [], [], limit_s)[0]:
             return b""
         with contextlib.suppress(OSError):
@@ -44,34 +44,34 @@ class BenchTerminal:
         return b""
 
     def until(self, text: bytes, limit_s: float = 30.0) -> float:
-        """The moment (`perf_counter`) at which *text* had been printed, escape sequences left out.
+        """Wait for *text* in the output, ignoring escape sequences; return the time (`perf_counter`) when it appeared.
 
         Raises:
-            TimeoutError: if it does not show within *limit_s*; with the end of what was seen.
+            TimeoutError: if it does not appear within *limit_s*; with the end of the output.
         """
-        seen = b""
+        output = b""
         deadline = time.perf_counter() + limit_s
         while time.perf_counter() < deadline:
-            before = len(seen)
-            seen += self.read(max(0.0, deadline - time.perf_counter()))
-            new = seen[max(0, before - OVERLAP_BYTES) :]
+            before = len(output)
+            output += self.read(max(0.0, deadline - time.perf_counter()))
+            new = output[max(0, before - OVERLAP_BYTES) :]
             if text in new or text in ESCAPES.sub(b"", new):
                 return time.perf_counter()
-        raise TimeoutError(f"{text!r} did not show; the last of it was {ESCAPES.sub(b'', seen)[-300:]!r}")
+        raise TimeoutError(f"{text!r} did not show; the last of it was {ESCAPES.sub(b'', output)[-300:]!r}")
 
     def drain(self, quiet_s: float = 0.2, limit_s: float = 5.0) -> bytes:
-        """All it prints until it is quiet for *quiet_s*."""
-        seen = b""
+        """Return all output until it is quiet for *quiet_s*."""
+        output = b""
         deadline = time.perf_counter() + limit_s
         while time.perf_counter() < deadline and (data := self.read(quiet_s)):
-            seen += data
-        return seen
+            output += data
+        return output
 
     def press(self, data: bytes) -> None:
         os.write(self.handle, data)
 
     def close(self) -> None:
-        """End it: TERM, then KILL; both only to the process that this is."""
+        """End the program: TERM, then KILL; both only to its own process."""
         for number, patience_s in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -86,14 +86,14 @@ class BenchTerminal:
 
 
 def settle(terminal: BenchTerminal, seconds: float) -> None:
-    """Read *terminal* for *seconds*, so that it comes to rest."""
+    """Read *terminal* for *seconds*, so that it becomes idle."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         terminal.read(0.05)
 
 
 def reading(terminal: BenchTerminal, pids: Sequence[int], seconds: float) -> float:
-    """The share of a core that *pids* use, while somebody reads *terminal* as a real one does."""
+    """Measure the share of a core that *pids* use while *terminal* is read, as by a real terminal."""
     ended = threading.Event()
 
     def read() -> None:
@@ -110,6 +110,6 @@ def reading(terminal: BenchTerminal, pids: Sequence[int], seconds: float) -> flo
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """A plain terminal's variables, with *own* over them."""
+    """Return a plain terminal's variables, overridden by *own*."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "KASMON_TMUX") if name in os.environ}
     return {"LANG": "C.UTF-8", **kept, "TERM": "xterm-256color", "COLORTERM": "truecolor", **own}

@@ -1,4 +1,4 @@
-"""Real tmux sessions for the measurements: started through the same verbs as anybody's, in scratch places."""
+"""Real tmux sessions for the measurements, created through the same operations as any, in scratch folders."""
 
 import asyncio
 import contextlib
@@ -17,33 +17,33 @@ from kasmon.tmux.server import TmuxServer
 
 AT_ONCE = 8
 PROGRAMS = Path(__file__).parents[1] / "programs"
-"""What runs in the panes."""
+"""The folder of the programs for the panes."""
 
 
 @contextlib.contextmanager
 def terminals(programs: Sequence[tuple[str, Sequence[str]]]) -> Iterator[tuple[Paths, list[SessionId]]]:
-    """Scratch places in which each of *programs* (name, argv) runs in a pane; all ended at the end."""
-    with scratch() as where:
-        yield where, asyncio.run(_create(where, programs))
+    """Run each of *programs* (name, argv) in a pane, in scratch folders; all end with the context."""
+    with scratch() as paths:
+        yield paths, asyncio.run(_create(paths, programs))
 
 
 def program(name: str, *arguments: str) -> list[str]:
-    """The command line of one of the bench's own programs."""
+    """Return the command line of one of the bench's programs."""
     return [sys.executable, "-I", "-S", str(PROGRAMS / f"{name}.py"), *arguments]
 
 
-def below(where: Paths) -> list[int]:
-    """The pids of the tmux host and of the tmux server; not of what runs in the panes."""
-    host = lock_holder(where.tmux_host_lock)
-    server = TmuxServer(where.tmux_socket).process()
+def below(paths: Paths) -> list[int]:
+    """Return the pids of the tmux host and of the tmux server, without the programs in the panes."""
+    host = lock_holder(paths.tmux_host_lock)
+    server = TmuxServer(paths.tmux_socket).process()
     return [pid for pid in (host, server.pid if server else None) if pid]
 
 
-async def _create(where: Paths, programs: Sequence[tuple[str, Sequence[str]]]) -> list[SessionId]:
+async def _create(paths: Paths, programs: Sequence[tuple[str, Sequence[str]]]) -> list[SessionId]:
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str, argv: Sequence[str]) -> SessionId:
         async with turn:
-            return await create(where, Config(), NewSession(name=name, mode=Mode.TMUX, argv=tuple(argv), workdir="/"))
+            return await create(paths, Config(), NewSession(name=name, mode=Mode.TMUX, argv=tuple(argv), workdir="/"))
 
     return list(await asyncio.gather(*(one(name, argv) for name, argv in programs)))

@@ -1,1 +1,1 @@
-"""The scripted agent as a program of the terminal, with a small screen of its own: `python -m kasmon.scripted`."""
+"""The scripted agent as a terminal program with a small screen of its own: `python -m kasmon.scripted`."""

@@ -1,4 +1,4 @@
-"""Start the scripted agent in this terminal; the screen is there before the rest of it is imported."""
+"""Starts the scripted agent in this terminal; it draws a first screen before it imports the rest."""
 
 import sys
 
@@ -6,17 +6,17 @@ from kasmon.scripted_agent.terminal.arguments import USAGE, UnusableArguments, r
 from kasmon.scripted_agent.terminal.tty import RawTerminal
 
 HUNG_UP = 129
-"""The exit code where the terminal went away, as if by SIGHUP."""
+"""The exit code after the terminal is gone, as by SIGHUP."""
 
 
 def main(argv: list[str]) -> int:
-    """Run with *argv*, the program's name left out; return the exit code, or die by the signal that a script names."""
+    """Run with *argv*, without the program's name; return the exit code, or die by the signal that a script names."""
     try:
-        wanted = read(argv)
+        arguments = read(argv)
     except UnusableArguments as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if wanted is None:
+    if arguments is None:
         sys.stdout.write(USAGE)
         return 0
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -25,10 +25,10 @@ def main(argv: list[str]) -> int:
     with RawTerminal() as terminal:
         terminal.greet()
         from kasmon.scripted_agent.terminal.program import (
-            Program,  # only now: a person should not wait for it before a screen
+            Program,  # a late import, so that the first screen appears without delay
         )
 
-        return Program(terminal, wanted).run()
+        return Program(terminal, arguments).run()
     return HUNG_UP
 
 

@@ -1,4 +1,4 @@
-"""What `python -m kasmon.scripted` was called with; by hand, since argparse takes as long to import as the rest."""
+"""Parser for the arguments of `python -m kasmon.scripted`; without argparse, whose import takes as long as the rest."""
 
 import math
 from typing import NamedTuple
@@ -14,12 +14,12 @@ A scripted agent with a screen of its own. It plays FILE or TEXT, then whatever 
 """
 
 
-class UnusableArguments(Exception):  # noqa: N818 - it is a sentence for a person, no error of the program
-    """What was asked for makes no sense as written."""
+class UnusableArguments(Exception):  # noqa: N818 - a message for the user, not an error of the program
+    """The command line is invalid."""
 
 
 class Arguments(NamedTuple):
-    """How it was asked to act."""
+    """The parsed command line."""
 
     script: str = ""
     seed: int = 0
@@ -27,12 +27,12 @@ class Arguments(NamedTuple):
 
 
 def read(argv: list[str]) -> Arguments | None:
-    """What *argv* asks for; None where it asks for help.
+    """Parse *argv*; return None if it asks for help.
 
     Raises:
-        Unusable: with the sentence for the person.
+        UnusableArguments: with the message for the user.
     """
-    wanted = Arguments()
+    arguments = Arguments()
     rest = list(argv)
     while rest:
         word = rest.pop(0)
@@ -41,26 +41,26 @@ def read(argv: list[str]) -> Arguments | None:
         if word in ("--seed", "--speed", "-c"):
             if not rest:
                 raise UnusableArguments(f"{word!r} needs a value behind it.")
-            wanted = _with(wanted, word, rest.pop(0))
+            arguments = _with(arguments, word, rest.pop(0))
         elif word.startswith("-"):
             raise UnusableArguments(f"there is no option {word!r}. See --help.")
         else:
-            wanted = wanted._replace(script=_file(word))
-    return wanted
+            arguments = arguments._replace(script=_file(word))
+    return arguments
 
 
-def _with(wanted: Arguments, option: str, value: str) -> Arguments:
+def _with(arguments: Arguments, option: str, value: str) -> Arguments:
     if option == "-c":
-        return wanted._replace(script=value)
+        return arguments._replace(script=value)
     try:
         if option == "--seed":
-            return wanted._replace(seed=int(value))
+            return arguments._replace(seed=int(value))
         speed = float(value)
     except ValueError:
         raise UnusableArguments(f"{option} {value!r} is not a number.") from None
     if not math.isfinite(speed) or speed < 0:
         raise UnusableArguments(f"--speed {value!r} is not 0 or more.")
-    return wanted._replace(speed=speed)
+    return arguments._replace(speed=speed)
 
 
 def _file(path: str) -> str:

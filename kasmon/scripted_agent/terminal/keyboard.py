@@ -1,4 +1,4 @@
-"""Bytes from a terminal in, keys out. Sans-IO."""
+"""Parses terminal input into keys. Sans-IO."""
 
 import codecs
 import re
@@ -9,7 +9,7 @@ PASTE_BEGINS: Final = b"\x1b[200~"
 PASTE_ENDS: Final = b"\x1b[201~"
 CSI: Final = re.compile(rb"\x1b\[([0-?]*)[ -/]*([@-~])")
 STRING: Final = re.compile(rb"\x1b[\]P_^X].*?(?:\x07|\x1b\\)", re.DOTALL)
-"""A terminal's answer to somebody else's question; it means nothing here."""
+"""A terminal's answer to a query, ignored here."""
 LONGEST_STRING: Final = 4096
 FINALS: Final = {b"A": "up", b"B": "down", b"C": "right", b"D": "left", b"H": "home", b"F": "end"}
 TILDES: Final = {1: "home", 3: "delete", 4: "end", 5: "page-up", 6: "page-down", 7: "home", 8: "end"}
@@ -37,7 +37,7 @@ class Key(NamedTuple):
 
 
 class Keyboard:
-    """Makes keys of bytes and keeps what is incomplete."""
+    """Parses bytes into keys and stores incomplete input."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -46,11 +46,11 @@ class Keyboard:
 
     @property
     def waits(self) -> bool:
-        """Whether an ESC has come that may be a key of its own, or the beginning of another."""
+        """Whether an ESC is pending that may be a key of its own or the beginning of another."""
         return self._pending.startswith(b"\x1b") and not self._pending.startswith(PASTE_BEGINS)
 
     def feed(self, data: bytes) -> Iterator[Key]:
-        """The keys that *data* completes."""
+        """Yield the keys that *data* completes."""
         self._pending += data
         while self._pending:
             taken = self._take()
@@ -59,14 +59,14 @@ class Keyboard:
             yield from taken
 
     def give_up_waiting(self) -> Iterator[Key]:
-        """Nothing came behind the ESC: it is the Escape key, and what follows it are keys of their own."""
+        """Treat a pending ESC as the Escape key, and parse the bytes after it separately."""
         if self.waits:
             del self._pending[:1]
             yield Key("escape")
             yield from self.feed(b"")
 
     def _take(self) -> list[Key] | None:
-        """The next keys; None where more has to come first."""
+        """Return the next keys; None if more input is needed first."""
         pending = self._pending
         if pending.startswith(PASTE_BEGINS):
             return self._pasted()
@@ -91,17 +91,17 @@ class Keyboard:
             return self._sequence(STRING.match(pending), LONGEST_STRING)
         if second == b"O":
             return None
-        del pending[:2]  # Alt with a letter has no meaning here
+        del pending[:2]  # Alt with a letter is ignored
         return []
 
-    def _sequence(self, found: re.Match[bytes] | None, longest: int = 64) -> list[Key] | None:
-        if found is None:
+    def _sequence(self, match: re.Match[bytes] | None, longest: int = 64) -> list[Key] | None:
+        if match is None:
             if len(self._pending) <= longest:
                 return None
-            self._pending.clear()  # it never ends: noise
+            self._pending.clear()  # a sequence without an end: noise
             return []
-        name = _named(found[1], found[2]) if found.re is CSI else None
-        del self._pending[: found.end()]  # only now: a match reads its groups when it is asked for them
+        name = _named(match[1], match[2]) if match.re is CSI else None
+        del self._pending[: match.end()]  # after `_named`: a match reads its groups lazily from the buffer
         return [Key(name)] if name else []
 
     def _pasted(self) -> list[Key] | None:
@@ -129,7 +129,7 @@ class Keyboard:
 
 
 def _named(parameters: bytes, final: bytes) -> str | None:
-    """The key of a control sequence: cursor keys, and keys with modifiers as kitty and xterm write them."""
+    """Return the key of a control sequence: cursor keys, and keys with modifiers in kitty's and xterm's encoding."""
     numbers = [int(part.split(b":")[0] or b"0") for part in parameters.split(b";")] if _plain(parameters) else []
     if final in FINALS:
         return FINALS[final]

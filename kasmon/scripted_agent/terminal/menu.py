@@ -17,11 +17,11 @@ TITLES: Final = {
 }
 
 DIGITS: Final = "123456789"
-"""What answers at once; choices behind the ninth are reached by arrows."""
+"""Keys that answer at once; choices after the ninth are reached by arrows."""
 
 
 class ScriptedChoice(NamedTuple):
-    """One line of a menu, and what it answers."""
+    """One choice of a menu, and the answer that it gives."""
 
     label: str
     decision: Decision
@@ -29,7 +29,7 @@ class ScriptedChoice(NamedTuple):
 
 
 class ScriptedMenu:
-    """One open request and the choice that is marked."""
+    """One open request and the marked choice."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -38,7 +38,7 @@ class ScriptedMenu:
         self._ticked: set[str] = set()
 
     def press(self, key: Key) -> Answer | None:
-        """Move by *key*; the answer where it gives one."""
+        """Process *key*; return the answer if it gives one."""
         if key.name in ("up", "down"):
             self._marked = (self._marked + (1 if key.name == "down" else -1)) % len(self.choices)
         elif key.name == "enter":
@@ -48,7 +48,7 @@ class ScriptedMenu:
         return None
 
     def rows(self, width: int, waiting: int) -> list[TextLine]:
-        """The menu at *width*; *waiting* is how many requests are open."""
+        """Return the menu's rows at *width*; *waiting* is the number of open requests."""
         request = self.request
         more = f" (1 of {waiting})" if waiting > 1 else ""
         subject = visible(request.title) if request.kind is not RequestKind.AUTH else "sign in"

@@ -1,4 +1,4 @@
-"""Rows of styled text onto the terminal: only those that changed, each in one piece."""
+"""Draws rows of styled text on the terminal; only changed rows are written, each in one piece."""
 
 import os
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ COLOURS: Final[dict[Token, str]] = {
     Token.SESSION: "90",
 }
 BOLD_ONLY: Final = {Token.HEADING, Token.STRONG, Token.PROMPT, Token.TOOL, Token.DOING, Token.ASKS, Token.ERROR}
-"""What stands out where colours are not wanted."""
+"""The tokens that are bold when colours are off."""
 BAR: Final = "\x1b[7m"
 
 
 def styled(line: TextLine, colours: bool) -> str:
-    """*line* with its styles as SGR sequences."""
+    """Return *line* with its styles as SGR sequences."""
     pieces = []
     for text, token in line.spans:
         style = COLOURS.get(token, "") if colours else ("1" if token in BOLD_ONLY else "")
@@ -49,19 +49,19 @@ def styled(line: TextLine, colours: bool) -> str:
 
 
 def wants_colours() -> bool:
-    """Whether nobody asked for none, see no-color.org."""
+    """Return whether colours are on, see no-color.org."""
     return not os.environ.get("NO_COLOR")
 
 
 class Painter:
-    """Remembers what the screen shows."""
+    """Tracks the content of the screen, to write only changes."""
 
     def __init__(self) -> None:
         self._shown: list[str] = []
         self._size = (0, 0)
 
     def changes(self, rows: Sequence[str], size: tuple[int, int], cursor: tuple[int, int] | None) -> str:
-        """What to write so that the screen of *size* shows *rows*, with the cursor at a row and column, or hidden."""
+        """Return the output that makes the screen of *size* show *rows* and the cursor at row and column, or hidden."""
         out = []
         if size != self._size:
             self._shown, self._size = [], size

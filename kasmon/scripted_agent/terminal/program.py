@@ -1,4 +1,4 @@
-"""The scripted agent at its screen: keys in, moves of the actor out, and what both add up to drawn."""
+"""The scripted agent's terminal program: feeds keys to the actor and draws the actor's moves."""
 
 import time
 from typing import Final, NamedTuple
@@ -26,15 +26,15 @@ from kasmon.scripted_agent.terminal.menu import ScriptedMenu
 from kasmon.scripted_agent.terminal.painter import BAR, Painter, styled, wants_colours
 from kasmon.scripted_agent.terminal.prompt_box import ScriptedPromptBox
 from kasmon.scripted_agent.terminal.state_report import CLEAR, ProgramState, state_report, title_report
-from kasmon.scripted_agent.terminal.tty import RawTerminal, die_by
+from kasmon.scripted_agent.terminal.tty import RawTerminal, kill_self
 
 ESCAPE_S: Final = 0.03
 """How long an ESC waits for more before it is the Escape key."""
 MOVES: Final = 200
-"""How many moves are made before keys are looked at and the screen is drawn."""
+"""How many moves are made before keys are read and the screen is drawn."""
 BOX_ROWS: Final = 6
 AFTER: Final[dict[str, ProgramState]] = {"done": "done", "interrupted": "idle", "limit": "error", "error": "error"}
-"""What the terminal is told behind a turn that ended so."""
+"""The state that is reported to the terminal after a turn, by its reason."""
 WAITING: Final = {
     RequestKind.PERMISSION: "asks",
     RequestKind.QUESTION: "asks",
@@ -46,7 +46,7 @@ SURE: Final = "Ctrl+C again ends the agent"
 
 
 class TerminalState(NamedTuple):
-    """What the terminal was told last."""
+    """The state last reported to the terminal."""
 
     state: ProgramState
     asking: RequestKind | None = None
@@ -56,16 +56,16 @@ class TerminalState(NamedTuple):
 class Program:
     """One run, from the first prompt to the exit code."""
 
-    def __init__(self, terminal: RawTerminal, wanted: Arguments) -> None:
-        self._terminal, self._wanted = terminal, wanted
+    def __init__(self, terminal: RawTerminal, arguments: Arguments) -> None:
+        self._terminal, self._arguments = terminal, arguments
         launch = Launch(
             session=SessionId("scripted"),
             name="scripted",
             agent="scripted",
             mode=Mode.TMUX,
             backend="scripted",
-            seed=wanted.seed,
-            speed=wanted.speed,
+            seed=arguments.seed,
+            speed=arguments.speed,
         )
         self._actor = Actor(launch)
         self._transcript = Transcript()
@@ -73,22 +73,22 @@ class Program:
         self._menu: ScriptedMenu | None = None
         self._partial = ""
         self._last: TerminalState = TerminalState("idle")
-        self._told: TerminalState | None = None
-        self._sure = False
+        self._reported: TerminalState | None = None
+        self._confirms_end = False
         self._above = 0
         self._exit: int | None = None
         self._colours = wants_colours()
 
     def run(self) -> int:
-        """Play until it ends; the exit code.
+        """Play until the agent ends; return the exit code.
 
         Raises:
             Hangup: if the terminal goes away.
         """
         self._terminal.write(title_report(""))
         self._boot()
-        if self._wanted.script.strip():
-            self._actor.prompt(Prompt(text=self._wanted.script), time.time())
+        if self._arguments.script.strip():
+            self._actor.prompt(Prompt(text=self._arguments.script), time.time())
         while self._exit is None:
             limit_s = self._move()
             if self._exit is None:
@@ -97,15 +97,15 @@ class Program:
         return self._exit
 
     def _boot(self) -> None:
-        """Take as long to start as the script says; what is typed waits."""
-        speed = self._wanted.speed
-        until = time.monotonic() + (boot_s(self._wanted.script) / speed if speed > 0 else 0.0)
+        """Wait as long as the script's `boot` says; typed input stays queued."""
+        speed = self._arguments.speed
+        until = time.monotonic() + (boot_s(self._arguments.script) / speed if speed > 0 else 0.0)
         while self._exit is None and (left := until - time.monotonic()) > 0:
             self._draw("starting")
             self._listen(left)
 
     def _move(self) -> float | None:
-        """Let the actor act; how long to wait for keys then."""
+        """Perform the actor's next moves; return how long to wait for keys then."""
         for _ in range(MOVES):
             match self._actor.next(time.time()):
                 case None:
@@ -116,12 +116,12 @@ class Program:
                     self._partial += text
                     self._transcript.write(self._partial, thinking)
                 case event:
-                    self._heard(event)
+                    self._handle_event(event)
                     if self._exit is not None:
                         return None
         return 0.0
 
-    def _heard(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         self._transcript.add(event)
         self._partial = ""
         if isinstance(event, TurnStarted):
@@ -142,7 +142,7 @@ class Program:
             import signal
 
             self._terminal.give_back()
-            die_by(signal.Signals[ended.signal])
+            kill_self(signal.Signals[ended.signal])
 
     def _end(self, code: int, words: str) -> None:
         self._terminal.write(CLEAR)
@@ -150,7 +150,7 @@ class Program:
         self._exit = code
 
     def _listen(self, limit_s: float | None) -> None:
-        """Wait for keys, but no longer than that, and act on them."""
+        """Wait for keys, at most *limit_s*, and process them."""
         waits = self._keyboard.waits
         typed = self._terminal.read(min(ESCAPE_S, limit_s or ESCAPE_S) if waits else limit_s)
         keys = self._keyboard.feed(typed) if typed or not waits else self._keyboard.give_up_waiting()
@@ -159,14 +159,14 @@ class Program:
                 self._press(key)
 
     def _press(self, key: Key) -> None:
-        sure, self._sure = self._sure, False
+        confirmed, self._confirms_end = self._confirms_end, False
         now = time.time()
         menu = self._open_menu()
         match key.name:
-            case "ctrl-c" if sure:
+            case "ctrl-c" if confirmed:
                 self._end(0, "The scripted agent ended.")
             case "ctrl-c":
-                self._sure = True
+                self._confirms_end = True
                 if not self._box.take():
                     self._actor.interrupt(now)
             case "ctrl-d" if not self._box.text:
@@ -199,11 +199,11 @@ class Program:
         except KasmonError as error:
             self._transcript.add(NoticeRaised(at=now, text=str(error), level="warning"))
         else:
-            fact = RequestAnswered(at=now, request=answer.request, decision=answer.decision, labels=answer.labels)
-            self._transcript.add(fact)
+            answered = RequestAnswered(at=now, request=answer.request, decision=answer.decision, labels=answer.labels)
+            self._transcript.add(answered)
 
     def _open_menu(self) -> ScriptedMenu | None:
-        """The menu of the oldest open request."""
+        """Return the menu of the oldest open request."""
         request = next(iter(self._actor.open.values()), None)
         if request is None:
             self._menu = None
@@ -218,7 +218,7 @@ class Program:
         self._above = self._above + there if up else max(0, self._above - page)
 
     def _show(self) -> None:
-        """Draw, then tell the terminal what changed: who hears of a state can already see it."""
+        """Draw, then report a changed state to the terminal: a reader of the report finds that state on the screen."""
         menu = self._open_menu()
         now = self._last
         if menu is not None:
@@ -226,12 +226,12 @@ class Program:
         elif self._actor.busy:
             now = now._replace(state="working")
         self._draw(WAITING[now.asking] if now.asking is not None else now.state)
-        if now != self._told:
-            self._told = now
+        if now != self._reported:
+            self._reported = now
             self._terminal.write(state_report(now.state, now.asking, now.message))
 
     def _draw(self, state: str) -> None:
-        """The bar, as much of the transcript as fits, and the box or the menu below; what is too much falls away."""
+        """Draw the bar, as much of the transcript as fits, and the box or the menu below; overflow is cut."""
         columns, height = self._terminal.size()
         cursor: tuple[int, int] | None = None
         if self._menu is not None:
@@ -239,14 +239,14 @@ class Program:
         else:
             below, cursor = self._box.rows(columns, max(1, min(BOX_ROWS, height - 3)))
         if height > len(below) + 3:
-            below = [*below, _line(SURE if self._sure else HINT, Token.FAINT, columns)]
+            below = [*below, _line(SURE if self._confirms_end else HINT, Token.FAINT, columns)]
         room = height - len(below)
         queued = f" · {self._actor.queued} waiting" if self._actor.queued else ""
         bar = [BAR + f" scripted agent · {state}{queued} "[:columns]] if room > 1 else []
         rule = [_line("─" * columns, Token.BOUNDARY, columns)] if room > 2 else []
         body = room - len(bar) - len(rule)
-        said = self._transcript.tail(columns, body, self._above) if body > 0 else []
-        lines = [*said, *[BLANK] * (body - len(said)), *rule, *below]
+        transcript_rows = self._transcript.tail(columns, body, self._above) if body > 0 else []
+        lines = [*transcript_rows, *[BLANK] * (body - len(transcript_rows)), *rule, *below]
         rows = [*bar, *(styled(line, self._colours) for line in lines)]
         place = (height - len(below) + cursor[0], cursor[1]) if cursor is not None else None
         self._terminal.write(self._painter.changes(rows, (columns, height), place))

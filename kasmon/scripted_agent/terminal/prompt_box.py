@@ -1,4 +1,4 @@
-"""The prompt box: text of several lines, a cursor in it, and its rows at a width."""
+"""The prompt box: text of several lines with a cursor, and its rows at a width."""
 
 from typing import Final
 
@@ -8,23 +8,23 @@ from kasmon.scripted_agent.terminal.keyboard import Key
 
 MARK: Final = "❯ "
 DRAWN: Final = 4000
-"""How many characters around the cursor are drawn; a longer draft is kept whole all the same."""
+"""How many characters around the cursor are drawn; a longer draft is still stored whole."""
 
 
 class ScriptedPromptBox:
-    """What is being typed."""
+    """The draft and its cursor."""
 
     def __init__(self) -> None:
         self.text = ""
         self._cursor = 0
 
     def take(self) -> str:
-        """The text; the box is empty afterwards."""
+        """Return the text and empty the box."""
         text, self.text, self._cursor = self.text, "", 0
         return text
 
     def press(self, key: Key) -> bool:
-        """Edit by *key*; False if it means nothing here."""
+        """Edit by *key*; return False if it has no meaning here."""
         before, behind = self.text[: self._cursor], self.text[self._cursor :]
         match key.name:
             case "text" | "paste":
@@ -55,7 +55,7 @@ class ScriptedPromptBox:
         return True
 
     def rows(self, width: int, most: int) -> tuple[list[TextLine], tuple[int, int]]:
-        """At most *most* rows around the cursor, and the cursor's row and column among them."""
+        """Return at most *most* rows around the cursor, and the cursor's row and column among them."""
         above = self._fitted(self.text[max(0, self._cursor - DRAWN) : self._cursor], width)
         whole = self._fitted(self.text[max(0, self._cursor - DRAWN) : self._cursor + DRAWN], width)
         row, column = len(above) - 1, cells(above[-1].text)

@@ -1,4 +1,4 @@
-"""The terminal that the scripted agent runs in: taken over, written to, read from, and given back as it was."""
+"""The scripted agent's terminal: switched to raw mode, written to, read from, and restored."""
 
 import contextlib
 import os
@@ -10,33 +10,33 @@ from types import FrameType, TracebackType
 from typing import Self
 
 TAKE = "\x1b[?1049h\x1b[22;0t\x1b[?2004h\x1b[>1u"
-"""Other screen, title put away, bracketed paste, Shift+Enter told from Enter where the terminal can."""
+"""Alternate screen, saved title, bracketed paste, Shift+Enter distinct from Enter where the terminal supports it."""
 GIVE_BACK = "\x1b[<u\x1b[?2004l\x1b[0m\x1b[?25h\x1b[23;0t\x1b[?1049l"
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 DEFAULT_SIZE = (80, 24)
 
 
-class Hangup(Exception):  # noqa: N818 - no error: the person has left
+class Hangup(Exception):  # noqa: N818 - no error: the user has closed the terminal
     """The terminal is gone."""
 
 
 class RawTerminal:
-    """Standard input and output, in raw mode while it is entered; given back however that ends, but for kill -9."""
+    """Standard input and output, in raw mode inside the context; always restored at its end, except after kill -9."""
 
     def __init__(self) -> None:
         self.last_words = ""
-        """A line that is left on the ordinary screen, for whoever looks at it later."""
+        """A line that stays on the normal screen after the end."""
         self._in, self._out = 0, 1
         self._wake_read, self._wake_write = os.pipe()
 
     def __enter__(self) -> Self:
-        self._was = termios.tcgetattr(self._in)
+        self._saved_attributes = termios.tcgetattr(self._in)
         for descriptor in (self._wake_read, self._wake_write):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGWINCH, lambda number, frame: None)
         for number in ENDING:
-            signal.signal(number, self._ended_by)
+            signal.signal(number, self._handle_signal)
         tty.setraw(self._in, termios.TCSANOW)
         self.write(TAKE)
         return self
@@ -46,24 +46,24 @@ class RawTerminal:
     ) -> bool:
         self.give_back()
         if isinstance(error, _EndedBySignal):
-            die_by(error.number)
+            kill_self(error.number)
         return isinstance(error, Hangup)
 
     def give_back(self) -> None:
-        """Make the terminal what it was; idempotent, and silent where there is none any more."""
+        """Restore the terminal; idempotent, and silent if it is gone."""
         words = f"{self.last_words}\r\n" if self.last_words else ""
         self.last_words = ""
         with contextlib.suppress(Hangup):
             self.write(GIVE_BACK + words)
         with contextlib.suppress(termios.error):
-            termios.tcsetattr(self._in, termios.TCSANOW, self._was)
+            termios.tcsetattr(self._in, termios.TCSANOW, self._saved_attributes)
 
     def greet(self) -> None:
-        """Show that somebody is there, before there is anything to show."""
+        """Draw a first screen before the program is loaded."""
         self.write(f"\x1b[2J\x1b[Hscripted agent\x1b[{self.size()[1]};1H❯ ")
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows; 80 x 24 where the terminal does not say."""
+        """Return columns and rows; 80 x 24 if the terminal does not report them."""
         try:
             columns, rows = os.get_terminal_size(self._out)
         except OSError:
@@ -84,7 +84,7 @@ class RawTerminal:
             raise Hangup from error
 
     def read(self, limit_s: float | None) -> bytes:
-        """What was typed; empty after *limit_s* seconds, or when the terminal's size changed.
+        """Return typed input; empty after *limit_s* seconds, or when the terminal's size changed.
 
         Raises:
             Hangup: if the terminal is gone.
@@ -103,9 +103,9 @@ class RawTerminal:
             raise Hangup
         return typed
 
-    def _ended_by(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         for each in ENDING:
-            signal.signal(each, signal.SIG_IGN)  # one is enough; a second must not stop the giving back
+            signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the restore
         raise _EndedBySignal(number)
 
 
@@ -114,8 +114,8 @@ class _EndedBySignal(BaseException):
         self.number = number
 
 
-def die_by(number: int) -> None:
-    """End this process by signal *number*, so that whoever waits for it sees just that."""
+def kill_self(number: int) -> None:
+    """End this process by signal *number*, so that its parent sees that signal as the cause."""
     with contextlib.suppress(OSError):
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -1,2 +1,1 @@
-"""Agents and tasks on another machine: the lines that `ssh` (`ssh`) runs there for an agent (`agent`) or a task
-(`task`)."""
+"""Remote agents and tasks over ssh: scripts that run on another machine for an `agent` or a `task`; see `ssh`."""

@@ -1,8 +1,8 @@
-"""A tmux on another machine, reached by ssh: agents are started there, attached to from here, asked how they ended.
+"""Starts, attaches to, queries and stops agents in a tmux on another machine, over ssh.
 
-No variable of an agent stands on a command line, here or there: scripts are read from stdin (`tmux/remote/ssh`). What
-the agent needs lies there in a 0600 file that the launcher takes away before it begins. Attaching alone is a command
-line, which holds a session's id and a marker.
+No variable of an agent is on a command line, here or there: ssh passes scripts by stdin (`tmux/remote/ssh`). The
+agent's variables are in a 0600 file there, which its launcher deletes before it starts the agent. Only attaching is a
+command line; it contains a session id and a marker.
 """
 
 import os
@@ -19,7 +19,7 @@ from kasmon.tmux.remote.ssh import HEAD, OPTIONS, RemoteMachine, asked
 from kasmon.tmux.server_config import CELLS
 
 SOCKET: Final = "kasmon-remote"
-"""The name of the server there (`tmux -L`), apart from any other."""
+"""The name of the remote tmux server (`tmux -L`), apart from any other."""
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 CONF: Final = f"""\
@@ -43,14 +43,14 @@ set -gw automatic-rename off
 unbind -a -T root
 unbind -a -T prefix
 """
-"""Of the server there. It draws on the pane's own screen, so that what scrolls away can be read here."""
+"""The conf of the remote tmux server. It uses no alternate screen, so that its history can be read in our pane."""
 
 OF_SESSION: Final = """\
 d=${{XDG_STATE_HOME:-$HOME/.local/state}}/kasmon-remote
 s=$d/{session}
 t() {{ tmux -u -L {socket} "$@" </dev/null; }}
 """
-"""Where the session's files lie."""
+"""Shell prologue that sets the folder of the session's files."""
 
 START: Final = """\
 command -v tmux >/dev/null 2>&1 || say missing tmux
@@ -85,8 +85,8 @@ tmux -u -L {socket} capture-pane -p {kept} -t ={session}: >"$s/screen" 2>/dev/nu
 echo "$status" >"$s/new" && mv "$s/new" "$s/status"
 tmux -u -L {socket} kill-session -t ={session}
 """
-"""What runs in the pane there. The answer to its question (`ESC [ 5 n`) says that the tmux there has drawn all that the
-agent printed. It ends its session itself: that server, too, loses the death of a child now and then."""
+"""The script of the remote pane. The reply to its query (`ESC [ 5 n`) shows that the remote tmux has drawn all that the
+agent printed. The script kills its session itself: that tmux, too, sometimes misses the death of a child."""
 
 STATE: Final = """\
 if [ -f "$s/status" ]; then
@@ -130,39 +130,39 @@ tmux -u -L {socket} attach-session -d -t ={session} || {{ test -f "$s/screen" &&
 
 
 class RemoteStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session begins with there."""
+    """The launch parameters of a remote session."""
 
     session: str
     argv: Sequence[str]
-    """The program and its arguments; empty for the login shell of that machine."""
+    """The program and its arguments; empty for the remote login shell."""
     folder: str
-    """Where it works: a path there, seen from the home folder."""
+    """Its working directory: a remote path, relative to the home directory."""
     variables: Mapping[str, str]
     history_lines: int
     keeps_lines: int = 0
-    """So many lines that scrolled away stay with its last screen, as plain text then."""
+    """How many history lines are stored with its last screen; if any, as plain text."""
 
 
 class RemoteOutcome(msgspec.Struct, frozen=True):
-    """What became of a session there."""
+    """The state of a remote session."""
 
     state: Literal["runs", "ended", "gone"]
-    """`gone`: it does not run, and how it ended is not known."""
+    """`gone`: it does not run, and its exit is unknown."""
     exit_code: int | None = None
     signal: int | None = None
 
 
-def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, str]) -> bool:
-    """Start the agent there; false if it runs already, and nothing was done. Blocks.
+def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[str, str]) -> bool:
+    """Start the agent on *machine*; return False, and do nothing, if it runs already. Blocks.
 
-    *variables*: those that ssh gets.
+    *variables*: the environment of ssh.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
-        RemoteLaunchError: if it cannot be started there.
-        ValueError: if a variable has no proper name.
+        RemoteLaunchError: if the agent cannot be started there.
+        ValueError: if a variable has an invalid name.
     """
-    said = asked(machine, start_script(wanted), variables).words
+    said = asked(machine, build_start_script(remote_start), variables).words
     match said[:2]:
         case ["started"]:
             return True
@@ -171,16 +171,16 @@ def start(machine: RemoteMachine, wanted: RemoteStart, variables: Mapping[str, s
         case ["missing", "tmux"]:
             why = "there is no tmux"
         case ["missing", "folder"]:
-            why = f"there is no folder {wanted.folder!r}"
+            why = f"there is no folder {remote_start.folder!r}"
         case ["missing", "program"]:
-            why = f"there is no program {wanted.argv[0]!r} on the PATH of a login shell"
+            why = f"there is no program {remote_start.argv[0]!r} on the PATH of a login shell"
         case _:
             why = "its folder there is not writable" if said[:1] == ["missing"] else "its tmux cannot start it"
     raise RemoteLaunchError(machine.host, why)
 
 
 def state(machine: RemoteMachine, session: str, variables: Mapping[str, str], *, tidy: bool = False) -> RemoteOutcome:
-    """What became of *session* there; with *tidy*, its files go once it has ended. Blocks.
+    """Return the state of *session* on *machine*; with *tidy*, delete its files once it has ended. Blocks.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -191,61 +191,61 @@ def state(machine: RemoteMachine, session: str, variables: Mapping[str, str], *,
 def outcome(
     machine: RemoteMachine, session: str, variables: Mapping[str, str], *, tidy: bool
 ) -> tuple[RemoteOutcome, bytes]:
-    """As `state`, with what it showed when it ended. Blocks."""
+    """Return the state as `state` does, and the last screen of an ended session. Blocks."""
     name = own_name(session)
-    script = _head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
+    script = _build_head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
     said = asked(machine, script, variables)
     match said.words:
         case ["runs"]:
             return RemoteOutcome("runs"), b""
         case ["ended", code] if code.isdecimal():
-            status = int(code)  # a shell says 128 and the signal; a program can say that too
+            status = int(code)  # a shell adds 128 to a signal; a program can exit with such a code, too
             ended = RemoteOutcome("ended", None, status - 128) if 128 < status < 160 else RemoteOutcome("ended", status)
             return ended, said.shown
     return RemoteOutcome("gone"), b""
 
 
 def stop(machine: RemoteMachine, session: str, grace_s: float, variables: Mapping[str, str]) -> None:
-    """Have the agent ended there: HUP, TERM, KILL, within *grace_s*; it goes on there without us. Blocks.
+    """Stop the agent there with HUP, TERM, KILL, within *grace_s*; a remote script does so on its own. Blocks.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    asked(machine, stop_script(session, grace_s), variables)
+    asked(machine, build_stop_script(session, grace_s), variables)
 
 
 def attach_argv(machine: RemoteMachine, session: str, nonce: str) -> list[str]:
-    """What a pane runs to show *session*; it prints the marker of *nonce* when it is connected."""
-    script = ATTACH.format(session=own_name(session), marker=marker_of(nonce), socket=SOCKET)
+    """Return the command that shows *session* in a pane; it prints the marker of *nonce* once connected."""
+    script = ATTACH.format(session=own_name(session), marker=build_marker(nonce), socket=SOCKET)
     return [*machine.ssh, *OPTIONS, "-enone", "-tt", "--", machine.host, f"exec sh -c '{script}'"]
 
 
-def start_script(wanted: RemoteStart) -> str:
-    """What starts *wanted*, for `sh` there."""
+def build_start_script(remote_start: RemoteStart) -> str:
+    """Return the remote `sh` script that starts *remote_start*."""
     end = f"KASMON_END_{os.urandom(8).hex()}"
-    name, folder = own_name(wanted.session), folder_word(wanted.folder)
-    for variable in wanted.variables:
+    name, folder = own_name(remote_start.session), quote_folder(remote_start.folder)
+    for variable in remote_start.variables:
         if not NAME.fullmatch(variable):
             raise ValueError(f"{variable!r} is not a valid shell variable name")
-    exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in wanted.variables.items())
-    command = shlex.join(wanted.argv) if wanted.argv else '"${SHELL:-/bin/sh}" -l'
-    kept = f"-J -S -{wanted.keeps_lines:d}" if wanted.keeps_lines else "-e"
+    exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in remote_start.variables.items())
+    command = shlex.join(remote_start.argv) if remote_start.argv else '"${SHELL:-/bin/sh}" -l'
+    kept = f"-J -S -{remote_start.keeps_lines:d}" if remote_start.keeps_lines else "-e"
     run = RUN.format(session=name, socket=SOCKET, exports=exports, folder=folder, command=command, kept=kept)
-    return _head(name) + START.format(
+    return _build_head(name) + START.format(
         session=name,
         folder=folder,
-        program=shlex.quote(wanted.argv[0] if wanted.argv else ""),
+        program=shlex.quote(remote_start.argv[0] if remote_start.argv else ""),
         end=end,
         conf=CONF,
-        history_lines=int(wanted.history_lines),
+        history_lines=int(remote_start.history_lines),
         run=run,
         columns=CELLS[0],
         rows=CELLS[1],
     )
 
 
-def stop_script(session: str, grace_s: float) -> str:
-    """What ends *session*, for `sh` there."""
+def build_stop_script(session: str, grace_s: float) -> str:
+    """Return the remote `sh` script that stops *session*."""
     name, patience = own_name(session), max(1, round(grace_s / 2))
     steps = [("HUP", patience), ("TERM", patience), ("KILL", 2)]
     lines = [
@@ -253,15 +253,15 @@ def stop_script(session: str, grace_s: float) -> str:
         for signal, seconds in (steps if grace_s > 0 else steps[-1:])
     ]
     end = f"KASMON_END_{os.urandom(8).hex()}"
-    return _head(name) + STOP.format(session=name, socket=SOCKET, steps="".join(lines), end=end)
+    return _build_head(name) + STOP.format(session=name, socket=SOCKET, steps="".join(lines), end=end)
 
 
-def _head(session: str) -> str:
+def _build_head(session: str) -> str:
     return HEAD + OF_SESSION.format(session=session, socket=SOCKET)
 
 
-def folder_word(said: str) -> str:
-    """*said* as a word for the shell there: below its home, unless it is a whole path."""
+def quote_folder(said: str) -> str:
+    """Quote the folder *said* for the remote shell: relative to the home directory, unless it is absolute."""
     if said in ("", "~"):
         return '"$HOME"'
     if said.startswith("/"):
@@ -269,18 +269,18 @@ def folder_word(said: str) -> str:
     return f'"$HOME"/{shlex.quote(said.removeprefix("~/"))}'
 
 
-def marker_of(nonce: str) -> str:
-    """The marker of *nonce* (hex), for a program that prints it itself."""
-    return f"KASMON_READY_{_hex(nonce)}"
+def build_marker(nonce: str) -> str:
+    """Return the marker of *nonce* (hex), for a program that prints it itself."""
+    return f"KASMON_READY_{_check_hex(nonce)}"
 
 
 def saw_marker(rows: Sequence[bytes], nonce: str) -> bool:
-    """Whether a captured screen shows the marker of *nonce* on a line of its own."""
-    marker = marker_of(nonce).encode()
+    """Return whether a captured screen shows the marker of *nonce* on a line of its own."""
+    marker = build_marker(nonce).encode()
     return any(row.strip() == marker for row in rows)
 
 
-def _hex(nonce: str) -> str:
+def _check_hex(nonce: str) -> str:
     if not nonce or set(nonce) - set("0123456789abcdef"):
         raise ValueError(f"{nonce!r} is no hex nonce")
     return nonce

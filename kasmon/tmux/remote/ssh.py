@@ -1,6 +1,6 @@
-"""A script that runs on another machine, and what it answers. Calls block; use a thread.
+"""Runs scripts on another machine over ssh and returns their answers. Calls block; use a thread.
 
-`ssh HOST sh` reads its script from its stdin: nothing of it stands on a command line, here or there.
+`ssh HOST sh` reads its script from stdin: none of it is on a command line, here or there.
 """
 
 import os
@@ -14,33 +14,33 @@ from kasmon.errors import RemoteUnreachableError
 from kasmon.launch import base_environment
 
 OPTIONS: Final = (
-    "-oBatchMode=yes",  # nobody is there to be asked: a key, an agent or a master connection lets us in
+    "-oBatchMode=yes",  # no prompts: a key, an ssh agent or a master connection must authenticate us
     "-oServerAliveInterval=5",
     "-oServerAliveCountMax=3",
     "-oConnectTimeout=10",
-    "-oControlMaster=no",  # one that is there is used; ours would stay behind, and hold our pipes open
-    "-oClearAllForwardings=yes",  # a second session could not listen where the first one does
+    "-oControlMaster=no",  # use an existing master; one of ours would stay behind and hold our pipes open
+    "-oClearAllForwardings=yes",  # a second session could not listen on the ports of the first
 )
-"""Whatever else ssh does follows from the user's own config."""
+"""All other ssh options come from the user's own config."""
 ANSWER_S: Final = 30.0
-"""How long a script may take there, with its connection, in seconds."""
+"""How long connecting and running a script may take, in seconds."""
 LOST: Final = 255
-"""With this code ssh itself ends: no connection, or none any more."""
+"""The exit code of ssh itself: no connection, or a lost one."""
 SIGN: Final = "kasmon-remote:"
 BEGINS: Final = "begins"
-"""Behind this sign comes what a script shows; before it stands what a login there prints."""
+"""Marks the beginning of a script's output; before it is what the remote login prints."""
 
 
 class RemoteMachine(msgspec.Struct, frozen=True):
-    """Another machine, and how it is reached."""
+    """A remote machine and the command that reaches it."""
 
     host: str
-    """As `config.agent_address` takes it: never an option, never more than one word."""
+    """As validated by `config.agent_address`: never an option, never more than one word."""
     ssh: tuple[str, ...] = ("ssh",)
 
 
 class ScriptResult(NamedTuple):
-    """What a script answered."""
+    """The answer of a remote script."""
 
     words: list[str]
     shown: bytes = b""
@@ -53,18 +53,18 @@ PATH=$PATH:/usr/local/bin:/opt/homebrew/bin
 show() {{ printf '\\n{SIGN} {BEGINS}\\n'; }}
 say() {{ printf '\\n{SIGN} %s\\n' "$*"; exit 0; }}
 """
-"""How every script begins: how it answers, and how it shows something before."""
+"""The prologue of every script: `say` answers and exits, `show` begins output before the answer."""
 
 
 def asked(machine: RemoteMachine, script: str, variables: Mapping[str, str]) -> ScriptResult:
-    """The answer to *script*, which begins with `HEAD`. *variables*: those that ssh gets.
+    """Run *script*, which begins with `HEAD`, and return its answer. *variables*: the environment of ssh.
 
     Raises:
-        RemoteUnreachableError: if there is none.
+        RemoteUnreachableError: if no answer comes.
     """
     argv = [*machine.ssh, *OPTIONS, "-T", "--", machine.host, "sh"]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv,
             input=script.encode("utf-8", "surrogateescape"),
             capture_output=True,
@@ -80,18 +80,18 @@ def asked(machine: RemoteMachine, script: str, variables: Mapping[str, str]) -> 
         raise RemoteUnreachableError(
             machine.host, f"{machine.ssh[0]!r} cannot be run: {error.strerror or error}"
         ) from error
-    before, sign, answer = done.stdout.rpartition(f"\n{SIGN} ".encode())
+    before, sign, answer = completed.stdout.rpartition(f"\n{SIGN} ".encode())
     if not sign:
-        raise RemoteUnreachableError(machine.host, _last(done.stderr) or "it gave no reason")
+        raise RemoteUnreachableError(machine.host, _last_line(completed.stderr) or "it gave no reason")
     shown = before.partition(f"\n{SIGN} {BEGINS}\n".encode())[2]
     return ScriptResult(answer.decode("utf-8", "replace").split(), shown)
 
 
-def ssh_environment(around: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What ssh gets of our variables: where its agent, its config and its programs are."""
-    return base_environment(dict(around))
+def ssh_environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that ssh needs: the locations of its agent, its config and its programs."""
+    return base_environment(dict(variables))
 
 
-def _last(stderr: bytes) -> str:
+def _last_line(stderr: bytes) -> str:
     lines = (line.strip().rstrip(".") for line in reversed(stderr[-4096:].decode("utf-8", "replace").splitlines()))
     return next((line for line in lines if line), "")

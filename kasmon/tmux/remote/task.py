@@ -1,6 +1,6 @@
-"""What a plan does on another machine beside its agents: a place for a task's result, the result, a check. Calls block.
+"""A plan's remote operations beside its agents: create a task's result folder, read its result, run a check. Blocking.
 
-A check runs there as a session of its own, in the tmux there: so a cut line ends none, and whoever asks next finds it.
+A check is a session of its own in the remote tmux: a lost connection does not end it, and a later query finds it.
 """
 
 import re
@@ -9,11 +9,11 @@ from typing import Final
 
 from kasmon.errors import RemoteLaunchError
 from kasmon.tmux.remote import agent
-from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, folder_word
+from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, quote_folder
 from kasmon.tmux.remote.ssh import HEAD, RemoteMachine, asked
 
 KEPT_LINES: Final = 400
-"""So many of the last lines that a check printed are kept."""
+"""How many of a check's last output lines are stored."""
 
 LAY_OUT: Final = """\
 cd -- {folder} 2>/dev/null || say missing
@@ -24,7 +24,7 @@ mkdir -p .kasmon/task-{number} || say refused
 : >.kasmon/task-{number}/began || say refused
 say laid
 """
-"""`began` tells what is older from what the task left: the clocks of two machines differ."""
+"""The mtime of `began` separates older files from the task's result: the clocks of two machines differ."""
 
 RESULT: Final = """\
 cd -- {folder} 2>/dev/null || say none
@@ -46,13 +46,13 @@ say has $(tmux -V)
 
 
 def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping[str, str]) -> None:
-    """Make the place in which task *number* may leave its result, below *folder* there.
+    """Create the folder for the result of task *number*, below *folder* on *machine*.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
-        RemoteLaunchError: if it cannot be made.
+        RemoteLaunchError: if the folder cannot be created.
     """
-    script = HEAD + LAY_OUT.format(folder=folder_word(folder), number=int(number))
+    script = HEAD + LAY_OUT.format(folder=quote_folder(folder), number=int(number))
     match asked(machine, script, variables).words[:1]:
         case ["laid"]:
             return
@@ -66,23 +66,23 @@ def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping
 
 
 def result(machine: RemoteMachine, folder: str, number: int, longest: int, variables: Mapping[str, str]) -> str:
-    """What task *number* left in `result.md` there since it was laid out, *longest* bytes of it; may be empty.
+    """Return `result.md` of task *number*, if written since `lay_out`, at most *longest* bytes; may be empty.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    script = HEAD + RESULT.format(folder=folder_word(folder), number=int(number), longest=int(longest))
-    said = asked(machine, script, variables)
-    return said.shown.decode("utf-8", "replace") if said.words == ["found"] else ""
+    script = HEAD + RESULT.format(folder=quote_folder(folder), number=int(number), longest=int(longest))
+    answer = asked(machine, script, variables)
+    return answer.shown.decode("utf-8", "replace") if answer.words == ["found"] else ""
 
 
 def check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> tuple[RemoteOutcome, str]:
-    """How the check of *session* stands there, with what it printed once it ended; its files go then.
+    """Return the state of the check of *session*, and its output once it ended; its files are deleted then.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    answer, screen = agent.outcome(machine, _own(session), variables, tidy=True)
+    answer, screen = agent.outcome(machine, _check_session(session), variables, tidy=True)
     return answer, re.sub(r"\n+\Z", "\n", screen.decode("utf-8", "replace"))
 
 
@@ -94,34 +94,34 @@ def begin_check(
     own: Mapping[str, str],
     variables: Mapping[str, str],
 ) -> None:
-    """Begin the check *command* of *session* there, unless it runs. *own*: what it finds in its environment.
+    """Start the check *command* of *session* on *machine*, unless it runs. *own*: the variables of the check.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
         RemoteLaunchError: if it cannot be started there.
     """
-    wanted = RemoteStart(
-        session=_own(session),
+    remote_start = RemoteStart(
+        session=_check_session(session),
         argv=("sh", "-c", 'exec sh -c "$1" </dev/null', "sh", command),
         folder=folder,
         variables=own,
         history_lines=KEPT_LINES,
         keeps_lines=KEPT_LINES,
     )
-    agent.start(machine, wanted, variables)
+    agent.start(machine, remote_start, variables)
 
 
 def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> None:
-    """End the check of *session* there at once, if it runs.
+    """Stop the check of *session* at once, if it runs.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    agent.stop(machine, _own(session), 0.0, variables)
+    agent.stop(machine, _check_session(session), 0.0, variables)
 
 
 def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
-    """What the tmux there calls itself; empty where there is none.
+    """Return the version of the remote tmux; empty if there is none.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
@@ -130,6 +130,6 @@ def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
     return " ".join(words[1:]) if words[:1] == ["has"] else ""
 
 
-def _own(session: str) -> str:
-    """What the check of *session* is called there."""
+def _check_session(session: str) -> str:
+    """Return the session name of the check of *session*."""
     return f"{session}-check"

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from kasmon.bench.agents import bare_agent
-from kasmon.bench.agents.bare_agent import FLAGS, opening_ms
+from kasmon.bench.agents.bare_agent import FLAGS, measure_opening_ms
 from kasmon.errors import LaunchError
 
 SPEAKER = """
@@ -50,7 +50,7 @@ def left(folder: Path) -> list[psutil.Process]:
 def test_it_is_spoken_to_until_its_conversation_is_open(agent: str, tmp_path: Path) -> None:
     heard = tmp_path / "heard"
     variables = {**os.environ, "HEARD": str(heard)}
-    assert 0 < opening_ms(agent, speaker(tmp_path, "{'result': {}}"), tmp_path, variables)
+    assert 0 < measure_opening_ms(agent, speaker(tmp_path, "{'result': {}}"), tmp_path, variables)
 
     opens = {"claude": "", "codex": "thread/start"}.get(agent, "session/new")
     assert f"initialize{opens}" == heard.read_text()
@@ -61,7 +61,7 @@ def test_it_is_spoken_to_until_its_conversation_is_open(agent: str, tmp_path: Pa
 def test_one_that_says_no_is_quoted(agent: str, tmp_path: Path) -> None:
     variables = {**os.environ, "HEARD": str(tmp_path / "heard")}
     with pytest.raises(LaunchError, match=f"'{agent}' does not open a conversation: not today"):
-        opening_ms(agent, speaker(tmp_path, "{'error': 'not today'}"), tmp_path, variables)
+        measure_opening_ms(agent, speaker(tmp_path, "{'error': 'not today'}"), tmp_path, variables)
 
     assert [] == left(tmp_path)
 
@@ -70,7 +70,7 @@ def test_one_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(bare_agent, "LAST_S", 0.1)
     program = speaker(tmp_path, "{'result': {}}")
     program.write_text(f"{program.read_text()}\nimport time; time.sleep(600)")
-    opening_ms("codex", program, tmp_path, {**os.environ, "HEARD": str(tmp_path / "heard")})
+    measure_opening_ms("codex", program, tmp_path, {**os.environ, "HEARD": str(tmp_path / "heard")})
 
     assert [] == left(tmp_path)
 
@@ -79,4 +79,4 @@ def test_one_that_ends_instead_is_told(tmp_path: Path) -> None:
     (tmp_path / "agent").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "agent").chmod(0o755)
     with pytest.raises(LaunchError, match="ended before it had answered 'initialize'"):
-        opening_ms("codex", tmp_path / "agent", tmp_path, os.environ)
+        measure_opening_ms("codex", tmp_path / "agent", tmp_path, os.environ)

@@ -12,7 +12,7 @@ import pytest
 from kasmon.errors import RemoteLaunchError, RemoteUnreachableError
 from kasmon.tmux.process_identity import identify
 from kasmon.tmux.remote import agent
-from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, marker_of, saw_marker
+from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, build_marker, saw_marker
 from kasmon.tmux.remote.ssh import RemoteMachine
 from tests.waiting import until
 
@@ -172,4 +172,4 @@ def test_a_marker_is_seen_on_a_line_of_its_own(rows: list[bytes], seen: bool) ->
 @pytest.mark.parametrize("nonce", ["", "; rm -rf /", "0A"])
 def test_only_hex_makes_a_marker(nonce: str) -> None:
     with pytest.raises(ValueError, match="no hex nonce"):
-        marker_of(nonce)
+        build_marker(nonce)
