@@ -25,16 +25,16 @@ def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
     """Append *rate_hz* events a second to each of *sessions*, evenly spread; never returns."""
     paths = places()
     logs = [EventLog(paths.log(session)) for session in sessions]
-    stories = [_session_view(stamps=number == 0) for number in range(len(sessions))]
+    stories = [_story(stamps=number == 0) for number in range(len(sessions))]
     step_s = 1 / (rate_hz * len(sessions))
     due = time.monotonic()
-    for log, session_view in itertools.cycle(zip(logs, stories, strict=True)):
+    for log, story in itertools.cycle(zip(logs, stories, strict=True)):
         due += step_s
         time.sleep(max(0.0, due - time.monotonic()))
-        log.append(next(session_view))
+        log.append(next(story))
 
 
-def _session_view(*, stamps: bool) -> Iterator[Event]:
+def _story(*, stamps: bool) -> Iterator[Event]:
     """Yield one session's events, each created when requested."""
     for number in itertools.count():
         stamp = f"T{time.monotonic_ns()}T" if stamps else "No stamp"

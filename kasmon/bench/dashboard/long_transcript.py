@@ -62,11 +62,11 @@ def _selected(own: dict[str, str]) -> float:
 
 def lengthen(log: Path, events: int) -> None:
     """Add *events* events to *log*, all at once: no process follows it yet."""
-    lines = (encode(event) + b"\n" for event in itertools.chain(itertools.islice(_session_view(), events - 2), _end()))
+    lines = (encode(event) + b"\n" for event in itertools.chain(itertools.islice(_story(), events - 2), _end()))
     write_private(log, log.read_bytes() + b"".join(lines))
 
 
-def _session_view() -> Iterator[Event]:
+def _story() -> Iterator[Event]:
     now = time.time()
     for turn in itertools.count():
         yield TurnEnded(at=now)

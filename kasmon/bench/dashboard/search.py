@@ -68,9 +68,9 @@ def fill(paths: Paths, session: SessionId, number: int, size: int) -> None:
     """Fill the log of *session*, or for even numbers its terminal record, with *size* bytes."""
     chance = Random(number)
     if number % 2:
-        session_view, lines_written, written = _session_view(chance, number), [paths.log(session).read_bytes()], 0
+        story, lines_written, written = _story(chance, number), [paths.log(session).read_bytes()], 0
         while written < size:
-            lines_written.append(encode(next(session_view)) + b"\n")
+            lines_written.append(encode(next(story)) + b"\n")
             written += len(lines_written[-1])
         write_private(paths.log(session), b"".join(lines_written))
         return
@@ -84,7 +84,7 @@ def fill(paths: Paths, session: SessionId, number: int, size: int) -> None:
         written += sum(map(len, some)) + 2 * len(some)
 
 
-def _session_view(chance: Random, number: int) -> Iterator[Event]:
+def _story(chance: Random, number: int) -> Iterator[Event]:
     now, lines = time.time() - 86_400, _lines(chance, number)
     for turn in itertools.count():
         yield TurnStarted(at=now + turn, prompt=f"Look at part {turn}: {next(lines)}")
