@@ -1,4 +1,4 @@
-"""Which tiers of sandbox there are, and what belongs to each: none is loaded before it is wanted."""
+"""The table of sandbox tiers, and the loading of each; a tier's module is imported on first use."""
 
 from importlib import import_module
 from pathlib import Path
@@ -16,11 +16,11 @@ TIERS: Final[dict[Tier, str]] = {
     "microvm": "kasmon.sandbox.microvm.machine:MicroVm",
     "e2b": "kasmon.sandbox.e2b.tier:E2b",
 }
-"""Tier -> where its sandbox is."""
+"""Tier -> its class, as module:name."""
 
 
 def tier_of(policy: SandboxPolicy) -> SandboxTier:
-    """What confines the sandbox of *policy*.
+    """Return the tier of *policy*.
 
     Raises:
         UnableError: if this version has no such tier.
@@ -29,7 +29,7 @@ def tier_of(policy: SandboxPolicy) -> SandboxTier:
 
 
 def load(tier: LoggedTier, of: Paths | None = None) -> SandboxTier:
-    """The sandbox of *tier*, of the kasmon of those places; by default of the one that the environment names.
+    """Return *tier*, for the kasmon of the paths *of*; by default those of the environment.
 
     Raises:
         UnableError: if this version has no such tier.
@@ -44,7 +44,7 @@ def load(tier: LoggedTier, of: Paths | None = None) -> SandboxTier:
 
 
 def furnish(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
-    """The workspace of a sandbox of *policy* that is yet to be made; it is there then, and of whom it should be."""
+    """Create the workspace of a new sandbox of *policy*, with the right owner, and return its path."""
     ground = getattr(sandbox, "ground", None)
     if ground is not None and not policy.workspace:
         ground.make(policy.session)
@@ -55,14 +55,14 @@ def furnish(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
 
 
 def reach(runtime: SandboxRuntime, name: str = "") -> GuestClient:
-    """The agent inside the sandbox that lives at *runtime*, of the session called *name*."""
+    """Return a client of the guest program of the sandbox at *runtime*; *name*: its session."""
     from kasmon.sandbox.guest_client.channel import GuestChannel
 
     return GuestChannel(runtime.socket, name=name)
 
 
 def points(places: Paths, session: SessionId) -> CheckpointPoints:
-    """Where the checkpoints of *session* lie."""
+    """Return the checkpoint store of *session*."""
     from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 
     return CheckpointStore(places.checkpoints(session))

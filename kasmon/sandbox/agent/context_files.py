@@ -1,7 +1,7 @@
-"""What of kasmon those in a sandbox see: one folder with its context, a `kasmon` that knows only that, and notes.
+"""The folder of kasmon's files that a sandboxed agent sees: its context, a `kasmon` limited to `ctx`, and its notes.
 
-The folder is the host's and read-only inside. Only the notes' file can be added to from there; it is laid over its
-place in the folder, so nobody inside can put another file, or a link, where the host reads.
+The host owns the folder, and it is read-only inside. Only the notes file is writable there. It is bind-mounted over its
+path in the folder, so code inside cannot put another file, or a link, where the host reads.
 """
 
 import os
@@ -18,7 +18,7 @@ from kasmon.sandbox.jail.bwrap_arguments import INSIDE, BindMount
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 SESSION: Final = "/opt/session"
-"""Where the folder lies inside."""
+"""The path of the folder inside."""
 BIN: Final = f"{SESSION}/bin"
 CONTEXT: Final = f"{SESSION}/context.json"
 NOTES: Final = f"{SESSION}/hooks.jsonl"
@@ -28,39 +28,39 @@ SHIM: Final = f'#!/bin/sh\nexec {PYTHON} -I -S {INSIDE}/ctx.py "$@"\n'
 
 
 def emit(folder: str = SESSION) -> tuple[str, ...]:
-    """The command of a hook inside, where the folder lies at *folder*."""
+    """Return the command of a hook inside, for the folder at *folder*."""
     return (PYTHON, "-I", "-S", f"{folder}/emit.py", f"{folder}/hooks.jsonl")
 
 
 class AgentContextFiles:
-    """The folder of one session, below its ground. Making this touches nothing."""
+    """The context files of one session, in its session folder. The constructor touches no file."""
 
     def __init__(self, ground: Path) -> None:
         self.folder = ground / "own"
 
     @property
     def notes(self) -> Path:
-        """What those inside wrote to their host."""
+        """The notes that code inside wrote for its host."""
         return self.folder / "hooks.jsonl"
 
     @property
     def context(self) -> Path:
-        """What those inside may know of their place."""
+        """What code inside may know of its session."""
         return self.folder / "context.json"
 
     @property
     def binds(self) -> tuple[BindMount, ...]:
-        """What of it is seen inside: the folder, and over it the notes, which alone can be written to."""
+        """The bind mounts: the folder, and over it the notes file, the only writable part."""
         return (
             BindMount(source=str(self.folder), target=SESSION),
             BindMount(source=str(self.notes), target=NOTES, writable=True),
         )
 
     def make(self, owner: tuple[int, int], context: bytes) -> None:
-        """Put all there anew, with no notes, for the sandbox's user *owner* to read.
+        """Write all files anew, with empty notes, readable for the sandbox's user *owner*.
 
         Raises:
-            OSError: if that cannot be.
+            OSError: if a file cannot be written.
         """
         for folder in (self.folder, self.folder / "bin"):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -72,10 +72,10 @@ class AgentContextFiles:
         os.chown(self.notes, *owner)
 
     def tell(self, context: bytes) -> None:
-        """Put another context in place of the one before.
+        """Replace the context.
 
         Raises:
-            OSError: if that cannot be.
+            OSError: if it cannot be written.
         """
         self._put("context.json", context, 0o644)
 
@@ -86,7 +86,7 @@ class AgentContextFiles:
 
 
 def context_of(places: Paths, session: SessionId) -> bytes:
-    """As `context`, of the launch that the session's folder tells of; the id alone where it tells of none."""
+    """Return `context` of the launch stored in the session's folder; only the id where none is stored."""
     try:
         launch = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -95,7 +95,7 @@ def context_of(places: Paths, session: SessionId) -> bytes:
 
 
 def context(places: Paths, launch: Launch) -> bytes:
-    """What the agent of *launch* may know of its place: what its plan's runner wrote down, and who it is itself."""
+    """Return as JSON what the agent of *launch* may know: its own fields, and the context from the plan runner."""
     known: Mapping[str, object] = {}
     try:
         told = msgspec.json.decode(places.context(launch.session).read_bytes())

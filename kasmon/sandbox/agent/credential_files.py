@@ -1,7 +1,7 @@
-"""Files of this machine, handed to an agent inside: copies in its private home while it runs, taken away when it ends.
+"""Files of this machine, copied into a sandboxed agent's private home while it runs and removed when it ends.
 
-The home belongs to those inside, who may have put links where a folder was: so no path is walked as one. Each folder is
-opened below the one before, and what stands where a copy goes is removed, whatever it is.
+Code inside owns the home and may have replaced a folder by a link, so no path is walked as a whole. Each folder is
+opened relative to its parent, and whatever is in the place of a copy is removed first.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ AT_A_SERVICE: Final = (
     "its secrets (credentials, copies of files, or values of --env) would be in its memory at the service, where"
     " kasmon stores no secret: it ends instead of being paused there"
 )
-"""Why what an agent inside holds is not kept."""
+"""Why the memory of such an agent is not stored."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def keeps_memory(policy: SandboxPolicy) -> bool:
-    """Whether what an agent inside holds may be kept: not where it was handed what must not be there."""
+    """Whether the agent's memory may be stored: not if it got a credential or another secret."""
     if policy.credentials or policy.secret_variables:
         return False
     return not any(expanded(file.source).exists() for file in policy.files)
 
 
 def place(handed: HandedFile) -> str:
-    """Where the copy lies, below the home inside.
+    """Return the path of the copy, relative to the home inside.
 
     Raises:
-        RefusedError: if that is no place there.
+        RefusedError: if that path is not valid there.
     """
     target = handed.target
     if not target:
@@ -62,10 +62,10 @@ def place(handed: HandedFile) -> str:
 
 
 def content(handed: HandedFile) -> bytes | None:
-    """What is handed over now; None where it is not there.
+    """Return what the file holds now; None where it does not exist.
 
     Raises:
-        RefusedError: if it is no plain file, or too large.
+        RefusedError: if it is no regular file, or too large.
     """
     path = expanded(handed.source)
     try:
@@ -83,10 +83,10 @@ def content(handed: HandedFile) -> bytes | None:
 
 
 def hand(files: Sequence[HandedFile], home: Path, owner: tuple[int, int]) -> tuple[str, ...]:
-    """Put copies of *files* into *home*, for *owner* alone; the sources of those that are there, as they are written.
+    """Put copies of *files* into *home*, for *owner* alone; return the sources that exist, as written in *files*.
 
     Raises:
-        RefusedError: as `place` and `content`, or where something inside is in the way.
+        RefusedError: as `place` and `content`, or where something in *home* is in the way.
     """
     given = []
     for handed in files:
@@ -112,7 +112,7 @@ def take_away(files: Sequence[HandedFile], home: Path) -> None:
 
 
 def copied(handed: HandedFile, home: Path) -> bytes | None:
-    """What the copy of *handed* in *home* holds now; None where no plain, small file is there, or behind a link."""
+    """Return the content of *handed*'s copy in *home*; None unless it is a small, regular file not behind a link."""
     with contextlib.suppress(OSError, RefusedError):
         parts = PurePosixPath(place(handed)).parts
         with _below(home, parts[:-1], None) as folder:
@@ -125,7 +125,7 @@ def copied(handed: HandedFile, home: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def _below(home: Path, parts: Sequence[str], owner: tuple[int, int] | None) -> Iterator[int]:
-    """The folder *parts* below *home*; made for *owner* where it is not there and somebody is to own it."""
+    """Yield a descriptor of the folder *parts* below *home*; with an *owner*, absent folders are created for it."""
     handle = os.open(home, _FOLDER)
     try:
         for part in parts:

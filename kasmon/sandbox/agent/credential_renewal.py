@@ -1,8 +1,8 @@
-"""A log-in that an agent renewed inside, brought back to the file that it was copied from: only that, and only if sure.
+"""Copies a log-in that an agent renewed inside back to the file that it came from, if that is safe.
 
-Providers give a new token for the old one, which is worth nothing then: a copy that is thrown away would take the
-log-in outside with it. But what lies inside is written by whoever steers the agent. So only tokens and times may have
-changed in it, it must not be older than the one outside, and nobody must have written that one since the copy was made.
+Providers replace the old token, which is invalid from then on: without the copy back, the log-in outside would be lost.
+But the file inside may be written by an attacker. So only tokens and times may differ, it must not expire before the
+original, and the original must be unchanged since the copy was made.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ from kasmon.paths import expanded, write_private
 from kasmon.sandbox.agent import credential_files
 
 NOTE: Final = "handed.json"
-"""In a ground: which copies were made, by the digest of each."""
+"""In the session's folder: which copies were made, with the digest of each."""
 MAY_CHANGE: Final = re.compile(
     r"(access|refresh|id)?_?(token|refresh|access)|expir(y|es)?(_?(at|date|in))?|last_refresh", re.IGNORECASE
 )
-"""The names of what a renewal changes."""
+"""The names of fields that a renewal changes."""
 ENDS: Final = re.compile(r"expir", re.IGNORECASE)
 
 
 def note(files: Sequence[HandedFile], ground: Path) -> None:
-    """Remember what is handed over now, so that it is known later what has changed.
+    """Record the digests of the files that are copied now, so that a later call finds what changed.
 
     Raises:
         RefusedError: as `credential_files.content`.
-        OSError: if it cannot be written down.
+        OSError: if the record cannot be written.
     """
     contents = {handed.source: credential_files.content(handed) for handed in files if handed.renews}
     digests = {source: _digest(content) for source, content in contents.items() if content is not None}
@@ -43,19 +43,19 @@ def note(files: Sequence[HandedFile], ground: Path) -> None:
 
 
 def noted(ground: Path) -> Mapping[str, str]:
-    """What `note` remembered last: it goes when the jail's ground is cleared."""
+    """Return the digests that `note` recorded last; the record is removed when the jail's session folder is cleared."""
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         return msgspec.json.decode((ground / NOTE).read_bytes(), type=dict[str, str])
     return {}
 
 
 def bring_back(files: Sequence[HandedFile], home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
-    """Put what was renewed in *home* where it was copied from; a sentence for each that was, or should have been.
+    """Copy renewed log-ins in *home* back to their sources; return a sentence for each, copied or refused.
 
     Args:
-        files: what was handed over.
-        home: where the copies lie; nobody writes there any more.
-        digests: what they were then, as `noted` before the ground was cleared.
+        files: the files that were copied in.
+        home: where the copies are; no process writes there any more.
+        digests: the digests of the copies, as `noted` before the session's folder was cleared.
     """
     told = []
     for handed in files:
@@ -72,7 +72,7 @@ def bring_back(files: Sequence[HandedFile], home: Path, digests: Mapping[str, st
 
 
 def fault(before: bytes, after: bytes) -> str:
-    """Why *after* is no renewal of the log-in *before*; empty where it is one. Both are JSON."""
+    """Return why *after* is no renewal of the log-in *before*; empty where it is one. Both are JSON."""
     try:
         old, new = msgspec.json.decode(before), msgspec.json.decode(after)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -83,7 +83,7 @@ def fault(before: bytes, after: bytes) -> str:
 
 
 def _difference(old: Any, new: Any, name: str) -> str:
-    """Why *new* does not stand where *old* did, under *name*; empty where it may."""
+    """Return why *new* may not replace *old*, under *name*; empty where it may."""
     if isinstance(old, dict) and isinstance(new, dict):
         if old.keys() != new.keys():
             return "it has other fields than before"
@@ -98,7 +98,7 @@ def _difference(old: Any, new: Any, name: str) -> str:
 
 
 def _put(handed: HandedFile, content: bytes, digest: str) -> str:
-    """Put *content* where *handed* came from; why that was not done, empty where it was."""
+    """Write *content* to the source of *handed*; return why that was not done, empty where it was."""
     path = Path(os.path.realpath(expanded(handed.source)))
     with contextlib.suppress(OSError, RefusedError):
         before = credential_files.content(handed)

@@ -1,6 +1,6 @@
-"""Who the agent in a sandbox is on this machine, behind the process that stands in front, and how it is confined.
+"""Identifies the process of a sandboxed agent behind its front process, and checks how it is confined.
 
-The kernel is asked, from outside: those inside have no say in it.
+The facts come from the kernel, from outside: code inside cannot forge them.
 """
 
 import contextlib
@@ -27,19 +27,19 @@ from kasmon.sandbox.remote_guest.launch_spec import AgentTier, RemoteAgentStatus
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
 
 LOOK_S: Final = 10.0
-"""How long a jail may take until its agent is there."""
+"""How long a jail may take until its agent runs."""
 PAUSE_S: Final = 0.01
 LODGE_S: Final = 180.0
-"""How long a sandbox with a kernel of its own may take until its agent is there."""
+"""How long a sandbox with its own kernel may take until its agent runs."""
 LODGE_PAUSE_S: Final = 0.05
 FRONT: Final = frozenset({b"bwrap", b"env", b"prlimit"})
-"""What an agent's process is, one after the other, before it is its program."""
+"""The programs that an agent's process runs, one after the other, before its own."""
 
 
 def seen(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
-    """Who the agent of *launch* is behind process *front*, and whether it is confined as it should be; blocks.
+    """Find the agent of *launch* behind process *front* and check its confinement; blocks.
 
-    Returns None where *front* ended before an agent was there.
+    Returns None where *front* ended before an agent ran.
     """
     policy, jail = policy_of(places, launch.session), Jail(places)
     if policy.tier != "jail":
@@ -55,7 +55,7 @@ def seen(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
     first = _first_behind(front)
     if agent is None or first is None:
         return ConfinementSeen(at=time.time(), ok=False, mismatches=("no sandbox was seen around it",))
-    for told in jail.ground.of(launch.session).glob("enter-*.json"):  # it was read; the agent's variables stand in it
+    for told in jail.ground.of(launch.session).glob("enter-*.json"):  # already read; they hold the agent's variables
         told.unlink(missing_ok=True)
     with contextlib.suppress(KasmonError):
         if policy.hosts:
@@ -83,14 +83,14 @@ def seen(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
 
 
 def await_arrival(places: Paths, session: SessionId, front: int) -> None:
-    """Return once the agent behind *front* is in its sandbox, where that takes its time; or *front* ended. Blocks."""
+    """Return once the agent behind *front* runs in its sandbox, or *front* ended; at once for a jail. Blocks."""
     policy = policy_of(places, session)
     if policy.tier != "jail":
         _arrived(lodging(places, policy).ground.of(session), front)
 
 
 def _arrived(ground: Path, front: int) -> RemoteAgentStatus | None:
-    """What *front* noted once its agent was inside; None where it ended, or takes longer than `LODGE_S`."""
+    """Return the status that *front* wrote once its agent ran; None where it ended, or took longer than `LODGE_S`."""
     began, until = started_at(front), time.monotonic() + LODGE_S
     while (noted := stay(ground)) is None or noted.front != front:
         if began is None or not lives(front, began, boot()) or time.monotonic() > until:
@@ -100,7 +100,7 @@ def _arrived(ground: Path, front: int) -> RemoteAgentStatus | None:
 
 
 def _lodged(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen | None:
-    """As `seen`, of one that its front reaches over a line: no process of this machine is it."""
+    """As `seen`, for an agent that its front reaches over a connection: it is no process of this machine."""
     tier = lodging(places, policy)
     ground = tier.ground.of(policy.session)
     noted = _arrived(ground, front)
@@ -124,9 +124,9 @@ def _lodged(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen
 def _proven(
     tier: AgentTier, policy: SandboxPolicy, runtime: SandboxRuntime, *, is_asleep: bool
 ) -> tuple[bool, tuple[str, ...]]:
-    """Whether the sandbox is as it should be, by what the agent inside finds there; and what is not.
+    """Whether the sandbox is confined as it should be, by the guest program's report; and the mismatches.
 
-    One that *is_asleep* is not asked, and who keeps it notes nothing of that; nor is one that is a service's.
+    One that *is_asleep* is not asked, as its host records no result then; nor is one at a service.
     """
     if is_asleep:
         return True, ()
@@ -139,7 +139,7 @@ def _proven(
 
 
 def agent_behind(front: int) -> int | None:
-    """The agent's process in the jail that *front* stands before; None where it is not its program yet."""
+    """Return the agent's process in the jail of process *front*; None while that does not run its program yet."""
     first = _first_behind(front)
     for child in children(first) if first is not None else ():
         if is_inside(child) and _is_program(child):
@@ -148,7 +148,7 @@ def agent_behind(front: int) -> int | None:
 
 
 def _first_behind(front: int) -> int | None:
-    """The first process of the jail behind *front*: number 1 in there."""
+    """Return the first process of the jail behind *front*: PID 1 inside."""
     for pid in tree(front):
         if name_inside(pid) == "1":
             return pid
@@ -156,7 +156,7 @@ def _first_behind(front: int) -> int | None:
 
 
 def _is_program(pid: int) -> bool:
-    """Whether *pid* is the agent's program by now, and no longer one of those that make way for it."""
+    """Whether *pid* runs the agent's program by now, rather than one of the launchers before it."""
     try:
         head = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[0].partition(b"(")[2]
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

@@ -1,7 +1,7 @@
-"""An agent inside a sandbox: what is started in its place, who it is on this machine, and what goes when it has ended.
+"""Launch of a sandboxed agent: the command that replaces its own, its session's files, its pause, and its cleanup.
 
-The agent's command becomes one that makes a jail around it and ends with it. Its home outlives that, so that its next
-jail can go on with its conversation; copies of files that it was handed do not.
+The agent's command becomes one that creates a jail around it and ends with it. Its home outlives the jail, so that the
+next one can resume its conversation. Copies of files that it was given are removed.
 """
 
 import contextlib
@@ -31,43 +31,43 @@ from kasmon.sandbox.shared.host_folders import HostFolders, may_use
 from kasmon.sandbox.tiers import TIERS, load
 
 NOTICES: Final = "notices.json"
-"""In a ground: what a person should know of how its jail was made."""
+"""In the session's folder: what the user should know of how its jail was made."""
 LOCATIONS: Final = (
     "CLAUDE_CONFIG_DIR", "CODEX_HOME", "CURL_CA_BUNDLE", "GEMINI_CLI_HOME", "NODE_EXTRA_CA_CERTS", "OPENCODE_CONFIG",
     "OPENCODE_CONFIG_DIR", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
 )  # fmt: skip
-"""Variables that name a file or folder of this machine, which is mostly not there inside."""
+"""Variables that name a file or folder of this machine, which is usually absent inside."""
 SEEN: Final = ("/usr/", "/etc/ssl/")
 ENDS: Final = "It ends after a long time without use; `kasmon restart {}` starts it again with its conversation."
 
 
 class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that is to be started inside."""
+    """An agent that is to be started in a sandbox."""
 
     command: tuple[str, ...]
-    """What is started in its place."""
+    """The command that is started instead of the agent's own."""
     home: Path
-    """What is its home folder inside."""
+    """The folder of this machine that is its home inside."""
     notes: Path
-    """The file of what its hooks and its `kasmon ctx` say."""
+    """The file to which its hooks and its `kasmon ctx` write."""
     secrets: tuple[str, ...] = ()
     """The values of its credentials."""
 
 
 _secrets: dict[SessionId, tuple[str, ...]] = {}
-"""The values of the credentials of agents that this process started."""
+"""The values of the credentials of agents that this process launched."""
 
 
 def secrets_of(session: SessionId) -> tuple[str, ...]:
-    """What nobody may see of what the sandbox of *session* was given by this process."""
+    """Return the secret values that this process gave to the sandbox of *session*, to be redacted everywhere."""
     return _secrets.get(session, ())
 
 
 def policy_of(places: Paths, session: SessionId) -> SandboxPolicy:
-    """What the sandbox of *session* is.
+    """Load the policy of the sandbox of *session*.
 
     Raises:
-        SandboxError: if nothing says so.
+        SandboxError: if its file cannot be read.
     """
     path = places.sandbox(session)
     try:
@@ -79,25 +79,25 @@ def policy_of(places: Paths, session: SessionId) -> SandboxPolicy:
 
 
 def home_of(places: Paths, session: SessionId) -> Path:
-    """What is the home folder inside, whether it is there or not."""
+    """Return the folder of this machine that is the home inside; it may not exist."""
     return _ground(places, session).home(session)
 
 
 def copy_of(places: Paths, session: SessionId) -> Path:
-    """Where the copy of its folder is that its sandbox works on, where it works on one."""
+    """Return the path of the copy of its folder, for a sandbox that works on a copy."""
     return _ground(places, session).of(session) / "workspace"
 
 
 def works_on_copy(places: Paths, session: SessionId, folder: Path) -> bool:
-    """Whether its sandbox cannot work in *folder* itself: only root may write there, and nobody inside is root."""
+    """Whether its sandbox cannot work in *folder* itself: only root may write there, and no user inside is root."""
     return not may_use(folder, _ground(places, session).owner, writable=True)
 
 
 def level(places: Paths, session: SessionId) -> None:
-    """Have its folder here as it is inside, where that is mirrored and it is awake. Blocks.
+    """Bring its folder here up to date with the sandbox, where that is mirrored and runs. Blocks.
 
     Raises:
-        SandboxError: if it does not answer.
+        SandboxError: if the sandbox does not answer.
     """
     policy = policy_of(places, session)
     noted = None if policy.tier == "jail" else stay(lodging(places, policy).ground.of(session))
@@ -107,17 +107,17 @@ def level(places: Paths, session: SessionId) -> None:
 
 
 def notes_of(places: Paths, session: SessionId) -> Path:
-    """The file of what those inside say to their host, whether it is there or not."""
+    """Return the file of notes from code inside to its host; it may not exist."""
     return AgentContextFiles(_ground(places, session).of(session)).notes
 
 
 def apart(places: Paths, session: SessionId) -> tuple[str, ...]:
-    """What of its folders is not the same on both sides, where it has copies of them: a sentence each, once."""
+    """Return a sentence for each difference between its folders and the sandbox's copies of them; each once."""
     return launch_spec.apart(_ground(places, session).of(session))
 
 
 def emit_of(places: Paths, session: SessionId) -> tuple[str, ...]:
-    """The command by which a hook inside leaves a note."""
+    """Return the command by which a hook inside writes a note."""
     return emit() if _tier(places, session) == "jail" else emit(FOLDER)
 
 
@@ -128,14 +128,14 @@ def confined(
     variables: Mapping[str, str],
     around: Mapping[str, str] = os.environ,
 ) -> AgentLaunch:
-    """*argv* of the agent of *launch* inside; what is left of a jail that it had is ended. Blocks.
+    """Return the launch that runs *argv*, of the agent of *launch*, inside; a jail left from before is ended. Blocks.
 
     Args:
-        places: where the session is kept.
-        launch: whose agent it is.
+        places: the paths under which the session is stored.
+        launch: the launch of the agent.
         argv: the program and its arguments.
-        variables: all that it is to have.
-        around: where its credentials' variables are looked up.
+        variables: its whole environment.
+        around: where the variables of its credentials are looked up.
 
     Raises:
         LaunchError: if it cannot be started there; the message says why.
@@ -144,9 +144,9 @@ def confined(
         policy, jail = policy_of(places, launch.session), Jail(places)
         if policy.tier != "jail":
             return _lodged(places, launch, policy, argv, seen_inside(policy, launch.workdir, variables), around)
-        if SCRIPTED in argv:  # it is a part of kasmon
+        if SCRIPTED in argv:  # the scripted agent is part of kasmon
             policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
-        handed = credential_renewal.noted(jail.ground.of(launch.session))  # whoever had it before may have been killed
+        handed = credential_renewal.noted(jail.ground.of(launch.session))  # the host before may have been killed
         jail.destroy(policy, None)
         ground = jail.ground.make(launch.session)
         home = jail.ground.home(launch.session)
@@ -164,7 +164,7 @@ def confined(
             belongings=belongings.binds,
             path=(BIN,),
         )
-        told = [notice for notice in outfit.notices if "control group" not in notice]  # who began it said that before
+        told = [notice for notice in outfit.notices if "control group" not in notice]  # reported at creation
         notices = (*brought, *told, *looked.missing)
         write_private(ground / NOTICES, msgspec.json.encode(notices))
     except KasmonError as error:
@@ -183,7 +183,7 @@ def confined(
 
 
 def keeps_memory(places: Paths, session: SessionId) -> bool:
-    """Whether its sandbox can be paused to disk, with what its agent holds."""
+    """Whether its sandbox can be paused to disk, with its agent's memory."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
         return (
@@ -193,7 +193,7 @@ def keeps_memory(places: Paths, session: SessionId) -> bool:
 
 
 def can_sleep(places: Paths, session: SessionId) -> bool:
-    """Whether it can be put to sleep at all."""
+    """Whether its sandbox can be paused at all."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
         return remote_launch.can_sleep(load(policy.tier, places), policy)
@@ -203,12 +203,12 @@ def can_sleep(places: Paths, session: SessionId) -> bool:
 def freeze(
     places: Paths, session: SessionId, runtime: SandboxRuntime, *, to_disk: bool = False, turn: int = 0
 ) -> PauseResult:
-    """Stop all in the sandbox of an agent; it keeps its memory, and *to_disk* has no process then. Blocks.
+    """Pause the sandbox of an agent, which keeps its memory; with *to_disk*, no process runs then. Blocks.
 
     Raises:
-        UnableError: for *to_disk*, where its tier cannot, or it was handed what must not be there; elsewhere it cannot
-            sleep at all then.
-        SandboxError: if it is gone, or somebody in it does not stop; all go on then.
+        UnableError: for *to_disk*, where its tier cannot, or it holds secrets that must not be on disk; at a service
+            it cannot be paused at all then.
+        SandboxError: if it is gone, or a process in it does not stop; all processes run on then.
     """
     policy = policy_of(places, session)
     if not can_sleep(places, session):
@@ -229,13 +229,13 @@ def freeze(
 def thaw(
     places: Paths, session: SessionId, runtime: SandboxRuntime, slept: PauseResult | None = None
 ) -> SandboxRuntime:
-    """Let all in it go on, from its memory on disk where it sleeps there; where it lives then. Blocks.
+    """Resume all processes in it, from its snapshot on disk if it has one; return its runtime. Blocks.
 
-    *slept* None: nobody knows how it sleeps, or whether it does.
+    *slept* None: it is unknown how it is paused, or whether it is.
 
     Raises:
-        SnapshotRefusedError: if that memory may not be gone on from.
-        SandboxError: if it is gone.
+        SnapshotRefusedError: if that snapshot may not be resumed.
+        SandboxError: if the sandbox is gone.
     """
     policy = policy_of(places, session)
     if policy.tier == "jail":
@@ -244,13 +244,13 @@ def thaw(
 
 
 def left(places: Paths, session: SessionId, *, spares_memory: bool = False) -> tuple[str, ...]:
-    """End what is left of the sandbox of an agent that has ended, and take away what it was handed. Blocks.
+    """End what is left of the sandbox of an ended agent, and remove the files it was given. Blocks.
 
-    What became of a log-in that it renewed, a sentence each. *spares_memory*: the agent did not end, nobody sees it any
-    more: what sleeps on disk stays for its next start.
+    Returns a sentence for each log-in that it renewed. *spares_memory*: the agent did not end but was lost from view:
+    a snapshot on disk stays for its next start.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
     policy = policy_of(places, session)
     if policy.tier != "jail":
@@ -262,10 +262,10 @@ def left(places: Paths, session: SessionId, *, spares_memory: bool = False) -> t
 
 
 def forget(places: Paths, session: SessionId) -> str:
-    """Remove the home of a session that is given up; where its work lies, if that is a copy, which stays. Blocks.
+    """Remove the home of a deleted session; return the path of its copy of a folder, which stays, or "". Blocks.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
     policy = policy_of(places, session)
     if policy.tier not in TIERS:
@@ -273,7 +273,7 @@ def forget(places: Paths, session: SessionId) -> str:
     if policy.tier != "jail":
         return remote_launch.forget(places, policy)
     left(places, session)
-    workdir = "/"  # nobody's: a copy of what is not known stays
+    workdir = "/"  # no session's folder: a copy of an unknown folder stays
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         workdir = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch).workdir
     return Jail(places).forget(policy, workdir)
@@ -299,7 +299,7 @@ def _tier(places: Paths, session: SessionId) -> LoggedTier:
 
 
 def _ground(places: Paths, session: SessionId) -> HostFolders:
-    """What its sandbox stands on; a jail's, where nothing says otherwise."""
+    """The host folders of its sandbox; a jail's, where no policy names another tier."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
         if policy.tier != "jail":
@@ -308,7 +308,7 @@ def _ground(places: Paths, session: SessionId) -> HostFolders:
 
 
 def seen_inside(policy: SandboxPolicy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """*variables*, without those that name what is not there inside."""
+    """Return *variables* without those that name a path that is absent inside."""
     targets = [workdir, *(mount.target or mount.source for mount in policy.mounts)]
     there = (*SEEN, *targets)
     kept = {

@@ -1,6 +1,6 @@
-"""What those inside a sandbox say of themselves by `kasmon ctx`: notes in a file that they may add to and nothing else.
+"""Notes that a sandboxed agent writes with `kasmon ctx`, in a file to which code inside can only append.
 
-Whoever reads it believes nothing of it but its shape, and reads so much at a time.
+The content is untrusted: the reader checks its shape, and reads a bounded amount at a time.
 """
 
 import contextlib
@@ -13,31 +13,31 @@ import msgspec
 MOST: Final = 64 * 1024
 LONGEST: Final = 8192
 SAYS: Final = "kasmon.ctx"
-"""The kind of note that `kasmon ctx` inside leaves."""
+"""The kind of note that `kasmon ctx` inside writes."""
 
 
 class ContextNote(msgspec.Struct):
-    """What `kasmon ctx` inside leaves."""
+    """A note that `kasmon ctx` inside wrote."""
 
     event: str = ""
     at: float = 0.0
-    """When, in seconds since the epoch, by the clock inside."""
+    """When, in seconds since the epoch, by the sandbox's clock."""
     done: str | None = None
     waiting: str | None = None
 
 
 class ContextNotes:
-    """The notes in one file, each once."""
+    """Reads the notes in one file, each once."""
 
     def __init__(self) -> None:
         self._read_to = 0
         self._rest = b""
 
     def new(self, path: Path) -> list[ContextNote]:
-        """What was noted in the file *path* since the last time; nothing where it is not there.
+        """Return the notes added to the file *path* since the last call; none where it does not exist.
 
         Raises:
-            OSError: if it cannot be read.
+            OSError: if the file cannot be read.
         """
         notes = []
         for line in self._lines(path):
@@ -51,7 +51,7 @@ class ContextNotes:
         try:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if size < self._read_to:  # it began anew
+                if size < self._read_to:  # the file was replaced
                     self._read_to, self._rest = 0, b""
                 file.seek(self._read_to)
                 content = file.read(MOST)

@@ -1,7 +1,7 @@
-"""An agent inside a sandbox that is reached over a line and keeps its memory: its front, its sleep, what stays of it.
+"""Launch, pause, resume and cleanup of an agent in a sandbox that is reached over a connection and keeps its memory.
 
-Its home and its folder outlive each sandbox. Its memory on disk is gone on from where it fits, in the same process; a
-new sandbox begins with the same home, in which the agent finds its conversation by its own id.
+Its home and its folder outlive each sandbox. Its snapshot on disk is resumed where it fits, with the same process. A
+new sandbox starts with the same home, in which the agent finds its conversation by its own id.
 """
 
 import contextlib
@@ -34,22 +34,22 @@ from kasmon.sandbox.shared import credentials
 
 
 class RemoteAgentLaunch(NamedTuple):
-    """An agent that is to be started inside."""
+    """An agent that is to be started in a sandbox."""
 
     command: tuple[str, ...]
-    """What is started in its place."""
+    """The command that is started instead of the agent's own."""
     home: Path
     notes: Path
     secrets: tuple[str, ...]
 
 
 def kept_back(tier: SandboxTier) -> str:
-    """Why a sandbox of *tier* keeps no memory of an agent that was handed something."""
+    """Return why a sandbox of *tier* stores no memory of an agent with secrets."""
     return credential_files.AT_A_SERVICE if isinstance(tier, HostedTier) else credential_files.ON_DISK
 
 
 def can_sleep(tier: SandboxTier, policy: SandboxPolicy) -> bool:
-    """Whether the sandbox of *policy* can be put to sleep: elsewhere its memory is kept then."""
+    """Whether the sandbox of *policy* can be paused; a service stores its memory then."""
     return not isinstance(tier, HostedTier) or credential_files.keeps_memory(policy)
 
 
@@ -61,15 +61,15 @@ def confined(
     variables: Mapping[str, str],
     around: Mapping[str, str],
 ) -> RemoteAgentLaunch:
-    """*argv* of the agent of *launch* inside. One that sleeps on disk is gone on with; any other that is left is ended.
+    """Return the launch that runs *argv* inside. An agent paused on disk is resumed; any other that is left is ended.
 
     Args:
-        places: where the session is kept.
-        launch: whose agent it is.
-        policy: what its sandbox is.
+        places: the paths under which the session is stored.
+        launch: the launch of the agent.
+        policy: the policy of its sandbox.
         argv: the program and its arguments.
-        variables: all that it is to have.
-        around: where its credentials' variables are looked up.
+        variables: its whole environment.
+        around: where the variables of its credentials are looked up.
 
     Raises:
         KasmonError: if it cannot be started there.
@@ -85,7 +85,7 @@ def confined(
     known = _joinable(tier, policy, ground) if launch.mode is Mode.TMUX else None
     home, brought = tier.ground.home(launch.session), tuple[str, ...]()
     if known is None:
-        handed = credential_renewal.noted(ground)  # whoever had it before may have been killed
+        handed = credential_renewal.noted(ground)  # the host before may have been killed
         launch_spec.wait_no_more(ground)
         tier.destroy(policy, None)
         ground = tier.ground.make(launch.session)
@@ -120,12 +120,11 @@ def confined(
 def asleep(
     places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, *, to_disk: bool, turn: int = 0
 ) -> PauseResult:
-    """Stop all in it; *to_disk* ends its processes and keeps their memory, as it is elsewhere at once. Its front waits
-    then. Blocks.
+    """Pause it; *to_disk* ends its processes and stores their memory, as a service always does. Its front waits.
 
     Raises:
-        UnableError: if its memory must be kept for that, and may not be.
-        SandboxError: if it is gone, or its memory cannot be kept; it can go on then.
+        UnableError: if its memory must be stored for that, and may not be.
+        SandboxError: if it is gone, or its memory cannot be stored; it can be resumed then.
         OSError: likewise.
     """
     tier = lodging(places, policy)
@@ -141,11 +140,11 @@ def asleep(
 
 
 def awake(places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult | None) -> SandboxRuntime:
-    """Let it go on; *slept* None: nobody knows how it sleeps, or whether it does. Blocks.
+    """Resume it; *slept* None: it is unknown how it is paused, or whether it is. Blocks.
 
     Raises:
-        SnapshotRefusedError: if its memory on disk may not be gone on from.
-        SandboxError: if it is gone, or does not go on.
+        SnapshotRefusedError: if its snapshot on disk may not be resumed.
+        SandboxError: if it is gone, or cannot be resumed.
     """
     tier = lodging(places, policy)
     ground = tier.ground.of(policy.session)
@@ -166,12 +165,12 @@ def awake(places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, slept: 
 
 
 def left(places: Paths, policy: SandboxPolicy, *, spares_memory: bool) -> tuple[str, ...]:
-    """End what is left of the sandbox of an agent that has ended, and take away what it was handed. Blocks.
+    """End what is left of the sandbox of an ended agent, and remove the files it was given. Blocks.
 
-    *spares_memory*: the agent did not end, nobody sees it any more: what sleeps on disk stays for its next start.
+    *spares_memory*: the agent did not end but was lost from view: a snapshot on disk stays for its next start.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
     tier = lodging(places, policy)
     if spares_memory and tier.adopt(policy) is None and tier.kept(policy) is not None:
@@ -179,14 +178,14 @@ def left(places: Paths, policy: SandboxPolicy, *, spares_memory: bool) -> tuple[
     handed = credential_renewal.noted(tier.ground.of(policy.session))
     launch_spec.wait_no_more(tier.ground.of(policy.session))
     if isinstance(tier, HostedTier):
-        with contextlib.suppress(KasmonError):  # it may be gone; what it had told by then is here
+        with contextlib.suppress(KasmonError):  # it may be gone; what it sent before is here
             tier.fetch(policy)
     tier.destroy(policy, None)
     return taken_back(policy, tier.ground.home(policy.session), handed)
 
 
 def taken_back(policy: SandboxPolicy, home: Path, handed: Mapping[str, str]) -> tuple[str, ...]:
-    """Take away what was *handed* to an agent into *home*, its renewed log-ins back to where they belong; in words."""
+    """Remove the copied files from *home*; copy renewed log-ins back to their sources; return a sentence for each."""
     if not home.is_dir():
         return ()
     told = credential_renewal.bring_back(policy.files, home, handed)
@@ -195,20 +194,20 @@ def taken_back(policy: SandboxPolicy, home: Path, handed: Mapping[str, str]) -> 
 
 
 def forget(places: Paths, policy: SandboxPolicy) -> str:
-    """Remove its home; where its work lies, if that is a copy, which stays. Blocks.
+    """Remove its home; return the path of its copy of a folder, which stays, or "". Blocks.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
     left(places, policy, spares_memory=False)
     return lodging(places, policy).forget(policy)
 
 
 def _joinable(tier: AgentTier, policy: SandboxPolicy, ground: Path) -> RemoteAgentStatus | None:
-    """The agent that lives, or sleeps on disk; None where there is none that can be gone on with.
+    """Return the status of an agent that runs, or is paused on disk; None where none can be resumed.
 
     Raises:
-        SandboxUnreachableError: if nobody can tell now.
+        SandboxUnreachableError: if that cannot be determined now.
     """
     known = launch_spec.stay(ground)
     if known is None:
