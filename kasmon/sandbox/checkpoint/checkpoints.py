@@ -1,9 +1,9 @@
-"""The checkpoints of one session, in kasmon's own folder: files, a commit of them, and what interpreters could keep.
+"""The checkpoints of one session, in kasmon's own folder: files, a git commit of them, and saved interpreter state.
 
-Files are kept whole, with modes, empty folders, links as links, and what git ignores or keeps for itself; what did not
-change since the last time costs a look and nothing more. Not kept are owners, hard links as such, further attributes,
-pipes, sockets and devices; those that were there are named in `left`. A checkpoint is confirmed by its record being
-written, after all that belongs to it. One process at a time: the session's host.
+Stored are whole files, modes, empty folders, symlinks, and also what git ignores or reserves (`.git`). A file unchanged
+since the last checkpoint costs one stat call. Not stored are owners, hard links as such, extended attributes, pipes,
+sockets and devices; `left` names those that were there. A checkpoint is confirmed by its record, which is written after
+all its content. One process at a time may use it: the session's host.
 """
 
 import contextlib
@@ -29,24 +29,24 @@ from kasmon.sandbox.checkpoint.unpack import settle_top, unpack
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
 
 TIDY_AFTER: Final = 20
-"""Of so many dropped checkpoints the room is freed at once."""
+"""After so many dropped checkpoints their disk space is freed together."""
 EVERYTHING: Final = ScanBounds()
 USUAL: Final = RetentionLimits()
 OLDEST: Final = "The oldest checkpoints are deleted over time."
 
 
 class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of going back."""
+    """Result of a restore."""
 
     checkpoint: CheckpointRecord
     undo: str = ""
-    """The checkpoint that has what was there before; empty where that could not be kept."""
+    """The checkpoint of what was there before; empty where that could not be stored."""
     why_not: str = ""
-    """Why not."""
+    """Why there is no *undo* checkpoint."""
 
 
 class CheckpointStore:
-    """Where the checkpoints of one session lie. All calls block."""
+    """The checkpoints of one session. All calls block."""
 
     def __init__(
         self,
@@ -56,18 +56,18 @@ class CheckpointStore:
         keep: RetentionLimits = USUAL,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*folder* is made, 0700, when something is first kept in it."""
+        """*folder* is created, 0700, when something is first stored in it."""
         self.folder, self._bounds, self._keep, self._clock = folder, bounds, keep, clock
         self._shelf, self._depot = CheckpointRecords(folder), ObjectStore(folder / "git")
         self._note = folder / "swap.json"
         self._last: tuple[str, Manifest] | None = None
 
     def all(self) -> tuple[CheckpointRecord, ...]:
-        """All that are kept, oldest first."""
+        """Return all checkpoints, oldest first."""
         return self._shelf.records().checkpoints
 
     def find(self, checkpoint: str) -> CheckpointRecord:
-        """The one of this id.
+        """Return the checkpoint of this id.
 
         Raises:
             NotFoundError: if there is none, or it was dropped.
@@ -86,16 +86,16 @@ class CheckpointStore:
         /,
         mapped: Callable[[], Container[int]] = frozenset,
     ) -> CheckpointRecord:
-        """Keep what is in *workspace*, and *saved* of the interpreters.
+        """Store what is in *workspace*, and the interpreter state *saved*.
 
-        *mapped* tells the inodes of files that somebody writes to as to memory: their times do not tell of that.
+        *mapped* returns the inodes of files that a process has mapped writable: their times do not show its writes.
 
         Raises:
-            SandboxError: if there is too much in it, or it cannot be looked at.
-            GitError, TimedOutError: if git did not keep it. Nothing is kept then, and what was kept before stays.
+            SandboxError: if the workspace is too large, or cannot be read.
+            GitError, TimedOutError: if git failed. Nothing is stored then, and earlier checkpoints stay.
         """
         checkpoint = self._taken(workspace, turn, when, saved, mapped)
-        with contextlib.suppress(GitError, TimedOutError, OSError):  # what is kept is kept; room is freed another time
+        with contextlib.suppress(GitError, TimedOutError, OSError):  # space is freed another time
             self._thin(is_new=checkpoint.holder == checkpoint.id)
         return checkpoint
 
@@ -112,7 +112,7 @@ class CheckpointStore:
         records, at = self._shelf.records(), self._clock()
         before = self._newest(records)
         began = time.time_ns()
-        unsettled = mapped()  # only now: what is mapped later changes a file's time, to one that is later too
+        unsettled = mapped()  # after `began`: a later mapping gives the file a later time
         name = holder = f"c{records.counted + 1}"
         with opened(workspace) as top:
             seen = scan(top, self._bounds)
@@ -148,21 +148,21 @@ class CheckpointStore:
         return checkpoint
 
     def restore(self, checkpoint: str, workspace: str, /) -> RestoreResult:
-        """Put the files of *checkpoint* in the place of those in *workspace*, whole or not at all.
+        """Replace the files in *workspace* by those of *checkpoint*, completely or not at all.
 
-        What is in it is kept first. Nothing may write there meanwhile.
+        The current files are stored first. No process may write there meanwhile.
 
         Raises:
             NotFoundError: if there is no such checkpoint.
-            SandboxError, GitError: if it could not be done; *workspace* is as it was, or the error says where it is.
+            SandboxError, GitError: if it failed; *workspace* is unchanged, or the error says where its content is.
         """
         point = self.find(checkpoint)
         undo = why_not = ""
         try:
             undo = self._taken(
                 workspace, point.turn, "asked", SavedInterpreters()
-            ).id  # drops none: not the one that is wanted
-        except (SandboxError, GitError, TimedOutError) as error:  # one may go back because it is too much
+            ).id  # unlike `take`, drops no checkpoint: not the requested one
+        except (SandboxError, GitError, TimedOutError) as error:  # too large a workspace may be the reason to restore
             why_not = error.message
         manifest = self._manifest(point)
         new = old = ""
@@ -184,10 +184,10 @@ class CheckpointStore:
         return RestoreResult(checkpoint=point, undo=undo, why_not=why_not)
 
     def finish(self) -> None:
-        """Go on with a restoring that another process began, if there is one; before a sandbox is made or adopted.
+        """Finish a restore that another process began, if there is one; called before a sandbox is made or adopted.
 
         Raises:
-            SandboxError: if it cannot be finished; it is tried again next time.
+            SandboxError: if it cannot be finished; the next call tries again.
         """
         swap = unfinished(self._note)
         if swap is not None:
@@ -196,12 +196,12 @@ class CheckpointStore:
                 removed(folder)
 
     def fork(self, checkpoint: str, folder: str, /) -> CheckpointRecord:
-        """Copy the files of *checkpoint* into *folder*: an empty one, or one that is not there yet.
+        """Copy the files of *checkpoint* into *folder*, which is empty or does not exist yet.
 
         Raises:
             NotFoundError: if there is no such checkpoint.
-            RefusedError: if something is in *folder*.
-            SandboxError, GitError: if not all could be copied; the folder may hold a part of it.
+            RefusedError: if *folder* is not empty.
+            SandboxError, GitError: if not all could be copied; *folder* may hold a part of it.
         """
         point = self.find(checkpoint)
         manifest = self._manifest(point)
@@ -218,7 +218,7 @@ class CheckpointStore:
         return point
 
     def state(self, checkpoint: str, /) -> bytes:
-        """What was kept of the interpreters; empty where nothing was, or it was purged.
+        """Return the saved interpreter state; empty where none was saved, or it was purged.
 
         Raises:
             NotFoundError: if there is no such checkpoint.
@@ -228,13 +228,13 @@ class CheckpointStore:
         return self._shelf.get("state", point.state) if point.state else b""
 
     def diff(self, turn: int) -> str:
-        """What *turn* changed in the files, as a unified diff of at most a megabyte; its text is foreign.
+        """Return what *turn* changed in the files, as a unified diff of at most a megabyte; its text is untrusted.
 
-        From the checkpoint before it, else the newest of an earlier turn, to the newest after it.
+        It compares the checkpoint before the turn, else the newest of an earlier turn, with the newest after it.
 
         Raises:
-            NotFoundError: if nothing was kept after that turn, or nothing before it.
-            GitError, TimedOutError: if git cannot tell.
+            NotFoundError: if there is no checkpoint after that turn, or none before it.
+            GitError, TimedOutError: if git fails.
         """
         after = before = None
         for each in self.all():
@@ -247,7 +247,7 @@ class CheckpointStore:
         return "" if before.commit == after.commit else self._depot.diff(before.commit, after.commit)
 
     def purge_memory(self) -> None:
-        """Forget all that interpreters kept; files and their history stay. For the end of a session."""
+        """Delete all saved interpreter state; files and their history stay. For the end of a session."""
         records = self._shelf.records()
         forgotten = tuple(msgspec.structs.replace(each, state="") for each in records.checkpoints)
         if forgotten != records.checkpoints:
@@ -260,7 +260,7 @@ class CheckpointStore:
         removed(str(self.folder))
 
     def _newest(self, records: CheckpointList) -> tuple[CheckpointRecord, Manifest] | None:
-        """The newest checkpoint with its manifest; None where there is none that could be read."""
+        """Return the newest checkpoint with its manifest; None where there is none that can be read."""
         with contextlib.suppress(SandboxError, IndexError):
             return records.checkpoints[-1], self._manifest(records.checkpoints[-1])
         return None
@@ -274,7 +274,7 @@ class CheckpointStore:
         return self._last[1]
 
     def _thin(self, *, is_new: bool) -> None:
-        """Drop what is more than is kept, and free its room when that is worth it."""
+        """Drop checkpoints beyond the limits, and free their disk space when that is worth it."""
         records = self._shelf.records()
         too_much = is_new and self._depot.size > self._keep.bytes
         gone = dropped(records.checkpoints, self._keep, too_much=too_much)

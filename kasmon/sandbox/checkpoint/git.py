@@ -1,4 +1,4 @@
-"""Runs git on a repository of kasmon's own, so that nobody's config, hook or attribute means anything to it."""
+"""Runs git on a repository of kasmon's own, without any config, hooks or attributes of the user or the system."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from typing import IO, Final
 from kasmon.errors import GitError, TimedOutError
 
 GIT_S: Final = 120.0
-"""For one call of git."""
+"""Time limit of one git call."""
 SETTINGS: Final = {
     "core.bare": "true",
     "core.hooksPath": os.devnull,
@@ -34,12 +34,12 @@ SETTINGS: Final = {
 
 @contextmanager
 def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """git with *words* on the repository at *folder*: what it reads and what it says.
+    """Run git with the arguments *words* on the repository at *folder*; yield its stdin and stdout.
 
-    With *may_be_cut* it need not come to its end.
+    With *may_be_cut* it may be killed before it ends.
 
     Raises:
-        GitError: if it ends with an error, or is not installed.
+        GitError: if it fails, or is not installed.
         TimedOutError: if it takes longer than `GIT_S`.
     """
     what = f"store checkpoints ({words[0]})"
@@ -73,7 +73,7 @@ def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tup
         git.stdin.close()
         if may_be_cut and git.poll() is None:
             git.kill()
-    except BrokenPipeError as error:  # it went away; its own words say why
+    except BrokenPipeError as error:  # git ended early; its stderr says why
         fault = error
     except BaseException:
         git.kill()
@@ -88,7 +88,7 @@ def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tup
 
 
 def _last_words(git: "subprocess.Popen[bytes]") -> str:
-    """Wait for *git* to end, and take what it said of that."""
+    """Wait for *git* to end, and return the last line of its stderr."""
     assert git.stdin is not None
     assert git.stdout is not None
     assert git.stderr is not None
@@ -102,7 +102,7 @@ def _last_words(git: "subprocess.Popen[bytes]") -> str:
 
 
 def _surroundings(variables: Mapping[str, str]) -> dict[str, str]:
-    """What git gets of *variables*: where programs are, and that no config is anybody's."""
+    """Return git's environment: PATH from *variables*, and settings that disable every config file."""
     return {
         "PATH": variables.get("PATH", os.defpath),
         "LC_ALL": "C.UTF-8",

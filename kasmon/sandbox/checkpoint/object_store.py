@@ -1,8 +1,8 @@
-"""Keeps contents and commits in a git repository of kasmon's own. Git never sees the folder that they come from.
+"""Stores file contents and commits in a git repository of kasmon's own. Git never sees the source folder.
 
-What was read there (`scan.py`) goes to `git fast-import` as bytes with names: so no hook, filter, attribute, ignore
-file, file watcher or nested repository of that folder means anything here. A commit has no parent: the record of its
-checkpoint tells what came before it, and an old one can be dropped.
+`scan.py` reads the files, and `git fast-import` gets them as named bytes. So hooks, filters, attributes, ignore files,
+file watchers or nested repositories of that folder have no effect. A commit has no parent: the checkpoint's record
+knows the order, and an old commit can be dropped.
 """
 
 import hashlib
@@ -19,13 +19,13 @@ from kasmon.sandbox.checkpoint.scan import SkippedFiles, entry, opened_file, tar
 
 PIECE: Final = 256 * 1024
 LONGEST_DIFF: Final = 1024 * 1024
-"""Bytes; a longer one is cut, and says so."""
+"""Bytes; a longer diff is truncated, with a note at its end."""
 MODES: Final = {(FILE, False): b"100644", (FILE, True): b"100755", (LINK, False): b"120000", (LINK, True): b"120000"}
 WHO: Final = b"kasmon <kasmon@localhost>"
 
 
 class ObjectStore:
-    """The repository at *folder*, made when something is first kept in it. One process at a time writes to it."""
+    """The repository at *folder*, created when something is first stored. One process at a time may write to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,21 +33,21 @@ class ObjectStore:
     def keep(
         self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, words: str
     ) -> tuple[dict[str, ManifestEntry], str, list[SkippedFiles]]:
-        """Keep the contents of *fresh* beneath *top*, and a commit of all of them.
+        """Store the contents of *fresh* beneath *top*, and a commit of all paths.
 
         Args:
-            top: the handle of the folder that they are in.
-            known: all of its paths; of those not among *fresh* the content is here already.
+            top: the descriptor of the folder that they are in.
+            known: all of its paths; the contents of those not in *fresh* are stored already.
             fresh: the paths whose contents are to be read.
-            name: of what is kept, for `drop`.
+            name: the name to store them under, for `drop`.
             at: the commit's time, in seconds since the epoch.
-            words: its message.
+            words: the commit's message.
 
         Returns:
-            all paths with their contents' names, the commit's SHA, and what could not be read.
+            all paths with their content hashes, the commit's SHA, and the files that could not be read.
 
         Raises:
-            GitError, TimedOutError: if git does not do it; nothing is kept then.
+            GitError, TimedOutError: if git fails; nothing is stored then.
         """
         self._make()
         left: list[SkippedFiles] = []
@@ -75,10 +75,10 @@ class ObjectStore:
         return files, commit, left
 
     def contents(self, blobs: Iterable[str]) -> Generator[Iterator[bytes], None, None]:
-        """The content of each of *blobs*, in pieces; each is taken whole before the next one.
+        """Yield the content of each of *blobs*, in pieces; the caller must read each one fully before the next.
 
         Raises:
-            SandboxError: if one is missing, or is not what it was.
+            SandboxError: if one is missing, or its hash does not match.
         """
         with running(self.folder, "cat-file", "--batch") as (into, out):
             for blob in blobs:
@@ -91,10 +91,10 @@ class ObjectStore:
                 out.read(1)
 
     def diff(self, before: str, after: str) -> str:
-        """What changed from commit *before* to commit *after*, as a unified diff; the text is foreign.
+        """Return the changes from commit *before* to commit *after* as a unified diff; the text is untrusted.
 
         Raises:
-            GitError, TimedOutError: if git cannot tell.
+            GitError, TimedOutError: if git fails.
         """
         words = (
             "diff",
@@ -113,28 +113,28 @@ class ObjectStore:
         return f"{shown}\n(cut after {LONGEST_DIFF} bytes)\n" if len(text) > LONGEST_DIFF else shown
 
     def drop(self, names: Iterable[str]) -> None:
-        """Let go of what was kept as *names*; `tidy` frees its room."""
+        """Unreference what was stored as *names*; `tidy` frees the disk space."""
         refs = "".join(f"delete refs/kasmon/{name}/{part}\n" for name in names for part in ("files", "rest"))
         if refs and self.folder.exists():
             with running(self.folder, "update-ref", "--stdin") as (into, _):
                 into.write(refs.encode())
 
     def names(self) -> set[str]:
-        """What is kept, by name."""
+        """Return the names under which something is stored."""
         if not self.folder.exists():
             return set()
         with running(self.folder, "for-each-ref", "--format=%(refname)", "refs/kasmon/") as (_, out):
             return {line.split("/")[2] for line in out.read().decode().splitlines()}
 
     def tidy(self) -> None:
-        """Free the room of what was let go."""
+        """Free the disk space of unreferenced objects."""
         for words in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
             with running(self.folder, *words):
                 pass
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
+        """The size of all objects on disk, in bytes."""
         found = 0
         for folder, _, files in os.walk(self.folder / "objects"):
             found += sum(os.lstat(os.path.join(folder, file)).st_size for file in files)  # noqa: PTH118 (thousands)
@@ -154,10 +154,10 @@ class ObjectStore:
 
 
 def _sent(into: IO[bytes], top: int, path: str, seen: ManifestEntry, left: list[SkippedFiles]) -> ManifestEntry:
-    """Send the content of *path*; what it was when it was read.
+    """Send the content of *path* to git; return its entry as of the read.
 
     Raises:
-        OSError: if it cannot be read, or is not what was *seen* there.
+        OSError: if it cannot be read, or is another file than the one *seen*.
     """
     if seen.kind == LINK:
         text = target(top, path)
@@ -176,7 +176,7 @@ def _sent(into: IO[bytes], top: int, path: str, seen: ManifestEntry, left: list[
 
 
 def _streamed(into: IO[bytes], handle: int, size: int) -> str:
-    """Send *size* bytes of *handle* from its beginning, zeros where it has fewer; the content's name."""
+    """Send *size* bytes of *handle* from its start, padded with zeros where it has fewer; return the blob's id."""
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     into.write(b"blob\ndata %d\n" % size)
     at = 0
@@ -221,7 +221,7 @@ def _lines(files: Mapping[str, ManifestEntry]) -> Iterator[bytes]:
 
 
 def _quoted(path: str) -> bytes:
-    """*path* as git's own quoting has it, whatever stands in it."""
+    """Return *path* in git's own quoting, for any bytes in it."""
     odd = (*range(0x20), *b'"\\')
     inner = b"".join(b"\\%03o" % byte if byte in odd else bytes((byte,)) for byte in os.fsencode(path))
     return b'"' + inner + b'"'

@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the first, the newest, and the newest of those that somebody asked for. Pure."""
+"""Which checkpoints are retained: the first, the newest, and the newest of those the user requested. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -7,16 +7,16 @@ GIB = 1024 * 1024 * 1024
 
 
 class RetentionLimits(NamedTuple):
-    """How many checkpoints of one session stay."""
+    """How many checkpoints of one session are retained."""
 
     newest: int = 100
     asked: int = 20
     bytes: int = 4 * GIB
-    """On disk, for all together; beyond it the older half goes."""
+    """On disk, for all together; beyond it the older half is dropped."""
 
 
 class RetainedCheckpoint(Protocol):
-    """A checkpoint, as far as this needs it."""
+    """The fields of a checkpoint that retention needs."""
 
     @property
     def id(self) -> str: ...
@@ -26,7 +26,7 @@ class RetainedCheckpoint(Protocol):
 
 
 def dropped(checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False) -> set[str]:
-    """The ids of those that go, of *checkpoints*, oldest first; with *too_much* on disk the older half too.
+    """Return the ids to drop of *checkpoints*, oldest first; with *too_much* on disk also the older half.
 
     The first one and the newest one always stay.
     """

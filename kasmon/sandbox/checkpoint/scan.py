@@ -1,7 +1,7 @@
-"""Looks at a folder that somebody hostile may be writing to: follows no link, opens nothing but files and folders.
+"""Scans a folder that an attacker may be writing to: follows no link, opens nothing but files and folders.
 
-Every step goes through the handle of the folder above it, so that a path that is swapped for a link meanwhile leads
-nowhere. Nothing in here writes.
+Each path component is opened relative to the descriptor of its parent folder, so replacing a component by a link has no
+effect. Nothing in this module writes.
 """
 
 import os
@@ -15,15 +15,15 @@ from kasmon.errors import SandboxError
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry
 
 DEEPEST: Final = 200
-"""Folders within folders; what lies deeper is left out, and said to be."""
+"""Nesting of folders; deeper content is left out and reported as such."""
 TOLD: Final = 20
-"""So many of what was left out are named; the rest is counted."""
+"""How many of the skipped files are named; the rest is counted."""
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class ScanBounds(NamedTuple):
-    """How much of a folder is looked at; beyond that it is refused as a whole."""
+    """Limits of a scan; a folder beyond them is refused as a whole."""
 
     files: int = 250_000
     bytes: int = 10 * 1024 * 1024 * 1024
@@ -31,14 +31,14 @@ class ScanBounds(NamedTuple):
 
 
 class SkippedFiles(NamedTuple):
-    """What is not kept."""
+    """A path that is not stored, and why."""
 
     path: str
     why: str
 
 
 class FolderScan(NamedTuple):
-    """A folder as it was seen."""
+    """Result of a scan of a folder."""
 
     files: dict[str, ManifestEntry]
     left: list[SkippedFiles]
@@ -46,10 +46,10 @@ class FolderScan(NamedTuple):
 
 @contextmanager
 def opened(folder: str) -> Iterator[int]:
-    """A handle of *folder*, which is no link.
+    """Yield a descriptor of *folder*, which must not be a link.
 
     Raises:
-        SandboxError: if it is none, or not there.
+        SandboxError: if it is no folder, or does not exist.
     """
     try:
         handle = os.open(folder, _FOLDER_FLAGS)
@@ -62,7 +62,7 @@ def opened(folder: str) -> Iterator[int]:
 
 
 def scan(top: int, bounds: ScanBounds) -> FolderScan:
-    """All that is in the folder open at *top*; contents are not read yet.
+    """Return all entries of the folder open at *top*; contents are not read yet.
 
     Raises:
         SandboxError: if there is more than *bounds* allow.
@@ -74,7 +74,7 @@ def scan(top: int, bounds: ScanBounds) -> FolderScan:
 
 @contextmanager
 def beneath(top: int, path: str) -> Iterator[int]:
-    """A handle of the folder *path* beneath *top*, reached without a link; an empty *path* is *top* itself.
+    """Yield a descriptor of the folder *path* beneath *top*, reached without a link; an empty *path* is *top* itself.
 
     Raises:
         OSError: if there is none.
@@ -92,7 +92,7 @@ def beneath(top: int, path: str) -> Iterator[int]:
 
 @contextmanager
 def opened_file(top: int, path: str) -> Iterator[int]:
-    """A handle of the file *path* beneath *top*, for reading; it is a plain file.
+    """Yield a descriptor of the regular file *path* beneath *top*, open for reading.
 
     Raises:
         OSError: if there is none.
@@ -109,10 +109,10 @@ def opened_file(top: int, path: str) -> Iterator[int]:
 
 
 def target(top: int, path: str) -> bytes:
-    """Where the link *path* beneath *top* leads, as it is written.
+    """Return the target of the link *path* beneath *top*, as stored.
 
     Raises:
-        OSError: if it is none.
+        OSError: if it is no link.
     """
     folder, _, name = path.rpartition("/")
     with beneath(top, folder) as above:
@@ -120,7 +120,7 @@ def target(top: int, path: str) -> bytes:
 
 
 def entry(seen: os.stat_result) -> ManifestEntry | None:
-    """What was *seen*; None for what cannot be kept: a pipe, a socket, a device."""
+    """Return the manifest entry for *seen*; None for what cannot be stored: a pipe, a socket, a device."""
     kind = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}.get(stat.S_IFMT(seen.st_mode))
     if kind is None:
         return None
@@ -129,7 +129,7 @@ def entry(seen: os.stat_result) -> ManifestEntry | None:
 
 
 def told(left: list[SkippedFiles]) -> tuple[str, ...]:
-    """*left* in words, the first `TOLD` of them."""
+    """Return *left* as text, the first `TOLD` of them."""
     named = tuple(f"{each.path} ({each.why})" for each in left[:TOLD])
     return (*named, f"{len(left) - TOLD} more") if len(left) > TOLD else named
 

@@ -1,4 +1,4 @@
-"""A sandbox at the service gets what kasmon runs in one: the agent, its files, and a workspace like the one here."""
+"""Sets up a sandbox at the service: installs the guest program, and copies the workspace there and back."""
 
 import io
 import secrets
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 OURS: Final = "/opt/kasmon"
 WORKSPACE: Final = "/workspace"
 AGENT: Final = f"{OURS}/run/agent.sock"
-"""Where the agent listens: on its disk, since what lies in `/run` may be gone after a pause."""
+"""The guest program's socket: on the sandbox's disk, since content of `/run` may be lost in a pause."""
 PYTHON: Final = "python3 -I -S"
 VARIABLES: Final[Mapping[str, str]] = {name: BASE[name] for name in ("SHELL", "LANG", "TMPDIR")}
-"""What all inside have, as in other tiers. It is told with the command that starts the agent: the service gives what it
-is told of a sandbox to no command once that was paused."""
+"""The environment of all processes inside, as in other tiers. The command that starts the guest program sets it: once
+the sandbox was paused, the service no longer applies the variables it was created with to commands."""
 FORGETS: Final = """
 import json, socket, sys
 agent = socket.socket(socket.AF_UNIX)
@@ -36,7 +36,7 @@ agent.sendall(len(asked).to_bytes(4, "big") + asked)
 sys.exit(not agent.recv(1 << 16))
 """
 PYTHON_THERE: Final = '[ -x /usr/bin/python3 ] || ln -s "$(command -v python3)" /usr/bin/python3'
-"""What an agent's hooks run on is called so in every sandbox."""
+"""Agents' hooks use this path for Python in every sandbox."""
 COMMAND_S: Final = 60.0
 MIRROR_S: Final = 120.0
 NEEDED: Final = "python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' && command -v bash"
@@ -45,24 +45,24 @@ TEMPLATE: Final = "Set [sandbox] template to a template that has them; see the s
 
 
 NOTES: Final[Mapping[str, str]] = {"workspace": f"{OURS}/run/mirror.json", "home": f"{OURS}/run/mirror-home.json"}
-"""Where it stands inside what is known here of each of its folders."""
+"""The files inside that record the synchronized state of each folder."""
 
 
 class GuestFolder(NamedTuple):
-    """A folder inside, and the one here that has what it has."""
+    """A folder inside, and the folder here that it is synchronized with."""
 
     name: str
     """One of `NOTES`."""
     place: str
-    """Where it lies inside."""
+    """Its path inside."""
     outside: FolderSync
 
 
 def inhabit(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None:
-    """Put the agent and the files of *folders* into it, and start the agent.
+    """Install the guest program and the files of *folders*, and start the guest program.
 
     Raises:
-        SandboxError: if it cannot be; the sandbox is of no use then.
+        SandboxError: if that fails; the sandbox is unusable then.
     """
     with ours("cannot create a sandbox"):
         try:
@@ -86,7 +86,7 @@ def inhabit(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None:
 def _must_be_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
     """
     Raises:
-        SandboxError: if its template has something at one of *places*, which is not to be mixed with what is here.
+        SandboxError: if its template has files at one of *places*, which must not be mixed with those from here.
     """
     if not places:
         return
@@ -97,10 +97,10 @@ def _must_be_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
 
 
 def fetched(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
-    """Bring *folders* here up to what they have inside; what of it is not here, each as one sentence.
+    """Bring *folders* here up to date with the sandbox; return a sentence for each path that was not.
 
     Raises:
-        SandboxError: if it cannot be.
+        SandboxError: if that fails.
     """
     told: list[str] = []
     with ours("the files in its folders were not fetched"):
@@ -111,10 +111,10 @@ def fetched(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str
 
 
 def sent(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
-    """Bring *folders* inside up to what was changed here; what did not go in as it is, each as one sentence.
+    """Copy changes of *folders* here into the sandbox; return a sentence for each path that was not applied as is.
 
     Raises:
-        SandboxError: if it cannot be; what came there is sent again then.
+        SandboxError: if that fails; the next call sends them again.
     """
     told: list[str] = []
     for folder in folders:
@@ -137,10 +137,10 @@ def sent(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, .
 
 
 def emptied(sandbox: "e2b.Sandbox", files: Sequence[str], variables: Sequence[str]) -> None:
-    """Remove *files* in it, and take *variables* out of its interpreters; what code made of their values stays.
+    """Delete *files* in it, and remove *variables* from its interpreters; values that code derived from them stay.
 
     Raises:
-        SandboxError: if that is not certain.
+        SandboxError: if that may have failed.
     """
     with ours("credentials were not removed"):
         said(sandbox, f"rm -f -- {shlex.join(files)}")
@@ -166,7 +166,7 @@ def said(
     limit_s: float = COMMAND_S,
     variables: Mapping[str, str] = {},
 ) -> str:
-    """What *command* says on stdout, with *variables* beside those of the service.
+    """Run *command* with *variables* added to the service's, and return its stdout.
 
     Raises:
         SandboxError: if it fails.
@@ -179,7 +179,7 @@ def said(
 
 
 def _inside() -> bytes:
-    """What runs inside, as a tar."""
+    """Return the guest package's files as a tar."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for path in sorted(Path(next(iter(kasmon.sandbox.guest.__path__))).iterdir()):

@@ -1,4 +1,4 @@
-"""The ports of a sandbox at the service, reached as its agent is: by a command there, and not by a public address."""
+"""Connections to ports of a sandbox at the service: by a command there, as for its guest program, not a public URL."""
 
 import base64
 import contextlib
@@ -19,13 +19,13 @@ LISTENS: Final = "A program in the sandbox must listen on this port of 127.0.0.1
 
 
 class E2bPorts:
-    """The way to those of one sandbox, which wakes for it."""
+    """Connects to the ports of one sandbox, which is resumed for it."""
 
     def __init__(self, access: service.ServiceAccess, identity: str, timeout_s: int) -> None:
         self._access, self._identity, self._timeout_s = access, identity, timeout_s
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to 127.0.0.1:*port* inside.
+        """Return a connection to 127.0.0.1:*port* inside.
 
         Raises:
             SandboxError: if nothing listens there, or the sandbox cannot be reached.
@@ -42,14 +42,14 @@ class E2bPorts:
         return ours
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the connector holds no resources."""
 
 
 def _said(handle: "e2b.CommandHandle[Any]", port: int) -> Iterator[bytes]:
-    """Yield nothing once it is connected, then what the port says.
+    """Yield empty bytes once it is connected, then the data that the port sends.
 
     Raises:
-        SandboxError: if it is not connected.
+        SandboxError: if it cannot connect.
     """
     held = wrong = ""
     try:
@@ -72,7 +72,7 @@ def _carry_in(theirs: socket.socket, handle: "e2b.CommandHandle[Any]") -> None:
 
 
 def _carry_out(theirs: socket.socket, said: Iterator[bytes]) -> None:
-    with theirs, contextlib.suppress(Exception):  # whoever reads sees the end
+    with theirs, contextlib.suppress(Exception):  # the reader gets EOF
         for data in said:
             theirs.sendall(data)
         theirs.shutdown(socket.SHUT_RDWR)

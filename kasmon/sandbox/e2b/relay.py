@@ -1,10 +1,10 @@
-"""The relay's way into a sandbox at the service: a command that joins each caller to the agent inside.
+"""The relay's connection to a sandbox at the service: a command there joins each caller to the guest program.
 
-Before a run what was changed here goes in; what it is answered with goes out once the workspace here is what it is
-there, and says what is not. An agent's folders go in before each line that it is told, and come out whenever it rests,
-and before its end is told. While a run goes on, or an agent is joined, the time of the sandbox is prolonged: what works
-is not paused, and when an agent sleeps is kasmon's to say. What nobody uses is paused from here before its time is
-over, and without credentials: the service knows of none. Where an agent was handed some, it is ended instead.
+Before a run, changes made here are copied in. Its answer is forwarded once the workspace here is up to date with the
+sandbox, and names the files that are not. An agent's folders are copied in before each line of input, and out whenever
+it is idle and before its end is reported. During a run, or while a client is joined to an agent, the sandbox's timeout
+is extended: kasmon decides when an agent is paused. An unused sandbox is paused from here before its timeout, without
+its credentials, which the service does not know. Where an agent got credentials, it is ended instead.
 """
 
 import base64
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 1 << 18
 UNUSED: Final = 0.9
-"""The part of the service's time after which one that nobody is joined to is put to sleep from here."""
+"""The part of the service's timeout after which the relay pauses a sandbox without callers."""
 TOLD: Final = 8
-"""So many sentences of files that are not here, at one time."""
+"""Most sentences about files that were not copied, per answer."""
 CHANGING: Final = frozenset({"execute", "save_state", "level"})
-"""Requests after whose answer somebody looks at the workspace."""
+"""Requests that may change the workspace: it is fetched before their answer is forwarded."""
 DONE: Final = frozenset({"result", "answer", "execute", "level"})
-"""With what a request is over; a client that gives no id is answered without a type, which reads as `execute`."""
+"""Answers that end a request; a client without request ids gets one without a type, which decodes as `execute`."""
 FETCH_S: Final = 2.0
-"""So much time is between two looks at the folders of an agent that rests."""
+"""Least time between two fetches of the folders of an idle agent."""
 LEAVE_S: Final = 1.5
 MOST_TOLD: Final = 100
 TRIES: Final = 3
-"""So often an agent's end waits for its folders."""
+"""How often the report of an agent's end waits for its folders."""
 
 
 class _RelayMessage(msgspec.Struct):
@@ -51,7 +51,7 @@ class _RelayMessage(msgspec.Struct):
 
 
 class RelayedSandbox:
-    """One sandbox. Its callers come in threads."""
+    """One sandbox. Each caller has its own thread."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._access = msgspec.convert(given["access"], service.ServiceAccess)
@@ -72,10 +72,10 @@ class RelayedSandbox:
         threading.Thread(target=self._prolong, daemon=True).start()
         threading.Thread(target=self._leave, daemon=True).start()
         threading.Thread(target=self._follow, daemon=True).start()
-        threading.Thread(target=service.sdk, daemon=True).start()  # it takes longer to load than all else of the way
+        threading.Thread(target=service.sdk, daemon=True).start()  # the SDK takes longest to load
 
     def join(self, caller: socket.socket, /) -> None:
-        """Carry what *caller* says to the agent inside, and back; a sandbox that sleeps wakes for it."""
+        """Carry data between *caller* and the guest program; a paused sandbox is resumed for it."""
         with self._lock:
             self._callers += 1
         try:
@@ -86,7 +86,7 @@ class RelayedSandbox:
                 self._used_at = time.monotonic()
 
     def leave(self) -> None:
-        """Return once no file is on its way."""
+        """Return once no file is being copied, or after `LEAVE_S`."""
         self._moving.acquire(timeout=LEAVE_S)
 
     def _join(self, caller: socket.socket) -> None:
@@ -118,7 +118,7 @@ class RelayedSandbox:
                 self._busy -= line.asked + line.works
 
     def _leave(self) -> None:
-        """Put it to sleep once nobody was joined to it for almost as long as the service waits; once after each use."""
+        """Pause it once it had no caller for almost as long as the service's timeout; once after each use."""
         most_s, slept_at = self._timeout_s * UNUSED, 0.0
         while True:
             time.sleep(max(0.1, self._used_at + most_s - time.monotonic()))
@@ -133,10 +133,10 @@ class RelayedSandbox:
                 slept_at = used_at
 
     def _put_away(self) -> None:
-        """Let the service pause it, or end it where its memory may not be kept.
+        """Let the service pause it, or end it where its memory may not be stored.
 
         Raises:
-            SandboxError: if that is not done.
+            SandboxError: if that fails.
         """
         if self._volatile or self._names or not self._keeps:
             sandbox = service.connected(self._access, self._identity, self._timeout_s)
@@ -149,7 +149,7 @@ class RelayedSandbox:
             (service.paused if self._keeps else service.killed)(self._access, self._identity)
 
     def _begun(self, sandbox: "e2b.Sandbox") -> None:
-        """Raises: SandboxError: if what was changed here does not go in; nothing runs then."""
+        """Raises: SandboxError: if changes made here cannot be copied in; nothing runs then."""
         with self._lock:
             self._busy += 1
         self._stirred.set()
@@ -157,7 +157,7 @@ class RelayedSandbox:
             self._apart += sent(sandbox, self._folders)
 
     def _over(self, sandbox: "e2b.Sandbox") -> str:
-        """What a person should know of the workspace, once."""
+        """Return what the user should know of the workspace, each sentence once."""
         with self._moving:
             said = [each for each in (*self._apart, *fetched(sandbox, self._folders)) if each not in self._told]
             self._told |= {*said}
@@ -168,17 +168,17 @@ class RelayedSandbox:
         return " ".join(said[:TOLD]) + more
 
     def _at(self, how: str, sandbox: "e2b.Sandbox") -> None:
-        """An agent is joined, is told a line, rests, or has ended.
+        """Handle a client joining an agent, a line of input, idleness, or the agent's end.
 
         Raises:
-            SandboxError: if it has ended, and what it has in its folders does not come; who hears of it tries again.
+            SandboxError: if it has ended and its folders cannot be fetched; the receiver of the event tries again.
         """
         if how == "joined":
             with self._lock:
                 self._busy += 1
             self._stirred.set()
         elif how == "told":
-            with self._moving, contextlib.suppress(SandboxError):  # it is sent with the next one
+            with self._moving, contextlib.suppress(SandboxError):  # sent with the next line
                 self._tell(sent(sandbox, self._folders))
         elif how == "rests":
             self._rested.set()
@@ -189,18 +189,18 @@ class RelayedSandbox:
             self._failed = 0
 
     def _tell(self, sentences: Iterable[str]) -> None:
-        """Let whoever keeps an agent know what of its folders is not the same on both sides, each once."""
+        """Report differences between an agent's folders on both sides to its host, each once."""
         fresh = [each for each in sentences if each not in self._told][: MOST_TOLD - len(self._told)]
         self._told |= {*fresh}
         if fresh:
             launch_spec.tell_apart(self._ground, fresh)
 
     def _follow(self) -> None:
-        """Let the folders here follow those of an agent, whenever it rests."""
+        """Fetch an agent's folders whenever it is idle."""
         while True:
             self._rested.wait()
             self._rested.clear()
-            with contextlib.suppress(SandboxError):  # then the next time
+            with contextlib.suppress(SandboxError):  # tried again the next time
                 sandbox = service.connected(self._access, self._identity, self._timeout_s)
                 with self._moving:
                     self._tell(fetched(sandbox, self._folders))
@@ -218,7 +218,7 @@ class RelayedSandbox:
 
 
 class _Line:
-    """One caller: its requests go in as they come; the answers to what changes files wait until those are here."""
+    """One caller: its requests are forwarded at once; answers to requests that change files wait for those files."""
 
     def __init__(
         self,
@@ -230,9 +230,9 @@ class _Line:
         self._caller, self._begun, self._over, self._at = caller, begun, over, at
         self._in, self._out = FrameReader(), FrameReader()
         self.asked = 0
-        """So many requests are not answered yet after which somebody looks at the workspace."""
+        """How many requests that may change the workspace are unanswered."""
         self.works = False
-        """Who called works with an agent."""
+        """Whether the caller has joined an agent."""
 
     def send(self, write: Callable[[str], None]) -> None:
         with contextlib.suppress(Exception):  # the other direction ends too then
@@ -241,13 +241,13 @@ class _Line:
                 try:
                     for frame in self._in.feed(data) if is_sense else ():
                         self._heed(_word(frame))
-                except FrameTooLargeError:  # the agent itself refuses that, and ends the line
+                except FrameTooLargeError:  # the guest program refuses that itself, and disconnects
                     is_sense = False
                 write(base64.b64encode(data).decode("ascii") + "\n")
         self.leave()
 
     def _heed(self, word: _RelayMessage) -> None:
-        """Do what *word*, which is about to go in, needs before that."""
+        """Do what the request *word* requires before it is forwarded."""
         if word.type in CHANGING:
             self.asked += 1
             self._begun()
@@ -275,7 +275,7 @@ class _Line:
 
 
 def _hinted(frame: bytes, more: str) -> bytes:
-    """The answer in *frame*, which says *more* to whoever asked."""
+    """Return the answer in *frame*, with *more* added to its hint."""
     said = msgspec.json.decode(frame) if more else None
     if not isinstance(said, dict) or said.get("type") == "answer":
         return frame
@@ -283,12 +283,12 @@ def _hinted(frame: bytes, more: str) -> bytes:
 
 
 def way(given: Mapping[str, Any]) -> RelayedSandbox:
-    """The way into the sandbox that a relay was *given*."""
+    """Return the relay for the configuration *given*."""
     return RelayedSandbox(given)
 
 
 def is_line(data: str) -> bool:
-    """Whether *data*, in base64, is the end of a line or of a prompt: something that an agent begins with."""
+    """Whether *data*, in base64, contains a line end: input on which an agent starts to work."""
     try:
         said = base64.b64decode(data, validate=True)
     except ValueError:

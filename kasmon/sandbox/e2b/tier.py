@@ -1,8 +1,8 @@
 """The tier `e2b`: a sandbox is a microVM at a service, reached by its id, paused there with its memory.
 
-This machine has a relay for each (`remote_guest/relay.py`), which joins whoever connects to its socket to the agent
-inside, and a copy of its workspace. Which sandbox at the service is whose stands in a record, and at the service as a
-name: so one that nobody noted is found again, and one that the service has no more is said to be gone.
+This machine has a relay for each (`remote_guest/relay.py`), which joins each client of its socket to the guest program,
+and a copy of its workspace. A record here, and a name at the service, assign sandboxes to sessions: so a sandbox whose
+record was lost is found again, and one that the service no longer has is reported as gone.
 """
 
 import hashlib
@@ -44,9 +44,9 @@ from kasmon.sandbox.shared.safe_tree import raze
 
 WAY: Final = "kasmon.sandbox.e2b.relay"
 TIMEOUT_S: Final = 1200
-"""Unused for so long it is paused by the service itself: longer than kasmon waits, so only where kasmon is gone."""
+"""The service itself pauses one unused for so long: longer than kasmon waits, so only if kasmon has stopped."""
 PROLONG_S: Final = 240.0
-"""So often a run that goes on is told to the service."""
+"""Interval at which the timeout is extended during a run."""
 SIZED: Final = "its CPU, memory and disk come from its template at the service, not from its size"
 COPIED: Final = (
     "changes in its folder here are copied in before a run or prompt, and its own changes are copied out after it"
@@ -54,7 +54,7 @@ COPIED: Final = (
 
 
 class E2b:
-    """The sandboxes of one kasmon at the service. Making this touches nothing."""
+    """The sandboxes of one kasmon at the service. The constructor touches no file."""
 
     tier: Tier = "e2b"
     keeps_memory = True
@@ -69,14 +69,14 @@ class E2b:
     ) -> None:
         """
         Args:
-            of: whose; by default those of the kasmon that the environment names.
-            access: to the service; by default as the environment says.
-            timeout_s: unused for so many seconds the service pauses one by itself.
-            prolong_s: so often a run that goes on is told to the service, in seconds.
+            of: the kasmon's paths; by default those of the environment.
+            access: to the service; by default from the environment.
+            timeout_s: seconds without use after which the service itself pauses a sandbox.
+            prolong_s: interval at which the timeout is extended during a run, in seconds.
         """
         self.places = of or places()
         self.ground = HostFolders(self.places)
-        """What is here of each."""
+        """The folders of each session's sandbox on this machine."""
         self.ground.base = self.places.state / "e2b"
         self.ground.owner = (os.geteuid(), os.getegid())
         self._records = E2bRecords(self.places)
@@ -87,11 +87,11 @@ class E2b:
         return True
 
     def learn(self, variables: Mapping[str, str], /) -> None:
-        """Take the service's key from *variables*, where they have one and this process has none."""
+        """Take the service's key from *variables*, if they have one; the environment's own key has precedence."""
         service.learn(variables)
 
     def probe(self) -> TierProbe:
-        """Ask the service something; no sandbox is made for that, since they cost."""
+        """Ask the service for a list; no sandbox is created for that, since they cost money."""
         began = time.monotonic()
         try:
             service.named(self.access(), self._name(SessionId("probe")))
@@ -107,7 +107,7 @@ class E2b:
         )
 
     def missing(self) -> UnavailableReason | None:
-        """Why none can be made from here, as far as that is seen without asking; None where nothing is missing."""
+        """Return which requirement is absent, without a call of the service; None where none is."""
         try:
             self.access()
         except KasmonError as error:
@@ -119,21 +119,21 @@ class E2b:
         return None
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
-        """The folder of this machine that has what `/workspace` inside has."""
+        """The folder of this machine that is synchronized with `/workspace` inside."""
         return self._records.workspace(policy)
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-        """Make it; the agent inside answers when this returns.
+        """Create it; its guest program answers when this returns.
 
         Raises:
-            SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
-            RefusedError: if its policy wants what cannot be at a service.
+            SandboxError: if there is one already, or none can be created. Nothing is left behind then.
+            RefusedError: if its policy requires what a service cannot provide.
         """
         return self._made(policy, E2bRecord(attempt=secrets.token_hex(16)))
 
     def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
-        """As `create`, for an agent: its home goes in and comes out too. Its memory is kept nowhere if it was handed
-        what must not be there.
+        """As `create`, for an agent: its home is synchronized too. Its memory is stored nowhere if it got secrets
+        that must not be there.
 
         Raises:
             SandboxError, RefusedError: as `create`.
@@ -146,7 +146,7 @@ class E2b:
         if (known := self._records.of(policy)) is not None and known.runtime is not None:
             raise SandboxError(f"cannot create a sandbox for {policy.session!r}", "it already has one")
         record = msgspec.structs.replace(record, hosts=hosts_of(policy))
-        # Removed by its name, where it has no id.
+        # `destroy` finds it by name, where it has no id yet.
         with or_nothing(lambda: self.destroy(policy, None), "cannot create a sandbox"):
             self._records.make(policy)
             self._records.write(policy, record)
@@ -158,10 +158,10 @@ class E2b:
             return runtime
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
-        """Whether it is still that one, and is at the service.
+        """Whether *runtime* is still the recorded sandbox, and the service has it.
 
         Raises:
-            SandboxError: if the service does not say.
+            SandboxError: if the service cannot be asked.
         """
         record = self._records.of(policy)
         if record is None or record.runtime is None or _who(record.runtime) != _who(runtime):
@@ -171,10 +171,10 @@ class E2b:
         return bool(service.state(self.access(), runtime.remote))
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
-        """The one of *policy* that is at the service, reached anew; None where that has none, or it was put to sleep.
+        """Reconnect to *policy*'s sandbox at the service; None where the service has none, or kasmon paused it.
 
         Raises:
-            SandboxError: if the service does not say.
+            SandboxError: if the service cannot be asked.
         """
         record = self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is not None:
@@ -188,7 +188,7 @@ class E2b:
         return runtime
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
-        """The memory that the service keeps of it while it is paused, whose size it does not say."""
+        """Return the snapshot at the service of a paused sandbox; the service does not report its size."""
         record = self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is None:
             return None
@@ -196,14 +196,14 @@ class E2b:
         return Snapshot(id=identity, session=policy.session, tier="e2b", at=record.paused_at, made_by=maker)
 
     def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
-        """What `kept` gives; whether it may be gone on from is the service's to say, once it is asked for it."""
+        """Return the snapshot of `kept`; only the service can decide whether it may be resumed, when asked to."""
         snapshot = self.kept(policy)
         return None if snapshot is None else SnapshotVerdict(snapshot=snapshot)
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """The command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
+        """Return the command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
 
         Raises:
             SandboxError, RefusedError: as `fitted`.
@@ -213,11 +213,11 @@ class E2b:
     def fitted(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
     ) -> FittedProgram:
-        """How *argv* is run there: with the programs of its template, in a copy of *workdir*, which has its path.
+        """Return how *argv* is run there: with its template's programs, in a copy of *workdir* at the same path.
 
         Raises:
             SandboxError: if no API key for the service is set.
-            RefusedError: if *policy* wants what cannot be at a service.
+            RefusedError: if *policy* requires what a service cannot provide.
         """
         must_fit(policy)
         hosts_of(policy)
@@ -226,11 +226,11 @@ class E2b:
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Let the service pause it, with its memory; it is kept there either way.
+        """Let the service pause it, with its memory, which it stores whether or not *to_disk* is set.
 
         Raises:
-            UnableError: if its memory may not be kept.
-            SandboxError: if that is not done; it runs then, or is gone.
+            UnableError: if its memory may not be stored.
+            SandboxError: if that fails; it runs then, or is gone.
         """
         record, known = self._records.known(policy, runtime.remote)
         if not record.keeps:
@@ -243,10 +243,10 @@ class E2b:
         return PauseResult(held=False, snapshot=runtime.remote)
 
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
-        """Let it go on; one that was not paused goes on as it was.
+        """Resume it; one that was not paused runs on.
 
         Raises:
-            SandboxError: if the service has it no more, or cannot be reached.
+            SandboxError: if the service no longer has it, or cannot be reached.
         """
         (record, runtime), hosts = self._records.known(policy, slept.snapshot or runtime.remote), hosts_of(policy)
         access = self.access()
@@ -259,10 +259,10 @@ class E2b:
         return runtime
 
     def fetch(self, policy: SandboxPolicy, /) -> None:
-        """Bring the folders here up to what it has in them, where it runs; nobody is joined to it then.
+        """Bring the folders here up to date with it, if it runs; the relay is stopped first.
 
         Raises:
-            SandboxError: if that cannot be done.
+            SandboxError: if that fails.
         """
         record = self._records.of(policy)
         if record is not None and record.runtime is not None and record.paused_at is None:
@@ -271,14 +271,14 @@ class E2b:
                 self._fetched(policy, record, record.runtime)
 
     def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
-        """Have the service copy it with its memory for *other*; both sleep after that.
+        """Let the service copy it with its memory for *other*; both are paused after that.
 
-        The service copies only what runs: so it wakes for that, with nobody in it, and sleeps again.
+        The service copies only a running sandbox, so it is resumed for that, without a relay, and paused again.
 
         Raises:
-            SnapshotRefusedError: if it does not sleep.
-            SandboxError: if it could not be copied; nothing of *other* is there then.
-            RefusedError: if *other* wants what cannot be at a service.
+            SnapshotRefusedError: if it is not paused.
+            SandboxError: if it could not be copied; nothing of *other* is left then.
+            RefusedError: if *other* requires what a service cannot provide.
         """
         must_fit(other)
         if other.workspace:
@@ -289,7 +289,7 @@ class E2b:
         if (theirs := self._records.of(other)) is not None and theirs.runtime is not None:
             raise SandboxError(f"cannot create a sandbox for {other.session!r}", "it already has one")
         identity = record.runtime.remote
-        with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):  # likewise
+        with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):  # as in `_made`
             self._records.make(other)
             FolderSync(self.workspace(policy), self._records.note(policy)).copy(
                 self.workspace(other), self._records.note(other)
@@ -313,11 +313,11 @@ class E2b:
         return PauseResult(held=False, snapshot=made)
 
     def allow(self, policy: SandboxPolicy, /) -> None:
-        """Let it reach whom *policy* says from now on; one that sleeps, once it wakes.
+        """Let it reach the hosts of *policy* from now on; a paused one, once it is resumed.
 
         Raises:
-            SandboxError: if the service does not do it.
-            RefusedError: if it cannot hold to it.
+            SandboxError: if the service cannot apply that.
+            RefusedError: if it cannot enforce it.
         """
         hosts, record = hosts_of(policy), self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is not None:
@@ -326,23 +326,23 @@ class E2b:
         self._records.write(policy, msgspec.structs.replace(record, hosts=hosts))
 
     def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
-        """Nothing: the service does not tell whom it kept one from."""
+        """Return "": the service does not report refused hosts."""
         return ""
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> E2bPorts:
-        """The way to the ports of the one at *runtime*, which wakes for it.
+        """Return a connector to the ports of the sandbox at *runtime*, which is resumed for it.
 
         Raises:
-            SandboxError: if nothing here knows of it.
+            SandboxError: if there is no record of it.
         """
         self._records.known(policy, runtime.remote)
         return E2bPorts(self.access(), runtime.remote, self._timeout_s)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Leave nothing of it here but its workspace, and nothing at the service. Idempotent.
+        """Remove all of it at the service, and all here but its workspace. Idempotent.
 
         Raises:
-            SandboxError: if the service does not say that it is gone; the record stays, so that it can be tried again.
+            SandboxError: if the service does not confirm that; the record stays, so that it can be tried again.
         """
         record = self._records.of(policy)
         for known in (record.runtime if record else None, runtime):
@@ -354,7 +354,7 @@ class E2b:
             self._records.remove(policy)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Remove what is kept of it here too; a folder that was given stays as it is. Idempotent.
+        """Remove its files here too; a folder given by the user stays unchanged. Idempotent.
 
         Raises:
             SandboxError: as for `destroy`, or if something is left here.
@@ -365,7 +365,7 @@ class E2b:
         return ""
 
     def access(self) -> service.ServiceAccess:
-        """How the service is reached.
+        """Return the access to the service.
 
         Raises:
             SandboxError: if there is no key for it.
@@ -381,7 +381,7 @@ class E2b:
             return (GuestFolder("workspace", WORKSPACE, outside),)
         home = self.ground.home(policy.session)
         return (
-            GuestFolder("workspace", self.workspace(policy), outside),  # agents know their conversations by its path
+            GuestFolder("workspace", self.workspace(policy), outside),  # agents find their conversations by its path
             GuestFolder("home", HOME, FolderSync(str(home), home.with_name("home.json"))),
         )
 
@@ -412,7 +412,7 @@ class E2b:
         )
 
     def _name(self, session: SessionId) -> str:
-        """Under which the service has it; no other kasmon's is called so."""
+        """Its unique name at the service, among all kasmons."""
         whose = os.uname().nodename.encode() + os.fsencode(self.places.state)
         return f"{hashlib.sha256(whose).hexdigest()[:16]}-{session}"
 
