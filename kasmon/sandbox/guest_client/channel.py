@@ -1,8 +1,8 @@
-"""The way to the agent inside a sandbox, from outside: runs, their interpreters, and what healing and checkpoints need.
+"""Client of the guest program in a sandbox: code runs, interpreters, and requests for healing and checkpoints.
 
-A line that breaks is tried again a few times, for two seconds in all. No code runs twice by that: each run goes by a
-word of its own, and the agent answers a word it knows with what came of it the first time; and where another agent
-answers than the one that got the run, nothing is sent again.
+A broken connection is retried a few times, for two seconds in all. No code runs twice by that: each run has a key, and
+the guest program answers a known key with the first run's result. If another instance answers than the one that got
+the run, nothing is sent again.
 """
 
 import base64
@@ -21,11 +21,11 @@ from kasmon.sandbox.guest_client.messages import ConfinementReport, GuestReply, 
 from kasmon.sandbox.guest_client.protocol import InterruptResult, Output, SavedInterpreters
 
 LIMIT_S: Final = 10.0
-"""How long the agent may take for anything that runs no code."""
+"""How long the guest program may take for a request that runs no code."""
 LOOK_S: Final = 10.0
-"""A run that waits for others is waited for; so often it is looked whether the agent lives."""
+"""While a run waits for others, its client pings the guest program at this interval."""
 BEYOND_S: Final = 15.0
-"""How much longer than its time a run may take: to be interrupted, to be ended, to be told."""
+"""How long a run may exceed its time limit: to be interrupted, ended and reported."""
 LEVEL_S: Final = 60.0
 STATE_S: Final = 90.0
 PART_BYTES: Final = 4 * 1024 * 1024
@@ -37,20 +37,20 @@ Words: TypeAlias = dict[str, Any]
 
 
 class GuestChannel:
-    """Calls may come from any thread, and wait for their own answer alone.
+    """Calls may come from any thread, and block only on their own answer.
 
-    What a sandbox says comes as it is: it is not cleaned, and may be a lie; only its shape is sure.
+    Text from a sandbox is passed on unchanged: it is not sanitized and may be false; only its shape is checked.
     """
 
     def __init__(self, path: str, *, name: str = "") -> None:
         """
         Args:
-            path: the socket on which the agent listens.
-            name: of the session, for what is said to people.
+            path: the guest program's socket.
+            name: of the session, for messages.
         """
         self._name = name
         self.is_asleep = False
-        """Set by who puts the sandbox to sleep: a run that waits then does not take its silence for its end."""
+        """Set by the caller that pauses the sandbox: a waiting run then does not time out."""
         self._lines = ConnectionPool(path)
         self._ids = itertools.count(1)
 
@@ -65,19 +65,19 @@ class GuestChannel:
         cap: int | None = None,
         run: str = "",
     ) -> RunResult:
-        """Run *code* when the interpreter is free, and wait for what comes of it; the code's errors are no errors here.
+        """Run *code* when the interpreter is free, and return its result; an error in the code raises nothing here.
 
         Args:
-            timeout_s: how long it may run; it is interrupted then, and ended where that does nothing.
-            variables: of its environment, for this run alone.
-            on_output: is called in this thread with what comes, as it comes; a line that broke may have lost some. What
-                it raises is raised here, and the run goes on without anybody to hear it.
-            cap: so many bytes of each stream are kept; None is the agent's own measure.
-            run: its word, where the caller may have to ask for the same run again; the agent knows the last 4096.
+            timeout_s: how long it may run; then it is interrupted, and ended where that has no effect.
+            variables: environment variables, for this run alone.
+            on_output: called in this thread with output as it arrives; a broken connection may have lost some. If it
+                raises, the exception propagates from here, and the run continues without a reader.
+            cap: how many bytes of each stream are returned; None is the guest program's default.
+            run: the run's key, if the caller may request the same run again; the guest knows the last 4096.
 
         Raises:
             UsageError: if *code* is no text that can be sent.
-            AgentLostError: if the agent does not answer; `may_have_run` says whether the code may have begun.
+            AgentLostError: if the guest program does not answer; `may_have_run` says whether the code may have started.
         """
         request: Words = {
             "id": str(next(self._ids)), "type": "execute", "interpreter": interpreter, "code": code,
@@ -90,11 +90,11 @@ class GuestChannel:
         return _ran(heard)
 
     def recall(self, run: str, *, timeout_s: float, on_output: Output | None = None) -> RunResult | None:
-        """What comes or came of the run whose word is *run*, which is not run by this; None where nobody ever asked for
-        that one here. What it said before this is not said again meanwhile.
+        """Return the result of the run with the key *run*, waiting for its end; None where the guest does not know it.
 
+        Nothing is run by this. Output from before the call is not repeated to *on_output*.
         Raises:
-            AgentLostError: if the agent does not answer.
+            AgentLostError: if the guest program does not answer.
         """
         request = {"id": "", "type": "recall", "once": run, "began": True, "stream": on_output is not None}
         heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
@@ -133,32 +133,32 @@ class GuestChannel:
             raise AgentLostError("it does not respond while a run is waiting", may_have_run=True) from error
 
     def interrupt(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
-        """Interrupt what runs, or of that only the run whose word is *run*; what came of it within two seconds.
+        """Interrupt the current run, or only that with the key *run*; return its reaction within two seconds.
 
         Raises:
-            AgentLostError: if the agent does not answer.
+            AgentLostError: if the guest program does not answer.
         """
         said = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
         return InterruptResult(said.state) if said.state in REACTIONS else InterruptResult.NONE
 
     def reset(self, interpreter: Interpreter) -> None:
-        """End the interpreter and what it started; the next run starts it anew.
+        """End the interpreter and its child processes; the next run starts it anew.
 
         Raises:
-            AgentLostError: likewise, as for all below.
+            AgentLostError: if the guest program does not answer, as for all methods below.
         """
         self._ask({"type": "reset", "interpreter": interpreter})
 
     def prewarm(self, interpreters: Sequence[Interpreter]) -> dict[str, str]:
-        """Start these, so that no run waits for that; why not, for each that cannot be."""
+        """Start these, so that no run waits for a start; return the reason for each that failed."""
         said = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
         return {name: str(told.lost) for name, told in said.interpreters.items() if told.lost}
 
     def surround(self, variables: Mapping[str, str]) -> None:
-        """Let all that runs inside from now on have *variables*, and the interpreters that run already.
+        """Set *variables* in the running interpreters, and in all processes started inside from now on.
 
         Raises:
-            SandboxError: if one of those cannot be told.
+            SandboxError: if an interpreter cannot be updated.
         """
         said = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
         for name, told in said.interpreters.items():
@@ -166,10 +166,10 @@ class GuestChannel:
                 raise SandboxError(f"{name} does not have its variables", str(told.lost))
 
     def ping(self, nonce: str) -> GuestStatus:
-        """How the agent stands, asked with *nonce*.
+        """Return the guest program's status, requested with *nonce*.
 
         Raises:
-            SandboxError: if what answers does not know the nonce.
+            SandboxError: if the answer has another nonce.
         """
         pong = self._lines.ask(
             _frame({"id": "", "type": "ping", "nonce": nonce}), lambda line: line.receive(Pong, _soon())
@@ -189,37 +189,37 @@ class GuestChannel:
         )
 
     def look(self) -> ConfinementReport | None:
-        """What the agent finds of where it is; None where it is of a kasmon that did not ask for that."""
+        """Return the guest program's report of its confinement; None if its version cannot make one."""
         said = self._lines.ask(
             _frame({"id": "", "type": "look"}), lambda line: line.receive(ConfinementReport, _soon())
         )
         return said if said.type == "answer" else None
 
     def level(self) -> None:
-        """What is mirrored of its folders outside is there as it is inside when this returns."""
+        """Return once the mirrored copy of its folders outside is up to date."""
         self._lines.ask(
             _frame({"id": "", "type": "level"}), lambda line: line.receive(GuestReply, time.monotonic() + LEVEL_S)
         )
 
     def set_clock(self, at: float) -> float:
-        """Put its clock to *at*; how many seconds it was behind. A jail has this machine's, and is left alone."""
+        """Set its clock to *at*; return how many seconds it was behind. A jail shares this machine's: no effect."""
         return self._ask({"type": "set_clock", "now": at}).drift_s
 
     def write_volatile(self, path: str, content: bytes, mode: int) -> None:
-        """Write a file inside, whole or not at all.
+        """Write a file inside, atomically.
 
         Raises:
-            SandboxError: if it cannot be written there.
+            SandboxError: if it cannot be written.
         """
         data = base64.b64encode(content).decode("ascii")
         self._ask({"type": "write_volatile", "path": path, "data": data, "mode": mode})
 
     def listens(self, port: int, limit_s: float = 1.0) -> bool:
-        """Whether somebody inside takes a connection at *port* of 127.0.0.1, within a second."""
+        """Whether a program inside accepts a connection at 127.0.0.1:*port*, within a second."""
         return self._ask({"type": "probe", "port": port}, limit_s=limit_s + LIMIT_S).listening
 
     def spawn(self, service: ServiceSpec, variables: Mapping[str, str] = {}) -> None:
-        """Start *service*; one of its name that runs already is ended first.
+        """Start *service*; a running one of the same name is ended first.
 
         Raises:
             SandboxError: if it cannot be started.
@@ -228,10 +228,10 @@ class GuestChannel:
         self._ask({**request, "again": True})
 
     def forget(self, variables: Sequence[str], values: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-        """Take *variables* out of every interpreter's environment, and what holds one of *values* out of its names.
+        """Remove *variables* from every interpreter's environment, and the names whose values contain one of *values*.
 
-        Gives the names that went, for each interpreter: those at the top that hold such a text, some floors deep. What
-        the agent itself still had of old answers and of background jobs is gone as well. Memory that was given back is
+        Returns the removed names of each interpreter: top-level names that hold such a text, up to some levels deep.
+        The guest program's own copies in stored answers and output of background jobs are deleted too. Freed memory is
         not overwritten.
         """
         said = self._ask({"type": "forget", "names": list(variables), "values": list(values)}, limit_s=STATE_S)
@@ -241,19 +241,19 @@ class GuestChannel:
         return {name: told.purged for name, told in said.interpreters.items()}
 
     def save_state(self, secrets: Sequence[str] = ()) -> SavedInterpreters:
-        """What the interpreters hold, name for name, for `load_state` of another sandbox; only ever read in there.
+        """Return what the interpreters hold, name by name, for `load_state` of another sandbox; parsed only in there.
 
-        A name that holds one of *secrets* is lost; so is an interpreter, where it cannot be told by name.
+        A name that contains one of *secrets* is lost; so is an interpreter that cannot be saved name by name.
         """
         frame = _frame({"id": str(next(self._ids)), "type": "save_state", "secrets": list(secrets)})
         parts, said = self._lines.ask(frame, _hear_parts)
         return _saved(b"".join(parts), _granted(said, "save_state"))
 
     def load_state(self, content: bytes) -> SavedInterpreters:
-        """Let the interpreters take up *content*; which names they have of it.
+        """Load *content* into the interpreters; return which names they restored.
 
         Raises:
-            SandboxError: if it is no state.
+            SandboxError: if it is no saved state.
         """
         pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
         frames = [_frame({"type": "load_part", "data": base64.b64encode(piece).decode("ascii")}) for piece in pieces]
@@ -261,13 +261,13 @@ class GuestChannel:
         return _saved(content, self._answer(whole, "load_state", limit_s=STATE_S))
 
     def shutdown(self) -> None:
-        """End the agent with all it started; it is no error where it is gone already."""
+        """End the guest program and all its child processes; no error where it is gone already."""
         with contextlib.suppress(AgentLostError):
             self._ask({"type": "shutdown"}, again=False)
         self.close()
 
     def close(self) -> None:
-        """Let go of it; the agent goes on. Whoever waits gets `AgentLostError`."""
+        """Close the connections; the guest program continues. Waiting calls raise `AgentLostError`."""
         self._lines.close()
 
     def _ask(self, request: Words, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:

@@ -1,7 +1,7 @@
-"""Several lines to one agent inside: each request goes over one of them, and one that breaks is tried again.
+"""A pool of connections to one guest program: each request uses one of them, and is retried if that breaks.
 
-Nothing is done twice by that: a part of a request is nothing to the agent; where a whole one got there, the same is
-sent to the same agent alone, which knows a run by its word.
+Nothing is done twice by that: a partial request has no effect; once a whole one was sent, it is repeated only to the
+same instance, which recognizes a run by its key.
 """
 
 import threading
@@ -15,9 +15,9 @@ from kasmon.errors import AgentLostError
 from kasmon.sandbox.guest_client.line import AgentConnection, AgentConnectionError, packed
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
-"""Between one try and the next."""
+"""Pauses between two tries."""
 LIMIT_S: Final = 10.0
-"""How long the agent may take to say who it is, or to take a request."""
+"""How long the guest program may take to identify itself, or to accept a request."""
 
 Heard = TypeVar("Heard")
 
@@ -27,7 +27,7 @@ class _Hello(msgspec.Struct, frozen=True):
 
 
 class ConnectionPool:
-    """Used from any thread; whoever asks has a line for itself until it has heard."""
+    """Used from any thread; each caller has a connection of its own until it got its answer."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class ConnectionPool:
         self._is_closed = False
 
     def close(self) -> None:
-        """End them all; whoever waits on one gets `AgentLostError`."""
+        """Close all connections; waiting calls raise `AgentLostError`."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -47,12 +47,12 @@ class ConnectionPool:
             line.close()
 
     def ask(self, frame: bytes, hear: Callable[[AgentConnection], Heard], *, again: bool = True) -> Heard:
-        """Send *frame* until somebody hears it, and *hear* what comes; to one agent alone, once one may have it.
+        """Send *frame* and read the answer with *hear*; retry, only to the same instance once it may have the request.
 
-        Not *again*: once alone, where it may have got there.
+        *again* False: no second try where the request may have been received.
 
         Raises:
-            AgentLostError: if that does not come about within about two seconds, or *hear* is out of time.
+            AgentLostError: if that fails for about two seconds, or *hear* times out.
         """
         sent_to = ""
         why = "it is closed"
@@ -86,11 +86,11 @@ class ConnectionPool:
         raise AgentLostError(why, may_have_run=bool(sent_to))
 
     def _take(self) -> AgentConnection:
-        """A line to whoever is there.
+        """Return an idle connection, or a new one.
 
         Raises:
-            TimeoutError: if somebody is there who is silent: it is no use to try that again.
-            LineError: if there is none.
+            TimeoutError: if a process accepts the connection but does not answer: a retry is useless.
+            AgentConnectionError: if no connection can be made.
         """
         with self._lock:
             if self._is_closed:
