@@ -218,7 +218,7 @@ class LocalSnapshotTier(Protocol):
 class ForkTier(Protocol):
     """A tier that can copy a sandbox with its memory."""
 
-    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
+    def fork(self, policy: SandboxPolicy, paused: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         """Copy disk and memory of *policy*'s sandbox, which is paused on disk, to *other*, which has no files yet.
         Each is then resumed on its own; the original stays paused.
 
@@ -275,7 +275,7 @@ class SandboxTier(Protocol):
         """
         ...
 
-    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, paused: PauseResult, /) -> SandboxRuntime:
         """Resume the sandbox; the caller heals it before use.
 
         A snapshot on disk is resumed once: its record is marked before anything inside runs.

@@ -28,8 +28,8 @@ def tier_of(policy: SandboxPolicy) -> SandboxTier:
     return load(policy.tier)
 
 
-def load(tier: LoggedTier, of: Paths | None = None) -> SandboxTier:
-    """Return *tier*, for the kasmon of the paths *of*; by default those of the environment.
+def load(tier: LoggedTier, paths: Paths | None = None) -> SandboxTier:
+    """Return *tier*, for the kasmon of the paths *paths*; by default those of the environment.
 
     Raises:
         UnableError: if this version has no such tier.
@@ -39,29 +39,29 @@ def load(tier: LoggedTier, of: Paths | None = None) -> SandboxTier:
             f"there is no sandbox tier {tier!r} in this version of kasmon.", hint=f"Tiers: {', '.join(TIERS)}."
         )
     module, _, name = TIERS[tier].partition(":")
-    sandbox: SandboxTier = getattr(import_module(module), name)(of)
+    sandbox: SandboxTier = getattr(import_module(module), name)(paths)
     return sandbox
 
 
-def furnish(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
+def create_workspace(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
     """Create the workspace of a new sandbox of *policy*, with the right owner, and return its path."""
-    ground = getattr(sandbox, "ground", None)
-    if ground is not None and not policy.workspace:
-        ground.make(policy.session)
-        ground.own_workspace(policy.session)
+    host_folders = getattr(sandbox, "ground", None)
+    if host_folders is not None and not policy.workspace:
+        host_folders.make(policy.session)
+        host_folders.own_workspace(policy.session)
     elif not policy.workspace:
         private_folder(Path(sandbox.workspace(policy)))
     return sandbox.workspace(policy)
 
 
-def reach(runtime: SandboxRuntime, name: str = "") -> GuestClient:
+def connect_guest(runtime: SandboxRuntime, name: str = "") -> GuestClient:
     """Return a client of the guest program of the sandbox at *runtime*; *name*: its session."""
     from kasmon.sandbox.guest_client.channel import GuestChannel
 
     return GuestChannel(runtime.socket, name=name)
 
 
-def points(places: Paths, session: SessionId) -> CheckpointPoints:
+def checkpoint_store(places: Paths, session: SessionId) -> CheckpointPoints:
     """Return the checkpoint store of *session*."""
     from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 

@@ -22,12 +22,12 @@ SESSION: Final = "/opt/session"
 BIN: Final = f"{SESSION}/bin"
 CONTEXT: Final = f"{SESSION}/context.json"
 NOTES: Final = f"{SESSION}/hooks.jsonl"
-OURS: Final = Path(__file__).resolve().parents[2] / "emit.py"
+EMIT_PROGRAM: Final = Path(__file__).resolve().parents[2] / "emit.py"
 """`kasmon-emit`, which an agent's hooks run."""
-SHIM: Final = f'#!/bin/sh\nexec {PYTHON} -I -S {INSIDE}/ctx.py "$@"\n'
+KASMON_SCRIPT: Final = f'#!/bin/sh\nexec {PYTHON} -I -S {INSIDE}/ctx.py "$@"\n'
 
 
-def emit(folder: str = SESSION) -> tuple[str, ...]:
+def emit_command(folder: str = SESSION) -> tuple[str, ...]:
     """Return the command of a hook inside, for the folder at *folder*."""
     return (PYTHON, "-I", "-S", f"{folder}/emit.py", f"{folder}/hooks.jsonl")
 
@@ -35,8 +35,8 @@ def emit(folder: str = SESSION) -> tuple[str, ...]:
 class AgentContextFiles:
     """The context files of one session, in its session folder. The constructor touches no file."""
 
-    def __init__(self, ground: Path) -> None:
-        self.folder = ground / "own"
+    def __init__(self, session_folder: Path) -> None:
+        self.folder = session_folder / "own"
 
     @property
     def notes(self) -> Path:
@@ -65,13 +65,13 @@ class AgentContextFiles:
         for folder in (self.folder, self.folder / "bin"):
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o755)
-        self._put("emit.py", OURS.read_bytes(), 0o644)
-        self._put("bin/kasmon", SHIM.encode(), 0o755)
-        self.tell(context)
+        self._put("emit.py", EMIT_PROGRAM.read_bytes(), 0o644)
+        self._put("bin/kasmon", KASMON_SCRIPT.encode(), 0o755)
+        self.write_context(context)
         self._put("hooks.jsonl", b"", 0o600)
         os.chown(self.notes, *owner)
 
-    def tell(self, context: bytes) -> None:
+    def write_context(self, context: bytes) -> None:
         """Replace the context.
 
         Raises:
@@ -85,7 +85,7 @@ class AgentContextFiles:
         path.chmod(mode)
 
 
-def context_of(places: Paths, session: SessionId) -> bytes:
+def load_context(places: Paths, session: SessionId) -> bytes:
     """Return `context` of the launch stored in the session's folder; only the id where none is stored."""
     try:
         launch = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch)
@@ -96,10 +96,10 @@ def context_of(places: Paths, session: SessionId) -> bytes:
 
 def context(places: Paths, launch: Launch) -> bytes:
     """Return as JSON what the agent of *launch* may know: its own fields, and the context from the plan runner."""
-    known: Mapping[str, object] = {}
+    plan_context: Mapping[str, object] = {}
     try:
-        told = msgspec.json.decode(places.context(launch.session).read_bytes())
-        known = told if isinstance(told, dict) else {}
+        decoded = msgspec.json.decode(places.context(launch.session).read_bytes())
+        plan_context = decoded if isinstance(decoded, dict) else {}
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         pass
     own = {
@@ -114,5 +114,5 @@ def context(places: Paths, launch: Launch) -> bytes:
         "peers": launch.peers,
         "plan": launch.plan,
     }
-    shared = {key: value for key, value in known.items() if key not in ("schema", "name", "plan")}
+    shared = {key: value for key, value in plan_context.items() if key not in ("schema", "name", "plan")}
     return msgspec.json.encode(own | shared)

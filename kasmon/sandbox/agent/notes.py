@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-MOST: Final = 64 * 1024
-LONGEST: Final = 8192
-SAYS: Final = "kasmon.ctx"
+READ_BYTES: Final = 64 * 1024
+LINE_BYTES: Final = 8192
+NOTE_EVENT: Final = "kasmon.ctx"
 """The kind of note that `kasmon ctx` inside writes."""
 
 
@@ -43,7 +43,7 @@ class ContextNotes:
         for line in self._lines(path):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 note = msgspec.json.decode(line, type=ContextNote)
-                if note.event == SAYS and (note.done is not None or note.waiting is not None):
+                if note.event == NOTE_EVENT and (note.done is not None or note.waiting is not None):
                     notes.append(note)
         return notes
 
@@ -54,10 +54,10 @@ class ContextNotes:
                 if size < self._read_to:  # the file was replaced
                     self._read_to, self._rest = 0, b""
                 file.seek(self._read_to)
-                content = file.read(MOST)
+                content = file.read(READ_BYTES)
         except FileNotFoundError:
             return []
         self._read_to += len(content)
         *lines, rest = (self._rest + content).split(b"\n")
-        self._rest = rest if len(rest) <= LONGEST else b""
-        return [line for line in lines if SAYS.encode() in line and len(line) <= LONGEST]
+        self._rest = rest if len(rest) <= LINE_BYTES else b""
+        return [line for line in lines if NOTE_EVENT.encode() in line and len(line) <= LINE_BYTES]

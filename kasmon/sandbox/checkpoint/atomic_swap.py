@@ -15,7 +15,7 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.scan import opened
-from kasmon.sandbox.checkpoint.unpack import settle_folder
+from kasmon.sandbox.checkpoint.unpack import apply_mode
 
 
 class FolderSwap(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,16 +35,16 @@ def exchange(swap: FolderSwap, note: Path) -> None:
         SandboxError: if it fails; *folder* is then unchanged, or the error says where its content is.
         OSError: if the note cannot be written; nothing has changed then.
     """
-    _written(note, swap)
-    _go_on(swap, note)
+    _write_note(note, swap)
+    _continue(swap, note)
 
 
-def _go_on(swap: FolderSwap, note: Path) -> None:
+def _continue(swap: FolderSwap, note: Path) -> None:
     """Do the rest of *swap*, whose progress is in *note*."""
     if not swap.emptied:
-        _emptied(swap, note)
+        _empty_folder(swap, note)
     try:
-        _moved(swap.new, swap.folder)
+        _move_entries(swap.new, swap.folder)
     except OSError as error:
         raise SandboxError(
             f"{swap.folder!r} could not be filled",
@@ -54,21 +54,21 @@ def _go_on(swap: FolderSwap, note: Path) -> None:
     note.unlink()
 
 
-def _emptied(swap: FolderSwap, note: Path) -> None:
+def _empty_folder(swap: FolderSwap, note: Path) -> None:
     """Move the folder's content into *old*, and record that in *note*.
 
     Raises:
         SandboxError: if that fails; the folder is then unchanged.
     """
     try:
-        _moved(swap.folder, swap.old)
-        _written(note, msgspec.structs.replace(swap, emptied=True))
+        _move_entries(swap.folder, swap.old)
+        _write_note(note, msgspec.structs.replace(swap, emptied=True))
     except OSError as error:
         try:
-            _moved(swap.old, swap.folder)
-        except OSError as worse:
+            _move_entries(swap.old, swap.folder)
+        except OSError as undo_error:
             raise SandboxError(
-                f"{swap.folder!r} could not be restored", str(worse), f"Some of it is in {swap.old!r}."
+                f"{swap.folder!r} could not be restored", str(undo_error), f"Some of it is in {swap.old!r}."
             ) from error
         note.unlink()
         raise SandboxError(
@@ -76,7 +76,7 @@ def _emptied(swap: FolderSwap, note: Path) -> None:
         ) from error
 
 
-def unfinished(note: Path) -> FolderSwap | None:
+def load_unfinished(note: Path) -> FolderSwap | None:
     """Return the swap recorded in *note*, or None."""
     try:
         return msgspec.json.decode(note.read_bytes(), type=FolderSwap)
@@ -84,42 +84,42 @@ def unfinished(note: Path) -> FolderSwap | None:
         return None
 
 
-def resumed(swap: FolderSwap, note: Path) -> None:
+def resume(swap: FolderSwap, note: Path) -> None:
     """Continue *swap*, which another process began.
 
     Raises:
         SandboxError: if it fails.
     """
     if Path(swap.new).is_dir():
-        _go_on(swap, note)
+        _continue(swap, note)
         return
     if not swap.emptied and Path(swap.old).is_dir():  # the new content was removed
-        _moved(swap.old, swap.folder)
+        _move_entries(swap.old, swap.folder)
     note.unlink()
 
 
-def removed(folder: str) -> None:
+def remove_tree(folder: str) -> None:
     """Remove *folder* with all its content, subfolders without permissions for their owner included."""
     with contextlib.suppress(SandboxError), opened(folder) as top:
-        _open_up(top)
+        _grant_owner(top)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open_up(handle: int) -> None:
+def _grant_owner(handle: int) -> None:
     """Give the owner permission to remove the content of the folder open at *handle*."""
-    settle_folder(handle, 0o700, None)
+    apply_mode(handle, 0o700, None)
     with os.scandir(handle) as names:
         folders = [name.name for name in names if name.is_dir(follow_symlinks=False)]
     for name in folders:
         with contextlib.suppress(OSError):
             lower = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
             try:
-                _open_up(lower)
+                _grant_owner(lower)
             finally:
                 os.close(lower)
 
 
-def _moved(source: str, target: str) -> None:
+def _move_entries(source: str, target: str) -> None:
     """Move all entries of *source* into *target*; an entry whose name is taken gets a `~` appended."""
     with opened(source) as here, opened(target) as there:
         taken = set(os.listdir(there))  # noqa: PTH208 (by its handle)
@@ -130,5 +130,5 @@ def _moved(source: str, target: str) -> None:
             os.rename(name, free, src_dir_fd=here, dst_dir_fd=there)
 
 
-def _written(note: Path, swap: FolderSwap) -> None:
+def _write_note(note: Path, swap: FolderSwap) -> None:
     write_private(note, msgspec.json.encode(swap))

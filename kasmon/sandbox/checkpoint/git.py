@@ -33,8 +33,8 @@ SETTINGS: Final = {
 
 
 @contextmanager
-def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Run git with the arguments *words* on the repository at *folder*; yield its stdin and stdout.
+def run_git(folder: Path, *arguments: str, may_be_cut: bool = False) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Run git with *arguments* on the repository at *folder*; yield its stdin and stdout.
 
     With *may_be_cut* it may be killed before it ends.
 
@@ -42,16 +42,16 @@ def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tup
         GitError: if it fails, or is not installed.
         TimedOutError: if it takes longer than `GIT_S`.
     """
-    what = f"store checkpoints ({words[0]})"
+    what = f"store checkpoints ({arguments[0]})"
     settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     try:
         git = subprocess.Popen(
-            ["git", f"--git-dir={folder}", *settings, *words],
+            ["git", f"--git-dir={folder}", *settings, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
-            env=_surroundings(os.environ),
+            env=_environment(os.environ),
             umask=0o077,
         )
     except FileNotFoundError as error:
@@ -59,35 +59,35 @@ def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tup
     assert git.stdin is not None
     assert git.stdout is not None
     assert git.stderr is not None
-    over = threading.Event()
+    timed_out = threading.Event()
 
-    def end() -> None:
-        over.set()
+    def kill_git() -> None:
+        timed_out.set()
         git.kill()
 
-    limit = threading.Timer(GIT_S, end)
+    limit = threading.Timer(GIT_S, kill_git)
     limit.start()
-    fault: BaseException | None = None
+    broken_pipe: BaseException | None = None
     try:
         yield git.stdin, git.stdout
         git.stdin.close()
         if may_be_cut and git.poll() is None:
             git.kill()
     except BrokenPipeError as error:  # git ended early; its stderr says why
-        fault = error
+        broken_pipe = error
     except BaseException:
         git.kill()
         raise
     finally:
-        why = _last_words(git)
+        why = _read_reason(git)
         limit.cancel()
-    if over.is_set():
-        raise TimedOutError(f"git {words[0]} took longer than {GIT_S:g} s.") from fault
-    if fault or git.returncode not in ((0, -signal.SIGKILL) if may_be_cut else (0,)):
-        raise GitError(what, why) from fault
+    if timed_out.is_set():
+        raise TimedOutError(f"git {arguments[0]} took longer than {GIT_S:g} s.") from broken_pipe
+    if broken_pipe or git.returncode not in ((0, -signal.SIGKILL) if may_be_cut else (0,)):
+        raise GitError(what, why) from broken_pipe
 
 
-def _last_words(git: "subprocess.Popen[bytes]") -> str:
+def _read_reason(git: "subprocess.Popen[bytes]") -> str:
     """Wait for *git* to end, and return the last line of its stderr."""
     assert git.stdin is not None
     assert git.stdout is not None
@@ -95,13 +95,13 @@ def _last_words(git: "subprocess.Popen[bytes]") -> str:
     with contextlib.suppress(BrokenPipeError):
         git.stdin.close()
     git.stdout.close()
-    said = git.stderr.read().decode("utf-8", "replace").strip().splitlines()
+    lines = git.stderr.read().decode("utf-8", "replace").strip().splitlines()
     git.stderr.close()
     git.wait()
-    return said[-1].rstrip(".") if said else "it gave no reason"
+    return lines[-1].rstrip(".") if lines else "it gave no reason"
 
 
-def _surroundings(variables: Mapping[str, str]) -> dict[str, str]:
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return git's environment: PATH from *variables*, and settings that disable every config file."""
     return {
         "PATH": variables.get("PATH", os.defpath),

@@ -47,7 +47,7 @@ class Manifest(NamedTuple):
         return sum(entry.size for entry in self.files.values() if entry.kind == FILE)
 
 
-def unread(
+def find_unread(
     seen: Files, before: Manifest | None, mapped: Container[int] = frozenset()
 ) -> tuple[dict[str, ManifestEntry], list[str]]:
     """Return *seen* with the content hashes known from *before*, and the paths whose contents must be read.
@@ -60,15 +60,15 @@ def unread(
     for path, entry in seen.items():
         if entry.kind == FOLDER:
             continue
-        was = old.get(path)
-        if was is not None and entry.inode not in mapped and was._replace(blob="") == entry and entry.ctime < trusted:
-            known[path] = was
+        last = old.get(path)
+        if last is not None and entry.inode not in mapped and last._replace(blob="") == entry and entry.ctime < trusted:
+            known[path] = last
         else:
             fresh.append(path)
     return known, fresh
 
 
-def unsettled(files: Files, mapped: Container[int]) -> dict[str, ManifestEntry]:
+def mark_unsettled(files: Files, mapped: Container[int]) -> dict[str, ManifestEntry]:
     """Return *files*, marked so that those in *mapped* are read again the next time, whatever their times are then."""
     return {
         path: entry._replace(ctime=0) if entry.kind == FILE and entry.inode in mapped else entry
@@ -107,11 +107,11 @@ def decode(text: bytes) -> Manifest:
     Raises:
         ValueError, TypeError, KeyError: if *text* is no manifest.
     """
-    told = json.loads(text)
-    files = {path: ManifestEntry(*entry) for path, entry in told["files"].items()}
+    decoded = json.loads(text)
+    files = {path: ManifestEntry(*entry) for path, entry in decoded["files"].items()}
     if not all(_is_proper(path) and entry.kind in KINDS for path, entry in files.items()):
         raise ValueError("a path that leads elsewhere")
-    return Manifest(told["at"], files)
+    return Manifest(decoded["at"], files)
 
 
 def _is_proper(path: str) -> bool:

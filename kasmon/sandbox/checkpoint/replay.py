@@ -36,19 +36,19 @@ class _Input(msgspec.Struct):
     code: str
 
 
-def done(events: Iterable[Event], whole: Callable[[str], str]) -> tuple[ReplayedRun, ...]:
+def find_runs(events: Iterable[Event], read_blob: Callable[[str], str]) -> tuple[ReplayedRun, ...]:
     """Return all runs, oldest first.
 
     Args:
         events: the events of one session, oldest first.
-        whole: returns the text of a blob by its SHA-256; if it raises OSError, that run is left out.
+        read_blob: returns the text of a blob by its SHA-256; if it raises OSError, that run is left out.
     """
     runs: dict[str, ReplayedRun] = {}
     open_runs: list[str] = []
     for event in events:
         match event:
             case ToolStarted(call=call, tool=tool) if tool in INTERPRETERS:
-                code = _code(event.input, whole)
+                code = _code(event.input, read_blob)
                 if code is not None:
                     runs[call] = ReplayedRun(at=event.at, interpreter=tool, code=code)
                     open_runs.append(call)
@@ -64,7 +64,7 @@ def done(events: Iterable[Event], whole: Callable[[str], str]) -> tuple[Replayed
 
 
 def replay(
-    events: Iterable[Event], whole: Callable[[str], str], until: str = ""
+    events: Iterable[Event], read_blob: Callable[[str], str], until: str = ""
 ) -> tuple[tuple[Interpreter, str], ...]:
     """Return the code that leads to checkpoint *until* (empty: to now), each with its interpreter, in order.
 
@@ -73,23 +73,23 @@ def replay(
     Raises:
         NotFoundError: if *events* contain no such checkpoint.
     """
-    said = list(events)
+    logged = list(events)
     if until:
-        places = [at for at, event in enumerate(said) if _is_checkpoint(event, until)]
+        places = [at for at, event in enumerate(logged) if _is_checkpoint(event, until)]
         if not places:
             raise NotFoundError(f"there is no checkpoint {until!r}.")
-        said = said[: places[-1]]
-    return tuple((each.interpreter, each.code) for each in done(said, whole))
+        logged = logged[: places[-1]]
+    return tuple((each.interpreter, each.code) for each in find_runs(logged, read_blob))
 
 
 def _is_checkpoint(event: Event, checkpoint: str) -> bool:
     return isinstance(event, Checkpointed) and event.checkpoint == checkpoint
 
 
-def _code(text: str, whole: Callable[[str], str]) -> str | None:
+def _code(text: str, read_blob: Callable[[str], str]) -> str | None:
     try:
         if cut := _CUT.search(text):
-            text = whole(cut[1])
+            text = read_blob(cut[1])
         return msgspec.json.decode(text, type=_Input).code
     except (OSError, msgspec.MsgspecError):
         return None

@@ -25,12 +25,14 @@ class RetainedCheckpoint(Protocol):
     def when(self) -> str: ...
 
 
-def dropped(checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False) -> set[str]:
+def select_dropped(
+    checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False
+) -> set[str]:
     """Return the ids to drop of *checkpoints*, oldest first; with *too_much* on disk also the older half.
 
     The first one and the newest one always stay.
     """
     newest = max(1, min(keep.newest, len(checkpoints) // 2)) if too_much else max(1, keep.newest)
     asked = [each.id for each in checkpoints if each.when == "asked"][-keep.asked or len(checkpoints) :]
-    stay = {each.id for each in (*checkpoints[:1], *checkpoints[-newest:])} | (set() if too_much else set(asked))
-    return {each.id for each in checkpoints} - stay
+    retained = {each.id for each in (*checkpoints[:1], *checkpoints[-newest:])} | (set() if too_much else set(asked))
+    return {each.id for each in checkpoints} - retained

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from kasmon.errors import SandboxError
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry
 
-DEEPEST: Final = 200
+MAX_DEPTH: Final = 200
 """Nesting of folders; deeper content is left out and reported as such."""
-TOLD: Final = 20
+NAMED_MOST: Final = 20
 """How many of the skipped files are named; the rest is counted."""
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -128,10 +128,10 @@ def entry(seen: os.stat_result) -> ManifestEntry | None:
     return ManifestEntry(kind, stat.S_IMODE(seen.st_mode), *times, seen.st_ino)
 
 
-def told(left: list[SkippedFiles]) -> tuple[str, ...]:
-    """Return *left* as text, the first `TOLD` of them."""
-    named = tuple(f"{each.path} ({each.why})" for each in left[:TOLD])
-    return (*named, f"{len(left) - TOLD} more") if len(left) > TOLD else named
+def describe_skipped(left: list[SkippedFiles]) -> tuple[str, ...]:
+    """Return *left* as text, the first `NAMED_MOST` of them."""
+    named = tuple(f"{each.path} ({each.why})" for each in left[:NAMED_MOST])
+    return (*named, f"{len(left) - NAMED_MOST} more") if len(left) > NAMED_MOST else named
 
 
 class _Walk:
@@ -161,8 +161,8 @@ class _Walk:
                     if kept.kind == FOLDER:
                         folders.append(name.name)
         for folder in folders:
-            if depth >= DEEPEST:
-                self.left.append(SkippedFiles(before + folder, f"what is in it: more than {DEEPEST} folders deep"))
+            if depth >= MAX_DEPTH:
+                self.left.append(SkippedFiles(before + folder, f"what is in it: more than {MAX_DEPTH} folders deep"))
                 continue
             try:
                 lower = os.open(folder, _FOLDER_FLAGS, dir_fd=handle)

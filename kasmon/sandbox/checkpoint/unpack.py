@@ -15,14 +15,14 @@ MODE: Final = 0o1777
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def unpack(depot: ObjectStore, manifest: Manifest, folder: str) -> None:
+def unpack(objects: ObjectStore, manifest: Manifest, folder: str) -> None:
     """Write all of *manifest* into *folder*, which is empty and kasmon's; all entries get the folder's owner.
 
     Raises:
         SandboxError, GitError: if not all of it could be written; the part that was written stays.
     """
     ordered = list(parents_first(manifest.files))
-    contents = depot.contents([each.blob for _, each in ordered if each.kind != FOLDER])
+    contents = objects.contents([each.blob for _, each in ordered if each.kind != FOLDER])
     try:
         with opened(folder) as top, contextlib.closing(contents):
             seen = os.fstat(top)
@@ -41,13 +41,13 @@ def unpack(depot: ObjectStore, manifest: Manifest, folder: str) -> None:
             for path, each in reversed(ordered):
                 if each.kind == FOLDER:
                     with beneath(top, path) as handle:
-                        settle_folder(handle, each.mode if "/" in path else each.mode | 0o700, owner)
+                        apply_mode(handle, each.mode if "/" in path else each.mode | 0o700, owner)
     except OSError as error:
         why = error.strerror or str(error)
         raise SandboxError(f"the checkpoint could not be written into {folder!r}", why) from error
 
 
-def settle_top(manifest: Manifest, folder: str) -> None:
+def apply_top_modes(manifest: Manifest, folder: str) -> None:
     """Apply the modes of the top-level folders of *folder*, once they are in their final place.
 
     Until then they keep owner permissions, so that their owner can move them.
@@ -56,10 +56,10 @@ def settle_top(manifest: Manifest, folder: str) -> None:
         for path, each in manifest.files.items():
             if each.kind == FOLDER and "/" not in path and each.mode & 0o700 != 0o700:
                 with contextlib.suppress(OSError), beneath(top, path) as handle:
-                    settle_folder(handle, each.mode, None)
+                    apply_mode(handle, each.mode, None)
 
 
-def settle_folder(handle: int, mode: int, owner: tuple[int, int] | None) -> None:
+def apply_mode(handle: int, mode: int, owner: tuple[int, int] | None) -> None:
     """Apply owner and mode to the folder open at *handle*."""
     if owner:
         os.fchown(handle, *owner)

@@ -10,7 +10,7 @@ from kasmon.errors import SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths, places
-from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context_of
+from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, load_context
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail.bwrap_arguments import PROJECT, FilesystemView
 from kasmon.sandbox.jail.probe import lacking
@@ -91,7 +91,7 @@ class JailContext:
     def _with_place(self, looks: FilesystemView, session: SessionId) -> FilesystemView:
         """*looks* with what those inside may know of their session; `kasmon ctx` works there."""
         own = AgentContextFiles(self.ground.of(session))
-        own.make(self.ground.owner, context_of(self.places, session))
+        own.make(self.ground.owner, load_context(self.places, session))
         variables = {**looks.variables, "PATH": f"{BIN}:{looks.variables['PATH']}", "KASMON_CONTEXT": CONTEXT}
         return msgspec.structs.replace(looks, binds=[*looks.binds, *own.binds], variables=variables)
 

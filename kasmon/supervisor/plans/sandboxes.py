@@ -108,7 +108,7 @@ def comes_back(places: Paths, session: SessionId, folder: Path) -> str:
     try:
         known = look_once(places).get(session)
         if known is not None and known.exists and known.state not in ASLEEP:  # who sleeps on disk was level before
-            inmate.level(places, session)
+            inmate.sync_folders(places, session)
         told += copy_back.fetched(inmate.copy_of(places, session), folder, places.fetched(session))
     except (KasmonError, OSError) as error:
         told.append(f"Its changes are in {str(inmate.copy_of(places, session))!r} and were not fetched: {error}")
