@@ -26,7 +26,7 @@ def here(tmp_path: Path) -> Paths:
 
 
 def test_an_agent_without_a_jail_around_it_is_no_match(here: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identify, "LOOK_S", 0.05)
+    monkeypatch.setattr(identify, "AGENT_START_S", 0.05)
     child = subprocess.Popen(["sleep", "60"])
     try:
         found = identify.identify_agent(here, LAUNCH, child.pid)

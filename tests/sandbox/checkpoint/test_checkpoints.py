@@ -250,7 +250,7 @@ def test_what_did_not_change_is_not_read_again(
     moments = iter((10**18 * 3, 10**18 * 3 + 1))
     monkeypatch.setattr(time, "time_ns", lambda: next(moments))  # long after the files changed
     first = points.take(str(workspace), 1, "before", SavedInterpreters())
-    monkeypatch.setattr(object_store, "running", None)  # whoever calls git now fails
+    monkeypatch.setattr(object_store, "run_git", None)  # whoever calls git now fails
     second = points.take(str(workspace), 1, "after", SavedInterpreters())
 
     assert (first.commit, first.sha256) == (second.commit, second.sha256)
