@@ -96,7 +96,7 @@ class E2bRecords:
         return self.ground(policy) / "record.json"
 
 
-def must_fit(policy: SandboxPolicy) -> None:
+def check_policy(policy: SandboxPolicy) -> None:
     """
     Raises:
         RefusedError: if *policy* requires what a service cannot provide.
@@ -113,7 +113,7 @@ TLS: Final = 443
 on the other one too, which is reported."""
 
 
-def widened(policy: SandboxPolicy) -> tuple[str, ...]:
+def find_widened_hosts(policy: SandboxPolicy) -> tuple[str, ...]:
     """Return the hosts of *policy* that the service lets it reach on more than the named port."""
     return tuple(sorted({entry.name for entry in allowlist(policy.hosts) if entry.port == TLS and not entry.private}))
 

@@ -20,7 +20,15 @@ import msgspec
 
 from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b import service
-from kasmon.sandbox.e2b.guest_setup import AGENT, OURS, PYTHON, GuestFolder, emptied, fetched, sent
+from kasmon.sandbox.e2b.guest_setup import (
+    AGENT,
+    KASMON,
+    PYTHON,
+    GuestFolder,
+    delete_credentials,
+    fetch_folders,
+    send_folders,
+)
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
@@ -29,18 +37,18 @@ if TYPE_CHECKING:
     import e2b
 
 BLOCK_BYTES: Final = 1 << 18
-UNUSED: Final = 0.9
+UNUSED_PART: Final = 0.9
 """The part of the service's timeout after which the relay pauses a sandbox without callers."""
-TOLD: Final = 8
+MOST_SHOWN: Final = 8
 """Most sentences about files that were not copied, per answer."""
 CHANGING: Final = frozenset({"execute", "save_state", "level"})
 """Requests that may change the workspace: it is fetched before their answer is forwarded."""
-DONE: Final = frozenset({"result", "answer", "execute", "level"})
+FINAL_ANSWERS: Final = frozenset({"result", "answer", "execute", "level"})
 """Answers that end a request; a client without request ids gets one without a type, which decodes as `execute`."""
 FETCH_S: Final = 2.0
 """Least time between two fetches of the folders of an idle agent."""
 LEAVE_S: Final = 1.5
-MOST_TOLD: Final = 100
+MOST_REPORTED: Final = 100
 TRIES: Final = 3
 """How often the report of an agent's end waits for its folders."""
 
@@ -60,18 +68,18 @@ class RelayedSandbox:
             GuestFolder(name, place, FolderSync(folder, Path(note))) for name, place, folder, note in given["folders"]
         )
         self._keeps, self._ground = bool(given["keeps"]), Path(given["ground"])
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._timeout_s, self._prolong_s = int(given["timeout_s"]), float(given["prolong_s"])
         self._path, self._volatile, self._names = given["path"], list(given["volatile"]), list(given["names"])
         self._busy = self._callers = 0
         self._used_at = time.monotonic()
-        self._lock, self._moving = threading.Lock(), threading.Lock()
-        self._apart: tuple[str, ...] = ()
-        self._stirred, self._rested = threading.Event(), threading.Event()
+        self._lock, self._sync_lock = threading.Lock(), threading.Lock()
+        self._differences: tuple[str, ...] = ()
+        self._used, self._idle = threading.Event(), threading.Event()
         self._failed = 0
         threading.Thread(target=self._prolong, daemon=True).start()
-        threading.Thread(target=self._leave, daemon=True).start()
-        threading.Thread(target=self._follow, daemon=True).start()
+        threading.Thread(target=self._pause_unused, daemon=True).start()
+        threading.Thread(target=self._fetch_when_idle, daemon=True).start()
         threading.Thread(target=service.sdk, daemon=True).start()  # the SDK takes longest to load
 
     def join(self, caller: socket.socket, /) -> None:
@@ -87,18 +95,21 @@ class RelayedSandbox:
 
     def leave(self) -> None:
         """Return once no file is being copied, or after `LEAVE_S`."""
-        self._moving.acquire(timeout=LEAVE_S)
+        self._sync_lock.acquire(timeout=LEAVE_S)
 
     def _join(self, caller: socket.socket) -> None:
-        sandbox = service.connected(self._access, self._identity, self._timeout_s)
-        command = f"{PYTHON} {OURS}/stdio_join.py {AGENT}"
+        sandbox = service.connect(self._access, self._identity, self._timeout_s)
+        command = f"{PYTHON} {KASMON}/stdio_join.py {AGENT}"
         handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
-        line = _Line(
-            caller, lambda: self._begun(sandbox), lambda: self._over(sandbox), lambda how: self._at(how, sandbox)
+        connection = _CallerConnection(
+            caller,
+            lambda: self._before_request(sandbox),
+            lambda: self._after_answer(sandbox),
+            lambda event: self._on_event(event, sandbox),
         )
 
         def write() -> None:
-            line.send(lambda data: handle.send_stdin(data, service.REQUEST_S))
+            connection.send(lambda data: handle.send_stdin(data, service.REQUEST_S))
             with contextlib.suppress(Exception):  # it may be gone, with its sandbox or before
                 handle.kill()
 
@@ -110,124 +121,133 @@ class RelayedSandbox:
                 whole, end, rest = (held + (out or "")).rpartition("\n")
                 held = rest
                 if end:
-                    line.receive(b"".join(base64.b64decode(each) for each in whole.split("\n")))
+                    connection.receive(b"".join(base64.b64decode(each) for each in whole.split("\n")))
         finally:
-            line.leave()
+            connection.leave()
             writes.join()
             with self._lock:
-                self._busy -= line.asked + line.works
+                self._busy -= connection.asked + connection.works
 
-    def _leave(self) -> None:
+    def _pause_unused(self) -> None:
         """Pause it once it had no caller for almost as long as the service's timeout; once after each use."""
-        most_s, slept_at = self._timeout_s * UNUSED, 0.0
+        most_s, paused_at = self._timeout_s * UNUSED_PART, 0.0
         while True:
             time.sleep(max(0.1, self._used_at + most_s - time.monotonic()))
             used_at = self._used_at
             if self._callers:
                 self._used_at = time.monotonic()
-            elif used_at == slept_at:
+            elif used_at == paused_at:
                 time.sleep(most_s)
             elif time.monotonic() >= used_at + most_s:
                 with contextlib.suppress(SandboxError):
-                    self._put_away()
-                slept_at = used_at
+                    self._pause()
+                paused_at = used_at
 
-    def _put_away(self) -> None:
+    def _pause(self) -> None:
         """Let the service pause it, or end it where its memory may not be stored.
 
         Raises:
             SandboxError: if that fails.
         """
         if self._volatile or self._names or not self._keeps:
-            sandbox = service.connected(self._access, self._identity, self._timeout_s)
-            with self._moving:
+            sandbox = service.connect(self._access, self._identity, self._timeout_s)
+            with self._sync_lock:
                 if not self._keeps:
-                    fetched(sandbox, self._folders)
+                    fetch_folders(sandbox, self._folders)
                 else:
-                    emptied(sandbox, self._volatile, self._names)
+                    delete_credentials(sandbox, self._volatile, self._names)
         if not self._callers:
-            (service.paused if self._keeps else service.killed)(self._access, self._identity)
+            (service.pause if self._keeps else service.kill)(self._access, self._identity)
 
-    def _begun(self, sandbox: "e2b.Sandbox") -> None:
+    def _before_request(self, sandbox: "e2b.Sandbox") -> None:
         """Raises: SandboxError: if changes made here cannot be copied in; nothing runs then."""
         with self._lock:
             self._busy += 1
-        self._stirred.set()
-        with self._moving:
-            self._apart += sent(sandbox, self._folders)
+        self._used.set()
+        with self._sync_lock:
+            self._differences += send_folders(sandbox, self._folders)
 
-    def _over(self, sandbox: "e2b.Sandbox") -> str:
+    def _after_answer(self, sandbox: "e2b.Sandbox") -> str:
         """Return what the user should know of the workspace, each sentence once."""
-        with self._moving:
-            said = [each for each in (*self._apart, *fetched(sandbox, self._folders)) if each not in self._told]
-            self._told |= {*said}
-            self._apart = ()
+        with self._sync_lock:
+            fresh = [
+                each
+                for each in (*self._differences, *fetch_folders(sandbox, self._folders))
+                if each not in self._reported
+            ]
+            self._reported |= {*fresh}
+            self._differences = ()
         with self._lock:
             self._busy -= 1
-        more = f" {len(said) - TOLD} more files were not fetched either." if len(said) > TOLD else ""
-        return " ".join(said[:TOLD]) + more
+        more = f" {len(fresh) - MOST_SHOWN} more files were not fetched either." if len(fresh) > MOST_SHOWN else ""
+        return " ".join(fresh[:MOST_SHOWN]) + more
 
-    def _at(self, how: str, sandbox: "e2b.Sandbox") -> None:
+    def _on_event(self, event: str, sandbox: "e2b.Sandbox") -> None:
         """Handle a client joining an agent, a line of input, idleness, or the agent's end.
 
         Raises:
             SandboxError: if it has ended and its folders cannot be fetched; the receiver of the event tries again.
         """
-        if how == "joined":
+        if event == "joined":
             with self._lock:
                 self._busy += 1
-            self._stirred.set()
-        elif how == "told":
-            with self._moving, contextlib.suppress(SandboxError):  # sent with the next line
-                self._tell(sent(sandbox, self._folders))
-        elif how == "rests":
-            self._rested.set()
+            self._used.set()
+        elif event == "told":
+            with self._sync_lock, contextlib.suppress(SandboxError):  # sent with the next line
+                self._report_differences(send_folders(sandbox, self._folders))
+        elif event == "rests":
+            self._idle.set()
         elif self._failed < TRIES:
             self._failed += 1
-            with self._moving:
-                self._tell(fetched(sandbox, self._folders))
+            with self._sync_lock:
+                self._report_differences(fetch_folders(sandbox, self._folders))
             self._failed = 0
 
-    def _tell(self, sentences: Iterable[str]) -> None:
+    def _report_differences(self, sentences: Iterable[str]) -> None:
         """Report differences between an agent's folders on both sides to its host, each once."""
-        fresh = [each for each in sentences if each not in self._told][: MOST_TOLD - len(self._told)]
-        self._told |= {*fresh}
+        fresh = [each for each in sentences if each not in self._reported][: MOST_REPORTED - len(self._reported)]
+        self._reported |= {*fresh}
         if fresh:
             launch_spec.tell_apart(self._ground, fresh)
 
-    def _follow(self) -> None:
+    def _fetch_when_idle(self) -> None:
         """Fetch an agent's folders whenever it is idle."""
         while True:
-            self._rested.wait()
-            self._rested.clear()
+            self._idle.wait()
+            self._idle.clear()
             with contextlib.suppress(SandboxError):  # tried again the next time
-                sandbox = service.connected(self._access, self._identity, self._timeout_s)
-                with self._moving:
-                    self._tell(fetched(sandbox, self._folders))
+                sandbox = service.connect(self._access, self._identity, self._timeout_s)
+                with self._sync_lock:
+                    self._report_differences(fetch_folders(sandbox, self._folders))
             time.sleep(FETCH_S)
 
     def _prolong(self) -> None:
         while True:
-            self._stirred.wait()
+            self._used.wait()
             if not self._busy:
-                self._stirred.clear()
+                self._used.clear()
                 continue
             with contextlib.suppress(SandboxError):
-                service.prolonged(self._access, self._identity, self._timeout_s)
+                service.extend_timeout(self._access, self._identity, self._timeout_s)
             time.sleep(self._prolong_s)
 
 
-class _Line:
+class _CallerConnection:
     """One caller: its requests are forwarded at once; answers to requests that change files wait for those files."""
 
     def __init__(
         self,
         caller: socket.socket,
-        begun: Callable[[], None],
-        over: Callable[[], str],
-        at: Callable[[str], None],
+        before_request: Callable[[], None],
+        after_answer: Callable[[], str],
+        on_event: Callable[[str], None],
     ) -> None:
-        self._caller, self._begun, self._over, self._at = caller, begun, over, at
+        self._caller, self._before_request, self._after_answer, self._on_event = (
+            caller,
+            before_request,
+            after_answer,
+            on_event,
+        )
         self._in, self._out = FrameReader(), FrameReader()
         self.asked = 0
         """How many requests that may change the workspace are unanswered."""
@@ -236,37 +256,37 @@ class _Line:
 
     def send(self, write: Callable[[str], None]) -> None:
         with contextlib.suppress(Exception):  # the other direction ends too then
-            is_sense = True
+            is_valid = True
             while data := self._caller.recv(BLOCK_BYTES):
                 try:
-                    for frame in self._in.feed(data) if is_sense else ():
-                        self._heed(_word(frame))
+                    for frame in self._in.feed(data) if is_valid else ():
+                        self._prepare(_decode(frame))
                 except FrameTooLargeError:  # the guest program refuses that itself, and disconnects
-                    is_sense = False
+                    is_valid = False
                 write(base64.b64encode(data).decode("ascii") + "\n")
         self.leave()
 
-    def _heed(self, word: _RelayMessage) -> None:
-        """Do what the request *word* requires before it is forwarded."""
-        if word.type in CHANGING:
+    def _prepare(self, message: _RelayMessage) -> None:
+        """Do what the request *message* requires before it is forwarded."""
+        if message.type in CHANGING:
             self.asked += 1
-            self._begun()
-        elif word.type == "process_join" and not self.works:
+            self._before_request()
+        elif message.type == "process_join" and not self.works:
             self.works = True
-            self._at("joined")
-        elif word.type == "process_tell" and is_line(word.data):
-            self._at("told")
+            self._on_event("joined")
+        elif message.type == "process_tell" and is_line(message.data):
+            self._on_event("told")
 
     def receive(self, data: bytes) -> None:
         for frame in self._out.feed(data):
-            kind = _word(frame).type if self.asked or self.works else ""
-            if self.asked and kind in DONE:
-                frame = _hinted(frame, self._over())
+            kind = _decode(frame).type if self.asked or self.works else ""
+            if self.asked and kind in FINAL_ANSWERS:
+                frame = _add_hint(frame, self._after_answer())
                 self.asked -= 1
             elif kind == "rest":
-                self._at("rests")
+                self._on_event("rests")
             elif kind == "ended":
-                self._at("ended")
+                self._on_event("ended")
             self._caller.sendall(len(frame).to_bytes(4, "big") + frame)
 
     def leave(self) -> None:
@@ -274,12 +294,12 @@ class _Line:
             self._caller.shutdown(socket.SHUT_RDWR)
 
 
-def _hinted(frame: bytes, more: str) -> bytes:
+def _add_hint(frame: bytes, more: str) -> bytes:
     """Return the answer in *frame*, with *more* added to its hint."""
-    said = msgspec.json.decode(frame) if more else None
-    if not isinstance(said, dict) or said.get("type") == "answer":
+    answer = msgspec.json.decode(frame) if more else None
+    if not isinstance(answer, dict) or answer.get("type") == "answer":
         return frame
-    return msgspec.json.encode({**said, "hint": f"{said.get('hint') or ''} {more}".strip()})
+    return msgspec.json.encode({**answer, "hint": f"{answer.get('hint') or ''} {more}".strip()})
 
 
 def way(given: Mapping[str, Any]) -> RelayedSandbox:
@@ -290,13 +310,13 @@ def way(given: Mapping[str, Any]) -> RelayedSandbox:
 def is_line(data: str) -> bool:
     """Whether *data*, in base64, contains a line end: input on which an agent starts to work."""
     try:
-        said = base64.b64decode(data, validate=True)
+        raw = base64.b64decode(data, validate=True)
     except ValueError:
         return False
-    return b"\r" in said or b"\n" in said
+    return b"\r" in raw or b"\n" in raw
 
 
-def _word(frame: bytes) -> _RelayMessage:
+def _decode(frame: bytes) -> _RelayMessage:
     try:
         return msgspec.json.decode(frame, type=_RelayMessage)
     except msgspec.MsgspecError:

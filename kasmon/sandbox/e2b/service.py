@@ -37,10 +37,10 @@ class ServiceAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables from which `access` builds an equal value."""
-        return {name: getattr(self, field) for field, name in NAMED.items() if getattr(self, field)}
+        return {name: getattr(self, field) for field, name in VARIABLES.items() if getattr(self, field)}
 
 
-NAMED: Final = {"key": "E2B_API_KEY", "api": "E2B_API_URL", "sandbox": "E2B_SANDBOX_URL", "domain": "E2B_DOMAIN"}
+VARIABLES: Final = {"key": "E2B_API_KEY", "api": "E2B_API_URL", "sandbox": "E2B_SANDBOX_URL", "domain": "E2B_DOMAIN"}
 """The SDK's own variables."""
 _learned: list[ServiceAccess] = []
 """The access from the variables of the last caller that had a key."""
@@ -48,10 +48,10 @@ _learned: list[ServiceAccess] = []
 
 def access(variables: Mapping[str, str] = os.environ) -> ServiceAccess | None:
     """Return the access from the environment, else from a caller's variables; None where neither has a key."""
-    return _in(variables) or (_learned[-1] if _learned else None)
+    return _from_variables(variables) or (_learned[-1] if _learned else None)
 
 
-def needed() -> ServiceAccess:
+def require_access() -> ServiceAccess:
     """Return `access()`.
 
     Raises:
@@ -64,14 +64,14 @@ def needed() -> ServiceAccess:
 
 def learn(variables: Mapping[str, str]) -> None:
     """Remember the access in a caller's *variables*, if they have a key: the host may have been started without one."""
-    if (found := _in(variables)) is not None:
+    if (found := _from_variables(variables)) is not None:
         _learned[:] = [found]
 
 
-def _in(variables: Mapping[str, str]) -> ServiceAccess | None:
-    if not variables.get(NAMED["key"]):
+def _from_variables(variables: Mapping[str, str]) -> ServiceAccess | None:
+    if not variables.get(VARIABLES["key"]):
         return None
-    return ServiceAccess(**{field: variables.get(name, "") for field, name in NAMED.items()})
+    return ServiceAccess(**{field: variables.get(name, "") for field, name in VARIABLES.items()})
 
 
 @functools.cache
@@ -89,7 +89,7 @@ def sdk() -> Any:
 
 
 @contextlib.contextmanager
-def ours(what: str) -> Iterator[None]:
+def converted_errors(what: str) -> Iterator[None]:
     """Convert the service's errors to kasmon's; *what* says what failed.
 
     Raises:
@@ -97,24 +97,26 @@ def ours(what: str) -> Iterator[None]:
         SandboxUnreachableError: if it cannot be reached, or refuses now.
         SandboxError: if the sandbox's memory cannot be resumed.
     """
-    known = sdk()
+    errors = sdk()
     import httpx  # a dependency of the SDK, which lets some of its errors pass
 
     others = (httpx.HTTPError, OSError, json.JSONDecodeError)  # JSON: a proxy may answer with HTML
     try:
         yield
-    except known.SandboxNotFoundException as error:
+    except errors.SandboxNotFoundException as error:
         raise SandboxMissingError(what) from error
-    except (known.SandboxException, known.AuthenticationException, known.ServiceBusyException, *others) as error:
+    except (errors.SandboxException, errors.AuthenticationException, errors.ServiceBusyException, *others) as error:
         hint = (
-            "Set E2B_API_KEY to a valid key of the service." if isinstance(error, known.AuthenticationException) else ""
+            "Set E2B_API_KEY to a valid key of the service."
+            if isinstance(error, errors.AuthenticationException)
+            else ""
         )
-        if isinstance(error, known.RateLimitException):
+        if isinstance(error, errors.RateLimitException):
             hint = "This key has too many sandboxes or requests: try again later, or remove some sandboxes."
-        said = f"the service says: {_first_line(error)}"
-        if isinstance(error, known.GuestUnresponsiveException):
-            raise SandboxError(what, said) from error
-        raise SandboxUnreachableError(what, said, hint) from error
+        message = f"the service says: {_first_line(error)}"
+        if isinstance(error, errors.GuestUnresponsiveException):
+            raise SandboxError(what, message) from error
+        raise SandboxUnreachableError(what, message, hint) from error
 
 
 class SandboxMissingError(SnapshotRefusedError):
@@ -125,7 +127,7 @@ class SandboxMissingError(SnapshotRefusedError):
         SandboxError.__init__(self, what, self.why)
 
 
-def made(
+def create(
     access: ServiceAccess,
     template: str,
     timeout_s: int,
@@ -141,7 +143,7 @@ def made(
         access: the service.
         template: the template to create it from; empty is the service's default.
         timeout_s: in seconds.
-        name: the name by which `named` finds it.
+        name: the name by which `find_named` finds it.
         hosts: the hosts that it may reach; none where empty. Its ports have no public address.
         attempt: idempotency key: repeated calls with the same one create one sandbox.
         keeps: whether its memory may be stored; else it is ended instead of being paused.
@@ -155,7 +157,7 @@ def made(
         network |= _egress(hosts)
     else:
         reach["allow_internet_access"] = False
-    with ours("cannot create a sandbox"):
+    with converted_errors("cannot create a sandbox"):
         sandbox: e2b.Sandbox = sdk().Sandbox.create(
             template or None,
             timeout=timeout_s,
@@ -168,14 +170,14 @@ def made(
     return sandbox
 
 
-def connected(access: ServiceAccess, identity: str, timeout_s: int) -> "e2b.Sandbox":
+def connect(access: ServiceAccess, identity: str, timeout_s: int) -> "e2b.Sandbox":
     """Return the sandbox *identity*, resumed, with a timeout of at least *timeout_s* from now.
 
     Raises:
         SandboxMissingError: if the service no longer has it.
         SandboxError: if it cannot be reached.
     """
-    with ours("the sandbox cannot be resumed"):
+    with converted_errors("the sandbox cannot be resumed"):
         sandbox: e2b.Sandbox = sdk().Sandbox.connect(identity, timeout=timeout_s, **access.options())
     return sandbox
 
@@ -187,35 +189,35 @@ def state(access: ServiceAccess, identity: str) -> str:
         SandboxError: if the service cannot be asked.
     """
     try:
-        with ours("the sandbox cannot be inspected"):
+        with converted_errors("the sandbox cannot be inspected"):
             return str(sdk().Sandbox.get_info(identity, **access.options()).state.value)
     except SandboxMissingError:
         return ""
 
 
-def paused(access: ServiceAccess, identity: str) -> None:
+def pause(access: ServiceAccess, identity: str) -> None:
     """Pause it, with its memory; no error where it is paused already.
 
     Raises:
         SandboxError: if it could not be paused.
     """
-    with ours("the sandbox was not paused"):
+    with converted_errors("the sandbox was not paused"):
         sdk().Sandbox.pause(identity, **access.options())
 
 
-def prolonged(access: ServiceAccess, identity: str, timeout_s: int) -> None:
+def extend_timeout(access: ServiceAccess, identity: str, timeout_s: int) -> None:
     """Set its timeout to *timeout_s* from now."""
-    with ours("the sandbox's lifetime was not extended"):
+    with converted_errors("the sandbox's lifetime was not extended"):
         sdk().Sandbox.set_timeout(identity, timeout_s, **access.options())
 
 
-def reaching(access: ServiceAccess, identity: str, hosts: Sequence[str]) -> None:
+def set_hosts(access: ServiceAccess, identity: str, hosts: Sequence[str]) -> None:
     """Let it reach only *hosts* from now on.
 
     Raises:
         SandboxError: if the service cannot apply that.
     """
-    with ours("the hosts that the sandbox may reach were not changed"):
+    with converted_errors("the hosts that the sandbox may reach were not changed"):
         sdk().Sandbox.update_network(identity, _egress(hosts), **access.options())
 
 
@@ -223,7 +225,7 @@ def _egress(hosts: Sequence[str]) -> dict[str, Any]:
     return {"allow_out": list(hosts), "deny_out": [EVERYWHERE]}
 
 
-def copied(access: ServiceAccess, identity: str) -> str:
+def create_snapshot(access: ServiceAccess, identity: str) -> str:
     """Create a snapshot of it, with its memory, at the service; return its id, usable as a template.
 
     The sandbox must be running, and keeps running.
@@ -231,23 +233,23 @@ def copied(access: ServiceAccess, identity: str) -> str:
     Raises:
         SandboxError: if the service cannot create it.
     """
-    with ours("cannot create a snapshot"):
+    with converted_errors("cannot create a snapshot"):
         return str(sdk().Sandbox.create_snapshot(identity, **access.options()).snapshot_id)
 
 
-def dropped(access: ServiceAccess, snapshot: str) -> None:
+def delete_snapshot(access: ServiceAccess, snapshot: str) -> None:
     """Delete *snapshot* at the service. Idempotent.
 
     Raises:
         SandboxError: if the service does not confirm it.
     """
-    with ours("a snapshot was not removed at the service"):
+    with converted_errors("a snapshot was not removed at the service"):
         sdk().Sandbox.delete_snapshot(snapshot, **access.options())
 
 
-def named(access: ServiceAccess, name: str) -> tuple[str, ...]:
+def find_named(access: ServiceAccess, name: str) -> tuple[str, ...]:
     """Return the ids of all sandboxes created as *name*."""
-    with ours("cannot list the sandboxes at the service"):
+    with converted_errors("cannot list the sandboxes at the service"):
         pages = sdk().Sandbox.list(query=sdk().SandboxQuery(metadata={"kasmon": name}), **access.options())
         found: list[str] = []
         while pages.has_next:
@@ -255,9 +257,9 @@ def named(access: ServiceAccess, name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def killed(access: ServiceAccess, identity: str) -> None:
+def kill(access: ServiceAccess, identity: str) -> None:
     """End it and delete it at the service. Idempotent."""
-    with contextlib.suppress(SandboxMissingError), ours("the sandbox was not ended at the service"):
+    with contextlib.suppress(SandboxMissingError), converted_errors("the sandbox was not ended at the service"):
         sdk().Sandbox.kill(identity, **access.options())
 
 

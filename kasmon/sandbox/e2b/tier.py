@@ -30,9 +30,9 @@ from kasmon.paths import Paths, places
 from kasmon.sandbox.agent.credential_files import AT_A_SERVICE, keeps_memory
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
 from kasmon.sandbox.e2b import agent_command, service
-from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetched, inhabit
+from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetch_folders, set_up_guest
 from kasmon.sandbox.e2b.ports import E2bPorts
-from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, must_fit, widened
+from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, check_policy, find_widened_hosts
 from kasmon.sandbox.e2b.records import hosts as hosts_of
 from kasmon.sandbox.jail.bwrap_arguments import HOME, WORKSPACE
 from kasmon.sandbox.remote_guest import relay
@@ -94,7 +94,7 @@ class E2b:
         """Ask the service for a list; no sandbox is created for that, since they cost money."""
         began = time.monotonic()
         try:
-            service.named(self.access(), self._name(SessionId("probe")))
+            service.find_named(self.access(), self._name(SessionId("probe")))
         except ExtraMissingError as error:
             return TierProbe(tier="e2b", ok=False, why="the SDK is not installed", hint=error.hint)
         except KasmonError as error:
@@ -129,7 +129,7 @@ class E2b:
             SandboxError: if there is one already, or none can be created. Nothing is left behind then.
             RefusedError: if its policy requires what a service cannot provide.
         """
-        return self._made(policy, E2bRecord(attempt=secrets.token_hex(16)))
+        return self._create(policy, E2bRecord(attempt=secrets.token_hex(16)))
 
     def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
         """As `create`, for an agent: its home is synchronized too. Its memory is stored nowhere if it got secrets
@@ -138,10 +138,10 @@ class E2b:
         Raises:
             SandboxError, RefusedError: as `create`.
         """
-        return self._made(policy, E2bRecord(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
+        return self._create(policy, E2bRecord(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
 
-    def _made(self, policy: SandboxPolicy, record: E2bRecord) -> SandboxRuntime:
-        must_fit(policy)
+    def _create(self, policy: SandboxPolicy, record: E2bRecord) -> SandboxRuntime:
+        check_policy(policy)
         access = self.access()
         if (known := self._records.of(policy)) is not None and known.runtime is not None:
             raise SandboxError(f"cannot create a sandbox for {policy.session!r}", "it already has one")
@@ -151,9 +151,11 @@ class E2b:
             self._records.make(policy)
             self._records.write(policy, record)
             name, template, timeout_s = self._name(policy.session), policy.template, self._timeout_s
-            made = service.made(access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps)
-            inhabit(made, self._folders(policy, record))
-            runtime = self._relayed(policy, record, access, made.sandbox_id)
+            created = service.create(
+                access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps
+            )
+            set_up_guest(created, self._folders(policy, record))
+            runtime = self._start_relay(policy, record, access, created.sandbox_id)
             self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
             return runtime
 
@@ -164,7 +166,7 @@ class E2b:
             SandboxError: if the service cannot be asked.
         """
         record = self._records.of(policy)
-        if record is None or record.runtime is None or _who(record.runtime) != _who(runtime):
+        if record is None or record.runtime is None or _identity(record.runtime) != _identity(runtime):
             return False
         if not relay.is_there(runtime) and record.paused_at is None:
             return False
@@ -183,7 +185,7 @@ class E2b:
         if not service.state(access, record.runtime.remote):
             return None
         relay.ended(record.runtime)
-        runtime = self._relayed(policy, record, access, record.runtime.remote)
+        runtime = self._start_relay(policy, record, access, record.runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
         return runtime
 
@@ -219,7 +221,7 @@ class E2b:
             SandboxError: if no API key for the service is set.
             RefusedError: if *policy* requires what a service cannot provide.
         """
-        must_fit(policy)
+        check_policy(policy)
         hosts_of(policy)
         return agent_command.fitted(self.access(), argv, workdir, variables)
 
@@ -237,24 +239,24 @@ class E2b:
             raise UnableError(f"the sandbox of {policy.session!r} is not paused: {AT_A_SERVICE}.")
         relay.ended(known)
         if record.has_home:
-            self._fetched(policy, record, known)
-        service.paused(self.access(), runtime.remote)
+            self._fetch_folders(policy, record, known)
+        service.pause(self.access(), runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, paused_at=time.time()))
         return PauseResult(held=False, snapshot=runtime.remote)
 
-    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, paused: PauseResult, /) -> SandboxRuntime:
         """Resume it; one that was not paused runs on.
 
         Raises:
             SandboxError: if the service no longer has it, or cannot be reached.
         """
-        (record, runtime), hosts = self._records.known(policy, slept.snapshot or runtime.remote), hosts_of(policy)
+        (record, runtime), hosts = self._records.known(policy, paused.snapshot or runtime.remote), hosts_of(policy)
         access = self.access()
-        service.connected(access, runtime.remote, self._timeout_s)
+        service.connect(access, runtime.remote, self._timeout_s)
         if hosts != record.hosts:
-            service.reaching(access, runtime.remote, hosts)
+            service.set_hosts(access, runtime.remote, hosts)
         if not relay.is_there(runtime):
-            runtime = self._relayed(policy, record, access, runtime.remote)
+            runtime = self._start_relay(policy, record, access, runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, runtime=runtime, paused_at=None, hosts=hosts))
         return runtime
 
@@ -268,9 +270,9 @@ class E2b:
         if record is not None and record.runtime is not None and record.paused_at is None:
             relay.ended(record.runtime)
             if service.state(self.access(), record.runtime.remote) == "running":
-                self._fetched(policy, record, record.runtime)
+                self._fetch_folders(policy, record, record.runtime)
 
-    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
+    def fork(self, policy: SandboxPolicy, paused: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         """Let the service copy it with its memory for *other*; both are paused after that.
 
         The service copies only a running sandbox, so it is resumed for that, without a relay, and paused again.
@@ -280,13 +282,13 @@ class E2b:
             SandboxError: if it could not be copied; nothing of *other* is left then.
             RefusedError: if *other* requires what a service cannot provide.
         """
-        must_fit(other)
+        check_policy(other)
         if other.workspace:
             raise RefusedError("a fork of a sandbox at the service gets its own folder.", hint="Leave out the folder.")
         record, access = self._records.of(policy), self.access()
         if record is None or record.runtime is None or record.paused_at is None:
             raise SnapshotRefusedError("it is not paused at the service")
-        if (theirs := self._records.of(other)) is not None and theirs.runtime is not None:
+        if (other_record := self._records.of(other)) is not None and other_record.runtime is not None:
             raise SandboxError(f"cannot create a sandbox for {other.session!r}", "it already has one")
         identity = record.runtime.remote
         with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):  # as in `_made`
@@ -296,21 +298,21 @@ class E2b:
             )
             fresh = E2bRecord(attempt=secrets.token_hex(16), hosts=hosts_of(other), paused_at=time.time())
             self._records.write(other, fresh)
-            service.connected(access, identity, self._timeout_s)
+            service.connect(access, identity, self._timeout_s)
             try:
-                snapshot = service.copied(access, identity)
+                snapshot = service.create_snapshot(access, identity)
             finally:
-                service.paused(access, identity)
+                service.pause(access, identity)
             try:
                 name = self._name(other.session)
-                made = service.made(access, snapshot, self._timeout_s, name, fresh.hosts, fresh.attempt).sandbox_id
-                service.paused(access, made)
+                created = service.create(access, snapshot, self._timeout_s, name, fresh.hosts, fresh.attempt).sandbox_id
+                service.pause(access, created)
             finally:
-                service.dropped(access, snapshot)
+                service.delete_snapshot(access, snapshot)
             self._records.write(
-                other, msgspec.structs.replace(fresh, runtime=self._placed(other, SandboxRuntime(), made))
+                other, msgspec.structs.replace(fresh, runtime=self._complete_runtime(other, SandboxRuntime(), created))
             )
-        return PauseResult(held=False, snapshot=made)
+        return PauseResult(held=False, snapshot=created)
 
     def allow(self, policy: SandboxPolicy, /) -> None:
         """Let it reach the hosts of *policy* from now on; a paused one, once it is resumed.
@@ -322,7 +324,7 @@ class E2b:
         hosts, record = hosts_of(policy), self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is not None:
             return
-        service.reaching(self.access(), record.runtime.remote, hosts)
+        service.set_hosts(self.access(), record.runtime.remote, hosts)
         self._records.write(policy, msgspec.structs.replace(record, hosts=hosts))
 
     def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
@@ -349,8 +351,8 @@ class E2b:
             relay.ended(known)
         if record is not None:
             access = self.access()
-            for identity in {*service.named(access, self._name(policy.session)), *_remote(record.runtime)}:
-                service.killed(access, identity)
+            for identity in {*service.find_named(access, self._name(policy.session)), *_remote_ids(record.runtime)}:
+                service.kill(access, identity)
             self._records.remove(policy)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
@@ -370,10 +372,10 @@ class E2b:
         Raises:
             SandboxError: if there is no key for it.
         """
-        return self._given or service.needed()
+        return self._given or service.require_access()
 
-    def _fetched(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:
-        fetched(service.connected(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
+    def _fetch_folders(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:
+        fetch_folders(service.connect(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
 
     def _folders(self, policy: SandboxPolicy, record: E2bRecord) -> tuple[GuestFolder, ...]:
         outside = FolderSync(self.workspace(policy), self._records.note(policy))
@@ -385,7 +387,7 @@ class E2b:
             GuestFolder("home", HOME, FolderSync(str(home), home.with_name("home.json"))),
         )
 
-    def _relayed(
+    def _start_relay(
         self, policy: SandboxPolicy, record: E2bRecord, access: service.ServiceAccess, identity: str
     ) -> SandboxRuntime:
         path = self.places.runtime / f"{policy.session}.box"
@@ -400,15 +402,15 @@ class E2b:
             "timeout_s": self._timeout_s,
             "prolong_s": self._prolong_s,
         }
-        return self._placed(policy, relay.started(WAY, path, given), identity)
+        return self._complete_runtime(policy, relay.started(WAY, path, given), identity)
 
-    def _placed(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
+    def _complete_runtime(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
         return msgspec.structs.replace(
             runtime,
             remote=identity,
             ground=str(self._records.ground(policy)),
             workspace=self.workspace(policy),
-            notices=(SIZED, COPIED, *_widened(policy)),
+            notices=(SIZED, COPIED, *_widened_notices(policy)),
         )
 
     def _name(self, session: SessionId) -> str:
@@ -417,14 +419,14 @@ class E2b:
         return f"{hashlib.sha256(whose).hexdigest()[:16]}-{session}"
 
 
-def _widened(policy: SandboxPolicy) -> tuple[str, ...]:
-    found = ", ".join(widened(policy))
+def _widened_notices(policy: SandboxPolicy) -> tuple[str, ...]:
+    found = ", ".join(find_widened_hosts(policy))
     return (f"the service cannot restrict ports: it may reach {found} at port 80 too",) if found else ()
 
 
-def _who(runtime: SandboxRuntime) -> tuple[object, ...]:
+def _identity(runtime: SandboxRuntime) -> tuple[object, ...]:
     return (runtime.pid, runtime.started, runtime.boot, runtime.remote)
 
 
-def _remote(runtime: SandboxRuntime | None) -> tuple[str, ...]:
+def _remote_ids(runtime: SandboxRuntime | None) -> tuple[str, ...]:
     return (runtime.remote,) if runtime is not None and runtime.remote else ()
