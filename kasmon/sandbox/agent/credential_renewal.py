@@ -37,9 +37,7 @@ def record_digests(files: Sequence[HandedFile], session_folder: Path) -> None:
         RefusedError: as `credential_files.read_source`.
         OSError: if the record cannot be written.
     """
-    contents = {
-        handed_file.source: credential_files.read_source(handed_file) for handed_file in files if handed_file.renews
-    }
+    contents = {each.source: credential_files.read_source(each) for each in files if each.renews}
     digests = {source: _digest(content) for source, content in contents.items() if content is not None}
     write_private(session_folder / DIGESTS_FILE, msgspec.json.encode(digests))
 

@@ -55,7 +55,7 @@ class ObjectStore:
         with self._fast_import() as (stdin, stdout):
             for path in fresh:
                 try:
-                    files[path] = _send_content(stdin, top, path, files[path], skipped)
+                    files[path] = _send(stdin, top, path, files[path], skipped)
                 except OSError as error:
                     del files[path]
                     skipped.append(SkippedFiles(path, error.strerror or str(error)))
@@ -153,9 +153,7 @@ class ObjectStore:
             yield stdin, stdout
 
 
-def _send_content(
-    stdin: IO[bytes], top: int, path: str, seen: ManifestEntry, skipped: list[SkippedFiles]
-) -> ManifestEntry:
+def _send(stdin: IO[bytes], top: int, path: str, seen: ManifestEntry, skipped: list[SkippedFiles]) -> ManifestEntry:
     """Send the content of *path* to git; return its entry as of the read.
 
     Raises:

@@ -19,16 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.e2b import service
-from kasmon.sandbox.e2b.guest_setup import (
-    AGENT,
-    KASMON,
-    PYTHON,
-    GuestFolder,
-    delete_credentials,
-    fetch_folders,
-    send_folders,
-)
+from kasmon.sandbox.e2b import guest_setup, service
+from kasmon.sandbox.e2b.guest_setup import AGENT, KASMON, PYTHON, GuestFolder
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
@@ -101,12 +93,8 @@ class RelayedSandbox:
         sandbox = service.connect(self._access, self._identity, self._timeout_s)
         command = f"{PYTHON} {KASMON}/stdio_join.py {AGENT}"
         handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
-        connection = _CallerConnection(
-            caller,
-            lambda: self._before_request(sandbox),
-            lambda: self._after_answer(sandbox),
-            lambda event: self._on_event(event, sandbox),
-        )
+        before, after = lambda: self._before_request(sandbox), lambda: self._after_answer(sandbox)
+        connection = _CallerConnection(caller, before, after, lambda event: self._on_event(event, sandbox))
 
         def write() -> None:
             connection.send(lambda data: handle.send_stdin(data, service.REQUEST_S))
@@ -153,9 +141,9 @@ class RelayedSandbox:
             sandbox = service.connect(self._access, self._identity, self._timeout_s)
             with self._sync_lock:
                 if not self._keeps:
-                    fetch_folders(sandbox, self._folders)
+                    guest_setup.fetch_folders(sandbox, self._folders)
                 else:
-                    delete_credentials(sandbox, self._volatile, self._names)
+                    guest_setup.delete_credentials(sandbox, self._volatile, self._names)
         if not self._callers:
             (service.pause if self._keeps else service.kill)(self._access, self._identity)
 
@@ -165,16 +153,13 @@ class RelayedSandbox:
             self._busy += 1
         self._used.set()
         with self._sync_lock:
-            self._differences += send_folders(sandbox, self._folders)
+            self._differences += guest_setup.send_folders(sandbox, self._folders)
 
     def _after_answer(self, sandbox: "e2b.Sandbox") -> str:
         """Return what the user should know of the workspace, each sentence once."""
         with self._sync_lock:
-            fresh = [
-                each
-                for each in (*self._differences, *fetch_folders(sandbox, self._folders))
-                if each not in self._reported
-            ]
+            found = (*self._differences, *guest_setup.fetch_folders(sandbox, self._folders))
+            fresh = [each for each in found if each not in self._reported]
             self._reported |= {*fresh}
             self._differences = ()
         with self._lock:
@@ -194,13 +179,13 @@ class RelayedSandbox:
             self._used.set()
         elif event == "told":
             with self._sync_lock, contextlib.suppress(SandboxError):  # sent with the next line
-                self._report_differences(send_folders(sandbox, self._folders))
+                self._report_differences(guest_setup.send_folders(sandbox, self._folders))
         elif event == "rests":
             self._idle.set()
         elif self._failed < TRIES:
             self._failed += 1
             with self._sync_lock:
-                self._report_differences(fetch_folders(sandbox, self._folders))
+                self._report_differences(guest_setup.fetch_folders(sandbox, self._folders))
             self._failed = 0
 
     def _report_differences(self, sentences: Iterable[str]) -> None:
@@ -218,7 +203,7 @@ class RelayedSandbox:
             with contextlib.suppress(SandboxError):  # tried again the next time
                 sandbox = service.connect(self._access, self._identity, self._timeout_s)
                 with self._sync_lock:
-                    self._report_differences(fetch_folders(sandbox, self._folders))
+                    self._report_differences(guest_setup.fetch_folders(sandbox, self._folders))
             time.sleep(FETCH_S)
 
     def _prolong(self) -> None:
@@ -242,12 +227,8 @@ class _CallerConnection:
         after_answer: Callable[[], str],
         on_event: Callable[[str], None],
     ) -> None:
-        self._caller, self._before_request, self._after_answer, self._on_event = (
-            caller,
-            before_request,
-            after_answer,
-            on_event,
-        )
+        self._caller, self._before_request = caller, before_request
+        self._after_answer, self._on_event = after_answer, on_event
         self._in, self._out = FrameReader(), FrameReader()
         self.asked = 0
         """How many requests that may change the workspace are unanswered."""

@@ -106,11 +106,8 @@ def converted_errors(what: str) -> Iterator[None]:
     except errors.SandboxNotFoundException as error:
         raise SandboxMissingError(what) from error
     except (errors.SandboxException, errors.AuthenticationException, errors.ServiceBusyException, *others) as error:
-        hint = (
-            "Set E2B_API_KEY to a valid key of the service."
-            if isinstance(error, errors.AuthenticationException)
-            else ""
-        )
+        is_rejected = isinstance(error, errors.AuthenticationException)
+        hint = "Set E2B_API_KEY to a valid key of the service." if is_rejected else ""
         if isinstance(error, errors.RateLimitException):
             hint = "This key has too many sandboxes or requests: try again later, or remove some sandboxes."
         message = f"the service says: {_first_line(error)}"

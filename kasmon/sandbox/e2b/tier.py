@@ -151,11 +151,9 @@ class E2b:
             self._records.make(policy)
             self._records.write(policy, record)
             name, template, timeout_s = self._name(policy.session), policy.template, self._timeout_s
-            created = service.create(
-                access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps
-            )
-            set_up_guest(created, self._folders(policy, record))
-            runtime = self._start_relay(policy, record, access, created.sandbox_id)
+            vm = service.create(access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps)
+            set_up_guest(vm, self._folders(policy, record))
+            runtime = self._start_relay(policy, record, access, vm.sandbox_id)
             self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
             return runtime
 

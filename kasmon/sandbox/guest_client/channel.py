@@ -24,7 +24,7 @@ LIMIT_S: Final = 10.0
 """How long the guest program may take for a request that runs no code."""
 LOOK_S: Final = 10.0
 """While a run waits for others, its client pings the guest program at this interval."""
-BEYOND_S: Final = 15.0
+EXTRA_S: Final = 15.0
 """How long a run may exceed its time limit: to be interrupted, ended and reported."""
 LEVEL_S: Final = 60.0
 STATE_S: Final = 90.0
@@ -51,7 +51,7 @@ class GuestChannel:
         self._name = name
         self.is_asleep = False
         """Set by the caller that pauses the sandbox: a waiting run then does not time out."""
-        self._lines = ConnectionPool(path)
+        self._pool = ConnectionPool(path)
         self._ids = itertools.count(1)
 
     def run(
@@ -86,8 +86,8 @@ class GuestChannel:
         }  # fmt: skip
         if cap is not None:
             request["cap"] = cap
-        heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
-        return _ran(heard)
+        reply = self._pool.ask(_frame(request), lambda conn: self._receive_result(conn, timeout_s, on_output))
+        return _run_result(reply)
 
     def recall(self, run: str, *, timeout_s: float, on_output: Output | None = None) -> RunResult | None:
         """Return the result of the run with the key *run*, waiting for its end; None where the guest does not know it.
@@ -97,36 +97,36 @@ class GuestChannel:
             AgentLostError: if the guest program does not answer.
         """
         request = {"id": "", "type": "recall", "once": run, "began": True, "stream": on_output is not None}
-        heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
-        return None if heard.type == "answer" else _ran(heard)
+        reply = self._pool.ask(_frame(request), lambda conn: self._receive_result(conn, timeout_s, on_output))
+        return None if reply.type == "answer" else _run_result(reply)
 
-    def _hear_run(self, line: AgentConnection, timeout_s: float, on_output: Output | None) -> RunReply:
-        began = False
-        slept = self.is_asleep
+    def _receive_result(self, conn: AgentConnection, timeout_s: float, on_output: Output | None) -> RunReply:
+        has_begun = False
+        was_paused = self.is_asleep
         deadline = time.monotonic() + LOOK_S
         while True:
             try:
-                heard = line.receive(RunReply, deadline)
+                reply = conn.receive(RunReply, deadline)
             except TimeoutError:
-                if self.is_asleep or slept:
-                    slept = self.is_asleep
-                    deadline = time.monotonic() + (LOOK_S if slept or not began else timeout_s + BEYOND_S)
+                if self.is_asleep or was_paused:
+                    was_paused = self.is_asleep
+                    deadline = time.monotonic() + (LOOK_S if was_paused or not has_begun else timeout_s + EXTRA_S)
                     continue
-                if began:
+                if has_begun:
                     raise AgentLostError(
                         "it does not report a run whose time limit expired", may_have_run=True
                     ) from None
-                self._look()
+                self._check_alive()
                 deadline = time.monotonic() + LOOK_S
                 continue
-            if heard.type == "began":
-                began, deadline = True, time.monotonic() + timeout_s + BEYOND_S
-            elif heard.type != "stream":
-                return heard
+            if reply.type == "began":
+                has_begun, deadline = True, time.monotonic() + timeout_s + EXTRA_S
+            elif reply.type != "stream":
+                return reply
             elif on_output:
-                on_output("stderr" if heard.name == "stderr" else "stdout", heard.data)
+                on_output("stderr" if reply.name == "stderr" else "stdout", reply.data)
 
-    def _look(self) -> None:
+    def _check_alive(self) -> None:
         try:
             self.ping(secrets.token_hex(8))
         except AgentLostError as error:
@@ -138,8 +138,8 @@ class GuestChannel:
         Raises:
             AgentLostError: if the guest program does not answer.
         """
-        said = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
-        return InterruptResult(said.state) if said.state in REACTIONS else InterruptResult.NONE
+        reply = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
+        return InterruptResult(reply.state) if reply.state in REACTIONS else InterruptResult.NONE
 
     def reset(self, interpreter: Interpreter) -> None:
         """End the interpreter and its child processes; the next run starts it anew.
@@ -151,8 +151,8 @@ class GuestChannel:
 
     def prewarm(self, interpreters: Sequence[Interpreter]) -> dict[str, str]:
         """Start these, so that no run waits for a start; return the reason for each that failed."""
-        said = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
-        return {name: str(told.lost) for name, told in said.interpreters.items() if told.lost}
+        reply = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
+        return {name: str(part.lost) for name, part in reply.interpreters.items() if part.lost}
 
     def surround(self, variables: Mapping[str, str]) -> None:
         """Set *variables* in the running interpreters, and in all processes started inside from now on.
@@ -160,10 +160,10 @@ class GuestChannel:
         Raises:
             SandboxError: if an interpreter cannot be updated.
         """
-        said = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
-        for name, told in said.interpreters.items():
-            if told.lost:
-                raise SandboxError(f"{name} does not have its variables", str(told.lost))
+        reply = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
+        for name, part in reply.interpreters.items():
+            if part.lost:
+                raise SandboxError(f"{name} does not have its variables", str(part.lost))
 
     def ping(self, nonce: str) -> GuestStatus:
         """Return the guest program's status, requested with *nonce*.
@@ -171,8 +171,8 @@ class GuestChannel:
         Raises:
             SandboxError: if the answer has another nonce.
         """
-        pong = self._lines.ask(
-            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda line: line.receive(Pong, _soon())
+        pong = self._pool.ask(
+            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda conn: conn.receive(Pong, _deadline())
         )
         if pong.nonce != nonce:
             raise SandboxError("the sandbox cannot be trusted", "it answers with another nonce")
@@ -190,15 +190,15 @@ class GuestChannel:
 
     def look(self) -> ConfinementReport | None:
         """Return the guest program's report of its confinement; None if its version cannot make one."""
-        said = self._lines.ask(
-            _frame({"id": "", "type": "look"}), lambda line: line.receive(ConfinementReport, _soon())
+        reply = self._pool.ask(
+            _frame({"id": "", "type": "look"}), lambda conn: conn.receive(ConfinementReport, _deadline())
         )
-        return said if said.type == "answer" else None
+        return reply if reply.type == "answer" else None
 
     def level(self) -> None:
         """Return once the mirrored copy of its folders outside is up to date."""
-        self._lines.ask(
-            _frame({"id": "", "type": "level"}), lambda line: line.receive(GuestReply, time.monotonic() + LEVEL_S)
+        self._pool.ask(
+            _frame({"id": "", "type": "level"}), lambda conn: conn.receive(GuestReply, time.monotonic() + LEVEL_S)
         )
 
     def set_clock(self, at: float) -> float:
@@ -234,11 +234,11 @@ class GuestChannel:
         The guest program's own copies in stored answers and output of background jobs are deleted too. Freed memory is
         not overwritten.
         """
-        said = self._ask({"type": "forget", "names": list(variables), "values": list(values)}, limit_s=STATE_S)
-        for name, told in said.interpreters.items():
-            if told.lost:
-                raise SandboxError(f"{name} cannot delete the values of credentials", str(told.lost))
-        return {name: told.purged for name, told in said.interpreters.items()}
+        reply = self._ask({"type": "forget", "names": list(variables), "values": list(values)}, limit_s=STATE_S)
+        for name, part in reply.interpreters.items():
+            if part.lost:
+                raise SandboxError(f"{name} cannot delete the values of credentials", str(part.lost))
+        return {name: part.purged for name, part in reply.interpreters.items()}
 
     def save_state(self, secrets: Sequence[str] = ()) -> SavedInterpreters:
         """Return what the interpreters hold, name by name, for `load_state` of another sandbox; parsed only in there.
@@ -246,8 +246,8 @@ class GuestChannel:
         A name that contains one of *secrets* is lost; so is an interpreter that cannot be saved name by name.
         """
         frame = _frame({"id": str(next(self._ids)), "type": "save_state", "secrets": list(secrets)})
-        parts, said = self._lines.ask(frame, _hear_parts)
-        return _saved(b"".join(parts), _granted(said, "save_state"))
+        parts, reply = self._pool.ask(frame, _receive_parts)
+        return _saved_interpreters(b"".join(parts), _check_reply(reply, "save_state"))
 
     def load_state(self, content: bytes) -> SavedInterpreters:
         """Load *content* into the interpreters; return which names they restored.
@@ -258,7 +258,7 @@ class GuestChannel:
         pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
         frames = [_frame({"type": "load_part", "data": base64.b64encode(piece).decode("ascii")}) for piece in pieces]
         whole = b"".join([*frames, _frame({"id": "", "type": "load_state"})])
-        return _saved(content, self._answer(whole, "load_state", limit_s=STATE_S))
+        return _saved_interpreters(content, self._answer(whole, "load_state", limit_s=STATE_S))
 
     def shutdown(self) -> None:
         """End the guest program and all its child processes; no error where it is gone already."""
@@ -268,18 +268,18 @@ class GuestChannel:
 
     def close(self) -> None:
         """Close the connections; the guest program continues. Waiting calls raise `AgentLostError`."""
-        self._lines.close()
+        self._pool.close()
 
     def _ask(self, request: Words, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
         return self._answer(_frame({"id": "", **request}), str(request["type"]), limit_s=limit_s, again=again)
 
-    def _answer(self, frame: bytes, what: str, *, limit_s: float, again: bool = True) -> GuestReply:
-        said = self._lines.ask(frame, lambda line: line.receive(GuestReply, time.monotonic() + limit_s), again=again)
-        return _granted(said, what)
+    def _answer(self, frame: bytes, request_type: str, *, limit_s: float, again: bool = True) -> GuestReply:
+        reply = self._pool.ask(frame, lambda conn: conn.receive(GuestReply, time.monotonic() + limit_s), again=again)
+        return _check_reply(reply, request_type)
 
 
-def _ran(heard: RunReply) -> RunResult:
-    return RunResult(**{field: getattr(heard, field) for field in RunResult.__struct_fields__})
+def _run_result(reply: RunReply) -> RunResult:
+    return RunResult(**{field: getattr(reply, field) for field in RunResult.__struct_fields__})
 
 
 def _frame(request: Words) -> bytes:
@@ -290,36 +290,36 @@ def _frame(request: Words) -> bytes:
         raise UsageError(f"the sandbox cannot accept this request: {why}.") from error
 
 
-def _granted(said: GuestReply, what: str) -> GuestReply:
-    if said.type != "answer":
-        raise SandboxError(f"the sandbox refused {what!r}", said.stderr.rstrip("."))
-    return said
+def _check_reply(reply: GuestReply, request_type: str) -> GuestReply:
+    if reply.type != "answer":
+        raise SandboxError(f"the sandbox refused {request_type!r}", reply.stderr.rstrip("."))
+    return reply
 
 
-def _soon() -> float:
+def _deadline() -> float:
     return time.monotonic() + LIMIT_S
 
 
-def _hear_parts(line: AgentConnection) -> tuple[list[bytes], GuestReply]:
+def _receive_parts(conn: AgentConnection) -> tuple[list[bytes], GuestReply]:
     parts: list[bytes] = []
     deadline = time.monotonic() + STATE_S
     while True:
-        said = line.receive(GuestReply, deadline)
-        if said.type != "part":
-            return parts, said
+        reply = conn.receive(GuestReply, deadline)
+        if reply.type != "part":
+            return parts, reply
         try:
-            parts.append(base64.b64decode(said.data, validate=True))
+            parts.append(base64.b64decode(reply.data, validate=True))
         except ValueError as error:
             raise AgentConnectionError("its answer is not a state", is_sent=True, is_wrong=True) from error
         if sum(map(len, parts)) > STATE_BYTES:
             raise AgentConnectionError("its answer does not end", is_sent=True, is_wrong=True)
 
 
-def _saved(content: bytes, said: GuestReply) -> SavedInterpreters:
+def _saved_interpreters(content: bytes, reply: GuestReply) -> SavedInterpreters:
     kept: list[str] = []
     lost: list[str] = []
-    for interpreter, told in said.interpreters.items():
-        kept += [f"{interpreter}: {name}" for name in told.kept]
-        every = told.lost if isinstance(told.lost, dict) else {interpreter: told.lost}
+    for interpreter, part in reply.interpreters.items():
+        kept += [f"{interpreter}: {name}" for name in part.kept]
+        every = part.lost if isinstance(part.lost, dict) else {interpreter: part.lost}
         lost += [f"{interpreter}: {name} ({why})" for name, why in every.items()]
     return SavedInterpreters(content=content, kept=tuple(kept), lost=tuple(lost))

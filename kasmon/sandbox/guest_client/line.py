@@ -34,7 +34,7 @@ class AgentConnection:
         Raises:
             AgentConnectionError: if no process listens at *path*.
         """
-        self._held = bytearray()
+        self._buffer = bytearray()
         self.is_sent = False
         self.instance = ""
         """The id of the guest program's process that answers; a restarted one has another."""
@@ -71,7 +71,7 @@ class AgentConnection:
         if length > LIMIT_BYTES:
             raise AgentConnectionError(f"it sends {length} bytes at once", is_sent=self.is_sent, is_wrong=True)
         frame = bytes(memoryview(self._peek(4 + length, deadline))[4:])
-        del self._held[: 4 + length]
+        del self._buffer[: 4 + length]
         try:
             return msgspec.json.decode(frame, type=shape)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -79,12 +79,12 @@ class AgentConnection:
             raise AgentConnectionError(why, is_sent=self.is_sent, is_wrong=True) from error
 
     def _peek(self, length: int, deadline: float) -> bytes:
-        while len(self._held) < length:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+        while len(self._buffer) < length:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 raise TimeoutError
             try:
-                self._socket.settimeout(left_s)
+                self._socket.settimeout(remaining_s)
                 data = self._socket.recv(BLOCK_BYTES)
             except TimeoutError:
                 raise
@@ -94,8 +94,8 @@ class AgentConnection:
                 ) from error
             if not data:
                 raise AgentConnectionError("the connection ended", is_sent=self.is_sent)
-            self._held += data
-        return bytes(self._held[:length])
+            self._buffer += data
+        return bytes(self._buffer[:length])
 
     def break_off(self) -> None:
         """End the wait of another thread on this connection."""

@@ -19,7 +19,7 @@ PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
 LIMIT_S: Final = 10.0
 """How long the guest program may take to identify itself, or to accept a request."""
 
-Heard = TypeVar("Heard")
+Answer = TypeVar("Answer")
 
 
 class _Hello(msgspec.Struct, frozen=True):
@@ -41,51 +41,51 @@ class ConnectionPool:
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
-            for line in self._used:
-                line.break_off()
-        for line in idle:
-            line.close()
+            for connection in self._used:
+                connection.break_off()
+        for connection in idle:
+            connection.close()
 
-    def ask(self, frame: bytes, hear: Callable[[AgentConnection], Heard], *, again: bool = True) -> Heard:
-        """Send *frame* and read the answer with *hear*; retry, only to the same instance once it may have the request.
+    def ask(self, frame: bytes, receive: Callable[[AgentConnection], Answer], *, again: bool = True) -> Answer:
+        """Send *frame* and read the answer with *receive*; retry, only to the same instance once it may have it.
 
         *again* False: no second try where the request may have been received.
 
         Raises:
-            AgentLostError: if that fails for about two seconds, or *hear* times out.
+            AgentLostError: if that fails for about two seconds, or *receive* times out.
         """
         sent_to = ""
         why = "it is closed"
         for pause_s in (*PAUSES_S, 0.0):
-            line = None
+            connection = None
             try:
-                line = self._take()
-                if sent_to and line.instance != sent_to:
+                connection = self._acquire()
+                if sent_to and connection.instance != sent_to:
                     why = "it was replaced after the request was sent"
-                    self._give_up(line)
+                    self._discard(connection)
                     break
-                line.send(frame, LIMIT_S)
-                sent_to = line.instance
-                heard = hear(line)
+                connection.send(frame, LIMIT_S)
+                sent_to = connection.instance
+                answer = receive(connection)
             except AgentConnectionError as error:
                 why = str(error)
-                self._give_up(line)
+                self._discard(connection)
                 if self._is_closed or error.is_wrong or (error.is_sent and not again):
                     break
                 time.sleep(pause_s)
             except TimeoutError:
-                self._give_up(line)
-                may_have_run = line is not None or bool(sent_to)
+                self._discard(connection)
+                may_have_run = connection is not None or bool(sent_to)
                 raise AgentLostError("it does not respond in time", may_have_run=may_have_run) from None
             except BaseException:
-                self._give_up(line)
+                self._discard(connection)
                 raise
             else:
-                self._give_back(line)
-                return heard
+                self._release(connection)
+                return answer
         raise AgentLostError(why, may_have_run=bool(sent_to))
 
-    def _take(self) -> AgentConnection:
+    def _acquire(self) -> AgentConnection:
         """Return an idle connection, or a new one.
 
         Raises:
@@ -96,33 +96,33 @@ class ConnectionPool:
             if self._is_closed:
                 raise AgentConnectionError("it is closed", is_sent=False)
             if self._idle:
-                line = self._idle.pop()
-                self._used.add(line)
-                return line
-        line = AgentConnection(self._path, LIMIT_S)
+                connection = self._idle.pop()
+                self._used.add(connection)
+                return connection
+        connection = AgentConnection(self._path, LIMIT_S)
         with self._lock:
-            self._used.add(line)
+            self._used.add(connection)
         try:
-            line.send(packed({"id": "", "type": "ping", "nonce": ""}), LIMIT_S)
-            line.instance = line.receive(_Hello, time.monotonic() + LIMIT_S).instance
+            connection.send(packed({"id": "", "type": "ping", "nonce": ""}), LIMIT_S)
+            connection.instance = connection.receive(_Hello, time.monotonic() + LIMIT_S).instance
         except TimeoutError:
-            self._give_up(line)
+            self._discard(connection)
             raise
         except AgentConnectionError as error:
-            self._give_up(line)
+            self._discard(connection)
             raise AgentConnectionError(str(error), is_sent=False, is_wrong=error.is_wrong) from error
-        return line
+        return connection
 
-    def _give_back(self, line: AgentConnection) -> None:
+    def _release(self, connection: AgentConnection) -> None:
         with self._lock:
-            self._used.discard(line)
+            self._used.discard(connection)
             if not self._is_closed:
-                self._idle.append(line)
+                self._idle.append(connection)
                 return
-        line.close()
+        connection.close()
 
-    def _give_up(self, line: AgentConnection | None) -> None:
-        if line:
+    def _discard(self, connection: AgentConnection | None) -> None:
+        if connection:
             with self._lock:
-                self._used.discard(line)
-            line.close()
+                self._used.discard(connection)
+            connection.close()
