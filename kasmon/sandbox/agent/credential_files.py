@@ -78,9 +78,8 @@ def read_source(handed_file: HandedFile) -> bytes | None:
     except OSError:
         return None
     if len(data) > FILE_BYTES:
-        raise RefusedError(
-            f"{handed_file.source!r} has more than {FILE_BYTES} bytes: it cannot be copied to a sandbox."
-        )
+        why = f"has more than {FILE_BYTES} bytes"
+        raise RefusedError(f"{handed_file.source!r} {why}: it cannot be copied to a sandbox.")
     return data
 
 

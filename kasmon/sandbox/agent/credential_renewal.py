@@ -65,9 +65,9 @@ def copy_back(files: Sequence[HandedFile], home: Path, digests: Mapping[str, str
         if now is None or _digest(now) == digests[handed_file.source]:
             continue
         why = _write_back(handed_file, now, digests[handed_file.source])
-        what = f"It renewed {handed_file.source!r}, which was"
+        outcome = f"It renewed {handed_file.source!r}, which was"
         fix = "Log in again if the original on this machine is rejected."
-        sentences.append(f"{what} not copied back: {why}. {fix}" if why else f"{what} copied back.")
+        sentences.append(f"{outcome} not copied back: {why}. {fix}" if why else f"{outcome} copied back.")
     return tuple(sentences)
 
 

@@ -147,8 +147,7 @@ def prepare_launch(
             return _prepare_remote(places, launch, policy, argv, variables, environment)
         if SCRIPTED in argv:  # the scripted agent is part of kasmon
             policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
-        # The host before may have been killed.
-        digests = credential_renewal.load_digests(jail.ground.of(launch.session))
+        digests = credential_renewal.load_digests(jail.ground.of(launch.session))  # its last host may have been killed
         jail.destroy(policy, None)
         session_folder = jail.ground.make(launch.session)
         home = jail.ground.home(launch.session)
@@ -166,8 +165,7 @@ def prepare_launch(
             belongings=context_files.binds,
             path=(BIN,),
         )
-        # Control groups are reported at creation.
-        jail_notices = [notice for notice in jail_command.notices if "control group" not in notice]
+        jail_notices = [each for each in jail_command.notices if "control group" not in each]  # reported at creation
         notices = (*renewal_notices, *jail_notices, *found_credentials.missing)
         write_private(session_folder / NOTICES, msgspec.json.encode(notices))
     except KasmonError as error:

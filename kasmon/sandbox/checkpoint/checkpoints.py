@@ -72,10 +72,10 @@ class CheckpointStore:
         Raises:
             NotFoundError: if there is none, or it was dropped.
         """
-        found = next((each for each in self.all() if each.id == checkpoint), None)
-        if found is None:
+        record = next((each for each in self.all() if each.id == checkpoint), None)
+        if record is None:
             raise NotFoundError(f"there is no checkpoint {checkpoint!r}.", hint=OLDEST)
-        return found
+        return record
 
     def take(
         self,
@@ -118,11 +118,11 @@ class CheckpointStore:
             scanned = scan(top, self._bounds)
             known, fresh = manifests.find_unread(scanned.files, before and before[1], mapped_inodes)
             if before and not fresh and known == before[1].files:
-                last, left = before[0], scanned.left
+                last, skipped = before[0], scanned.left
                 commit, digest, size, holder = last.commit, last.sha256, last.size_bytes, last.holder
             else:
                 files, commit, unread = self._objects.keep(top, known, fresh, name, at, f"{when} turn {turn}")
-                left = scanned.left + unread
+                skipped = scanned.left + unread
                 whole = Manifest(started_ns, manifests.mark_unsettled(files, mapped_inodes))
                 if before and manifests.content(files) == manifests.content(before[1].files):
                     commit, holder = before[0].commit, before[0].holder
@@ -141,10 +141,10 @@ class CheckpointStore:
             kept=saved.kept,
             lost=saved.lost,
             holder=holder,
-            left=describe_skipped(left),
+            left=describe_skipped(skipped),
         )
-        every = (*records.checkpoints, checkpoint)
-        self._records.write(msgspec.structs.replace(records, counted=records.counted + 1, checkpoints=every))
+        all_records = (*records.checkpoints, checkpoint)
+        self._records.write(msgspec.structs.replace(records, counted=records.counted + 1, checkpoints=all_records))
         return checkpoint
 
     def restore(self, checkpoint: str, workspace: str, /) -> RestoreResult:

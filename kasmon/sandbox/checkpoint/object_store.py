@@ -31,7 +31,7 @@ class ObjectStore:
         self.folder = folder
 
     def keep(
-        self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, words: str
+        self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, message: str
     ) -> tuple[dict[str, ManifestEntry], str, list[SkippedFiles]]:
         """Store the contents of *fresh* beneath *top*, and a commit of all paths.
 
@@ -41,7 +41,7 @@ class ObjectStore:
             fresh: the paths whose contents are to be read.
             name: the name to store them under, for `drop`.
             at: the commit's time, in seconds since the epoch.
-            words: the commit's message.
+            message: the commit's message.
 
         Returns:
             all paths with their content hashes, the commit's SHA, and the files that could not be read.
@@ -62,7 +62,7 @@ class ObjectStore:
             plain = {path: each for path, each in files.items() if each.kind != FOLDER}
             in_history = {path: each for path, each in plain.items() if is_in_history(path)}
             others = {each.blob for path, each in plain.items() if path not in in_history}
-            _commit(stdin, f"refs/kasmon/{name}/files", at, words, _lines(in_history))
+            _commit(stdin, f"refs/kasmon/{name}/files", at, message, _lines(in_history))
             stdin.write(b"get-mark :1\n")
             stdin.flush()
             commit = stdout.readline().decode("ascii", "replace").strip()
@@ -96,7 +96,7 @@ class ObjectStore:
         Raises:
             GitError, TimedOutError: if git fails.
         """
-        words = (
+        arguments = (
             "diff",
             "--no-color",
             "--no-ext-diff",
@@ -107,7 +107,7 @@ class ObjectStore:
             after,
             "--",
         )
-        with run_git(self.folder, *words, may_be_cut=True) as (_, stdout):
+        with run_git(self.folder, *arguments, may_be_cut=True) as (_, stdout):
             text = stdout.read(LONGEST_DIFF + 1)
         shown = text[:LONGEST_DIFF].decode("utf-8", "replace")
         return f"{shown}\n(cut after {LONGEST_DIFF} bytes)\n" if len(text) > LONGEST_DIFF else shown
@@ -128,8 +128,8 @@ class ObjectStore:
 
     def tidy(self) -> None:
         """Free the disk space of unreferenced objects."""
-        for words in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
-            with run_git(self.folder, *words):
+        for arguments in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
+            with run_git(self.folder, *arguments):
                 pass
 
     @property
@@ -206,8 +206,8 @@ def _content(stdout: IO[bytes], blob: str, size: int) -> Iterator[bytes]:
         raise SandboxError("the checkpoint is damaged", f"the content {blob} is not what it was")
 
 
-def _commit(stdin: IO[bytes], ref: str, at: float, words: str, lines: Iterable[bytes]) -> None:
-    text = words.encode()
+def _commit(stdin: IO[bytes], ref: str, at: float, message: str, lines: Iterable[bytes]) -> None:
+    text = message.encode()
     mark = b"mark :1\n" if ref.endswith("/files") else b""
     stdin.write(b"commit %b\n%bcommitter %b %d +0000\n" % (ref.encode(), mark, COMMITTER, int(at)))
     stdin.write(b"data %d\n%b\n" % (len(text), text))

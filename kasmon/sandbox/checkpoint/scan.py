@@ -68,7 +68,7 @@ def scan(top: int, bounds: ScanBounds) -> FolderScan:
         SandboxError: if there is more than *bounds* allow.
     """
     walk = _Walk(bounds, os.fstat(top).st_dev)
-    walk.look(top, "", 0)
+    walk.visit(top, "", 0)
     return FolderScan(walk.files, walk.left)
 
 
@@ -119,13 +119,13 @@ def target(top: int, path: str) -> bytes:
         return os.fsencode(os.readlink(name, dir_fd=above))
 
 
-def entry(seen: os.stat_result) -> ManifestEntry | None:
-    """Return the manifest entry for *seen*; None for what cannot be stored: a pipe, a socket, a device."""
-    kind = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}.get(stat.S_IFMT(seen.st_mode))
+def entry(status: os.stat_result) -> ManifestEntry | None:
+    """Return the manifest entry for *status*; None for what cannot be stored: a pipe, a socket, a device."""
+    kind = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}.get(stat.S_IFMT(status.st_mode))
     if kind is None:
         return None
-    times = (0, 0, 0) if kind == FOLDER else (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-    return ManifestEntry(kind, stat.S_IMODE(seen.st_mode), *times, seen.st_ino)
+    times = (0, 0, 0) if kind == FOLDER else (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ManifestEntry(kind, stat.S_IMODE(status.st_mode), *times, status.st_ino)
 
 
 def describe_skipped(left: list[SkippedFiles]) -> tuple[str, ...]:
@@ -142,19 +142,19 @@ class _Walk:
         self.bytes = 0
         self.until = time.monotonic() + bounds.seconds
 
-    def look(self, handle: int, before: str, depth: int) -> None:
+    def visit(self, handle: int, before: str, depth: int) -> None:
         folders = []
         with os.scandir(handle) as names:
             for name in names:
                 path = before + name.name
                 try:
-                    seen = name.stat(follow_symlinks=False)
+                    status = name.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # gone again
-                kept = entry(seen)
+                kept = entry(status)
                 if kept is None:
                     self.left.append(SkippedFiles(path, "not a regular file: a pipe, a socket or a device"))
-                elif seen.st_dev != self.device:
+                elif status.st_dev != self.device:
                     self.left.append(SkippedFiles(path, "on another file system"))
                 else:
                     self.note(path, kept)
@@ -170,7 +170,7 @@ class _Walk:
                 self.left.append(SkippedFiles(before + folder, f"what is in it: {error.strerror}"))
                 continue
             try:
-                self.look(lower, f"{before}{folder}/", depth + 1)
+                self.visit(lower, f"{before}{folder}/", depth + 1)
             finally:
                 os.close(lower)
 

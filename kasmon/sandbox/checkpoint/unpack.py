@@ -25,8 +25,8 @@ def unpack(objects: ObjectStore, manifest: Manifest, folder: str) -> None:
     contents = objects.contents([each.blob for _, each in ordered if each.kind != FOLDER])
     try:
         with opened(folder) as top, contextlib.closing(contents):
-            seen = os.fstat(top)
-            owner = (seen.st_uid, seen.st_gid) if os.geteuid() == 0 else None
+            status = os.fstat(top)
+            owner = (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
             for path, each in ordered:
                 above, _, name = path.rpartition("/")
                 with beneath(top, above) as handle:

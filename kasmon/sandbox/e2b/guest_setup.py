@@ -53,7 +53,7 @@ class GuestFolder(NamedTuple):
 
     name: str
     """One of `NOTES`."""
-    place: str
+    path: str
     """Its path inside."""
     outside: FolderSync
 
@@ -72,14 +72,14 @@ def set_up_guest(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None
                 "cannot create a sandbox", "its template has no Python 3.11 and bash", TEMPLATE
             ) from error
         user = sandbox.commands.run("id -un", timeout=COMMAND_S).stdout.strip()
-        _check_paths_free(sandbox, [folder.place for folder in folders if folder.place != WORKSPACE])
-        places = shlex.join((KASMON, f"{KASMON}/run", *(folder.place for folder in folders)))
+        _check_paths_free(sandbox, [folder.path for folder in folders if folder.path != WORKSPACE])
+        places = shlex.join((KASMON, f"{KASMON}/run", *(folder.path for folder in folders)))
         run_command(sandbox, f"mkdir -p {places} && chown {user} {places} && {{ {LINK_PYTHON}; }}", user="root")
         sandbox.files.write(f"{KASMON}/run/inside.tar", _pack_guest())
         run_command(sandbox, f"tar -xf {KASMON}/run/inside.tar -C {KASMON} && rm {KASMON}/run/inside.tar")
         for folder in folders:
             _send_changes(sandbox, folder, folder.outside.whole())
-        start_folder = shlex.quote(folders[0].place)
+        start_folder = shlex.quote(folders[0].path)
         run_command(sandbox, f"cd {start_folder} && {PYTHON} {KASMON}/standalone.py {AGENT}", variables=VARIABLES)
 
 
@@ -91,9 +91,9 @@ def _check_paths_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
     if not places:
         return
     command = f'for each in {shlex.join(places)}; do [ -z "$(ls -A "$each" 2>&1 | head -c 1)" ] || [ ! -e "$each" ] ||'
-    taken = run_command(sandbox, f'{command} echo "$each"; done', user="root").split("\n")[0]
-    if taken:
-        raise SandboxError("cannot create a sandbox", f"its template has something at {taken!r}", TEMPLATE_HAS)
+    occupied = run_command(sandbox, f'{command} echo "$each"; done', user="root").split("\n")[0]
+    if occupied:
+        raise SandboxError("cannot create a sandbox", f"its template has something at {occupied!r}", TEMPLATE_HAS)
 
 
 def fetch_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
@@ -104,9 +104,9 @@ def fetch_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tup
     """
     sentences: list[str] = []
     with converted_errors("the files in its folders were not fetched"):
-        for name, place, outside in folders:
-            give = f"{PYTHON} {KASMON}/files.py give {shlex.quote(place)} {NOTES[name]}"
-            sentences += outside.takes(run_command(sandbox, give, limit_s=MIRROR_S))
+        for name, path, outside in folders:
+            give_command = f"{PYTHON} {KASMON}/files.py give {shlex.quote(path)} {NOTES[name]}"
+            sentences += outside.takes(run_command(sandbox, give_command, limit_s=MIRROR_S))
     return tuple(sentences)
 
 
@@ -127,11 +127,11 @@ def send_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tupl
             continue
         content, now = changes
         with converted_errors("changes on this machine were not sent"):
-            apart = _send_changes(sandbox, folder, content)
+            conflicting = _send_changes(sandbox, folder, content)
         folder.outside.gave(now)
         sentences += [
             f"{path!r} was changed here and in the sandbox: the sandbox keeps its own version next to it."
-            for path in apart
+            for path in conflicting
         ]
     return tuple(sentences)
 
@@ -148,9 +148,9 @@ def delete_credentials(sandbox: "e2b.Sandbox", files: Sequence[str], variables: 
 
 
 def _send_changes(sandbox: "e2b.Sandbox", folder: GuestFolder, content: bytes) -> tuple[str, ...]:
-    put = f"{KASMON}/run/gift-{secrets.token_hex(6)}"
-    sandbox.files.write(put, content)
-    take = f"{PYTHON} {KASMON}/files.py take {shlex.quote(folder.place)} {NOTES[folder.name]} {put}"
+    gift_path = f"{KASMON}/run/gift-{secrets.token_hex(6)}"
+    sandbox.files.write(gift_path, content)
+    take = f"{PYTHON} {KASMON}/files.py take {shlex.quote(folder.path)} {NOTES[folder.name]} {gift_path}"
     answer = run_command(sandbox, take, limit_s=MIRROR_S)
     try:
         return msgspec.json.decode(answer, type=tuple[str, ...])

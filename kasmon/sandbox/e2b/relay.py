@@ -53,16 +53,16 @@ class _RelayMessage(msgspec.Struct):
 class RelayedSandbox:
     """One sandbox. Each caller has its own thread."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._access = msgspec.convert(given["access"], service.ServiceAccess)
-        self._identity = str(given["remote"])
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._access = msgspec.convert(settings["access"], service.ServiceAccess)
+        self._identity = str(settings["remote"])
         self._folders = tuple(
-            GuestFolder(name, place, FolderSync(folder, Path(note))) for name, place, folder, note in given["folders"]
+            GuestFolder(name, path, FolderSync(folder, Path(note))) for name, path, folder, note in settings["folders"]
         )
-        self._keeps, self._ground = bool(given["keeps"]), Path(given["ground"])
+        self._keeps, self._ground = bool(settings["keeps"]), Path(settings["ground"])
         self._reported: set[str] = set()
-        self._timeout_s, self._prolong_s = int(given["timeout_s"]), float(given["prolong_s"])
-        self._path, self._volatile, self._names = given["path"], list(given["volatile"]), list(given["names"])
+        self._timeout_s, self._prolong_s = int(settings["timeout_s"]), float(settings["prolong_s"])
+        self._path, self._volatile, self._names = settings["path"], list(settings["volatile"]), list(settings["names"])
         self._busy = self._callers = 0
         self._used_at = time.monotonic()
         self._lock, self._sync_lock = threading.Lock(), threading.Lock()
@@ -104,17 +104,17 @@ class RelayedSandbox:
         writes = threading.Thread(target=write, daemon=True)
         writes.start()
         try:
-            held = ""
+            partial = ""
             for out, _, _ in handle:
-                whole, end, rest = (held + (out or "")).rpartition("\n")
-                held = rest
+                whole, end, rest = (partial + (out or "")).rpartition("\n")
+                partial = rest
                 if end:
                     connection.receive(b"".join(base64.b64decode(each) for each in whole.split("\n")))
         finally:
             connection.leave()
             writes.join()
             with self._lock:
-                self._busy -= connection.asked + connection.works
+                self._busy -= connection.unanswered + connection.works
 
     def _pause_unused(self) -> None:
         """Pause it once it had no caller for almost as long as the service's timeout; once after each use."""
@@ -230,7 +230,7 @@ class _CallerConnection:
         self._caller, self._before_request = caller, before_request
         self._after_answer, self._on_event = after_answer, on_event
         self._in, self._out = FrameReader(), FrameReader()
-        self.asked = 0
+        self.unanswered = 0
         """How many requests that may change the workspace are unanswered."""
         self.works = False
         """Whether the caller has joined an agent."""
@@ -250,7 +250,7 @@ class _CallerConnection:
     def _prepare(self, message: _RelayMessage) -> None:
         """Do what the request *message* requires before it is forwarded."""
         if message.type in CHANGING:
-            self.asked += 1
+            self.unanswered += 1
             self._before_request()
         elif message.type == "process_join" and not self.works:
             self.works = True
@@ -260,10 +260,10 @@ class _CallerConnection:
 
     def receive(self, data: bytes) -> None:
         for frame in self._out.feed(data):
-            kind = _decode(frame).type if self.asked or self.works else ""
-            if self.asked and kind in FINAL_ANSWERS:
+            kind = _decode(frame).type if self.unanswered or self.works else ""
+            if self.unanswered and kind in FINAL_ANSWERS:
                 frame = _add_hint(frame, self._after_answer())
-                self.asked -= 1
+                self.unanswered -= 1
             elif kind == "rest":
                 self._on_event("rests")
             elif kind == "ended":
@@ -283,9 +283,9 @@ def _add_hint(frame: bytes, more: str) -> bytes:
     return msgspec.json.encode({**answer, "hint": f"{answer.get('hint') or ''} {more}".strip()})
 
 
-def way(given: Mapping[str, Any]) -> RelayedSandbox:
-    """Return the relay for the configuration *given*."""
-    return RelayedSandbox(given)
+def way(settings: Mapping[str, Any]) -> RelayedSandbox:
+    """Return the relay for the configuration *settings*."""
+    return RelayedSandbox(settings)
 
 
 def is_line(data: str) -> bool:

@@ -32,8 +32,8 @@ class ServiceAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     def options(self) -> dict[str, Any]:
         """Return the SDK's keyword arguments."""
-        given = {"api_key": self.key, "api_url": self.api, "sandbox_url": self.sandbox, "domain": self.domain}
-        return {**{name: value for name, value in given.items() if value}, "request_timeout": REQUEST_S}
+        settings = {"api_key": self.key, "api_url": self.api, "sandbox_url": self.sandbox, "domain": self.domain}
+        return {**{name: value for name, value in settings.items() if value}, "request_timeout": REQUEST_S}
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables from which `access` builds an equal value."""

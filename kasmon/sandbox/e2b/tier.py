@@ -80,7 +80,7 @@ class E2b:
         self.ground.base = self.places.state / "e2b"
         self.ground.owner = (os.geteuid(), os.getegid())
         self._records = E2bRecords(self.places)
-        self._given, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
+        self._access, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
 
     @property
     def is_elsewhere(self) -> Literal[True]:
@@ -92,7 +92,7 @@ class E2b:
 
     def probe(self) -> TierProbe:
         """Ask the service for a list; no sandbox is created for that, since they cost money."""
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             service.find_named(self.access(), self._name(SessionId("probe")))
         except ExtraMissingError as error:
@@ -103,7 +103,7 @@ class E2b:
             tier="e2b",
             ok=True,
             why="its files and memory are at the service; no sandbox was created to test it",
-            measured_ms=(time.monotonic() - began) * 1000,
+            measured_ms=(time.monotonic() - started) * 1000,
         )
 
     def missing(self) -> UnavailableReason | None:
@@ -370,7 +370,7 @@ class E2b:
         Raises:
             SandboxError: if there is no key for it.
         """
-        return self._given or service.require_access()
+        return self._access or service.require_access()
 
     def _fetch_folders(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:
         fetch_folders(service.connect(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
@@ -389,10 +389,10 @@ class E2b:
         self, policy: SandboxPolicy, record: E2bRecord, access: service.ServiceAccess, identity: str
     ) -> SandboxRuntime:
         path = self.places.runtime / f"{policy.session}.box"
-        given = {
+        settings = {
             "access": msgspec.to_builtins(access),
             "remote": identity,
-            "folders": [(name, place, *outside.where) for name, place, outside in self._folders(policy, record)],
+            "folders": [(name, path, *outside.where) for name, path, outside in self._folders(policy, record)],
             "keeps": record.keeps,
             "ground": str(self._records.ground(policy)),
             "volatile": [each.path for each in policy.volatile],
@@ -400,7 +400,7 @@ class E2b:
             "timeout_s": self._timeout_s,
             "prolong_s": self._prolong_s,
         }
-        return self._complete_runtime(policy, relay.started(WAY, path, given), identity)
+        return self._complete_runtime(policy, relay.started(WAY, path, settings), identity)
 
     def _complete_runtime(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
         return msgspec.structs.replace(
@@ -418,8 +418,8 @@ class E2b:
 
 
 def _widened_notices(policy: SandboxPolicy) -> tuple[str, ...]:
-    found = ", ".join(find_widened_hosts(policy))
-    return (f"the service cannot restrict ports: it may reach {found} at port 80 too",) if found else ()
+    names = ", ".join(find_widened_hosts(policy))
+    return (f"the service cannot restrict ports: it may reach {names} at port 80 too",) if names else ()
 
 
 def _identity(runtime: SandboxRuntime) -> tuple[object, ...]:

@@ -320,6 +320,6 @@ def _saved_interpreters(content: bytes, reply: GuestReply) -> SavedInterpreters:
     lost: list[str] = []
     for interpreter, part in reply.interpreters.items():
         kept += [f"{interpreter}: {name}" for name in part.kept]
-        every = part.lost if isinstance(part.lost, dict) else {interpreter: part.lost}
-        lost += [f"{interpreter}: {name} ({why})" for name, why in every.items()]
+        reasons = part.lost if isinstance(part.lost, dict) else {interpreter: part.lost}
+        lost += [f"{interpreter}: {name} ({why})" for name, why in reasons.items()]
     return SavedInterpreters(content=content, kept=tuple(kept), lost=tuple(lost))
