@@ -90,9 +90,9 @@ class GuestChannel:
         return _run_result(reply)
 
     def recall(self, run: str, *, timeout_s: float, on_output: Output | None = None) -> RunResult | None:
-        """Return the result of the run with the key *run*, waiting for its end; None where the guest does not know it.
+        """Return the result of the run with the key *run*, which is not run again; None if the guest does not know it.
+        Waits for the run's end. Output from before the call is not repeated to *on_output*.
 
-        Nothing is run by this. Output from before the call is not repeated to *on_output*.
         Raises:
             AgentLostError: if the guest program does not answer.
         """
