@@ -1,1 +1,1 @@
-"""Where a session runs when it is confined; how it sleeps and comes back. Synchronous: threads are the callers' own."""
+"""Sandboxes of sessions: creation, pause, resume, checkpoints. Synchronous: callers bring their own threads."""

@@ -1,4 +1,4 @@
-"""What every tier of sandbox promises: it can be created, found again, put to sleep, woken and destroyed by its id."""
+"""Protocols of the sandbox tiers: each creates, finds, pauses, resumes and destroys a sandbox by its policy."""
 
 import socket
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -12,36 +12,36 @@ from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
 
 
 class UnavailableReason(NamedTuple):
-    """Why there is none of a tier here, and what would help."""
+    """Why a tier is unavailable on this machine, and how to get it."""
 
     why: str
     hint: str = ""
 
 
 class TierProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a tier works on this machine, as tried and not as guessed."""
+    """Whether a tier works on this machine: the result of a trial, not a guess."""
 
     tier: Tier
     ok: bool
     why: str = ""
-    """Why not; or what it does not protect from."""
+    """Why it is unavailable; or, where *ok*, what it does not protect from."""
     hint: str = ""
     """How to get it."""
     measured_ms: float | None = None
-    """How long the try took; None where nothing could be tried."""
+    """How long the trial took, in milliseconds; None where nothing could be tried."""
 
 
 class PauseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a sandbox sleeps."""
+    """How a sandbox is paused."""
 
     held: bool
-    """Its processes still hold their memory; otherwise it is on disk, and nothing runs."""
+    """Its processes hold their memory in RAM; otherwise the memory is on disk and no process runs."""
     snapshot: str = ""
-    """Where its memory is on disk: the id of that (`model.sandbox.snapshot.Snapshot.id`, or a service's)."""
+    """The id of its snapshot on disk (`model.sandbox.snapshot.Snapshot.id`, or a service's)."""
 
 
 class UsageReport(Protocol):
-    """What a sandbox uses, beside what it may."""
+    """What a sandbox uses, and its limits."""
 
     @property
     def memory_bytes(self) -> int: ...
@@ -54,7 +54,7 @@ class UsageReport(Protocol):
 
 
 class ConfinementProof(Protocol):
-    """What was found of how a process is confined."""
+    """Result of a check of how a process is confined."""
 
     @property
     def ok(self) -> bool: ...
@@ -64,27 +64,27 @@ class ConfinementProof(Protocol):
 
 @runtime_checkable
 class UsageTier(Protocol):
-    """A tier that can tell what a sandbox uses."""
+    """A tier that can report what a sandbox uses."""
 
     def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> UsageReport: ...
 
 
 @runtime_checkable
 class ConfinementTier(Protocol):
-    """A tier that can tell how a sandbox is confined."""
+    """A tier that can report how a sandbox is confined."""
 
     def prove(self, policy: SandboxPolicy, pid: int, /) -> ConfinementProof:
-        """Whether the process *pid*, of this machine's numbering, is confined as *policy* wants.
+        """Whether the process *pid* (as numbered on this machine) is confined as *policy* requires.
 
         Raises:
-            SandboxError: if it may not be looked at.
+            SandboxError: if the process may not be inspected.
         """
         ...
 
 
 @runtime_checkable
 class OwnKernelTier(Protocol):
-    """A tier whose sandboxes have a kernel that is not this machine's: the agent inside tells how it is there."""
+    """A tier whose sandboxes have their own kernel: the guest program reports the confinement there."""
 
     @property
     def has_own_kernel(self) -> Literal[True]: ...
@@ -92,124 +92,124 @@ class OwnKernelTier(Protocol):
 
 @runtime_checkable
 class EgressTier(Protocol):
-    """A tier whose sandboxes have a way out that can be changed while they live."""
+    """A tier whose sandboxes have a network egress that can be changed while they run."""
 
     def allow(self, policy: SandboxPolicy, /) -> None:
-        """Let it lead whither *policy* says from now on.
+        """Apply the allowlist of *policy* to the egress from now on.
 
         Raises:
-            UnableError: if the sandbox that lives was made without one.
+            UnableError: if the running sandbox was created without an egress.
         """
         ...
 
     def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
-        """Whom it did not reach after *since*, and how that is allowed; empty where nobody was refused."""
+        """The hosts that were refused after *since*, and how to allow them; empty where none was refused."""
         ...
 
 
 @runtime_checkable
 class MirrorTier(Protocol):
-    """A tier whose sandboxes have a copy of their folders, which come out with each answer."""
+    """A tier whose sandboxes work on a copy of their folders; changes are copied out with each answer."""
 
     def refresh(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> tuple[str, ...]:
-        """Put what changed outside into the one that lives at *runtime*; what a person should know of it, as sentences.
+        """Copy what changed outside into the sandbox at *runtime*; return what the user should know, as sentences.
 
         Raises:
-            SandboxError: if it is gone, or does not answer.
+            SandboxError: if the sandbox is gone, or does not answer.
         """
         ...
 
 
 class PortConnector(Protocol):
-    """A way to the ports of one sandbox."""
+    """Connects to the ports of one sandbox."""
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to 127.0.0.1:*port* inside.
+        """Return a connection to 127.0.0.1:*port* inside.
 
         Raises:
-            SandboxError: if nothing listens there, or it cannot be reached.
+            SandboxError: if nothing listens there, or the sandbox cannot be reached.
         """
         ...
 
     def close(self) -> None:
-        """Leave; idempotent. Connections that were made stay."""
+        """Close the connector; idempotent. Connections already made stay open."""
         ...
 
 
 @runtime_checkable
 class PortTier(Protocol):
-    """A tier whose sandboxes' ports can be reached from this machine, while they are awake."""
+    """A tier whose sandboxes' ports can be reached from this machine, unless they are paused."""
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> PortConnector:
-        """The way to the ports of the one that lives at *runtime*.
+        """Return a connector to the ports of the sandbox at *runtime*.
 
         Raises:
-            SandboxError: if it is gone, or cannot be reached.
+            SandboxError: if the sandbox is gone, or cannot be reached.
         """
         ...
 
 
 @runtime_checkable
 class InspectableTier(Protocol):
-    """A tier whose sandboxes can be looked into from outside while they live, asleep or not."""
+    """A tier whose sandboxes can be inspected from outside, running or paused."""
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Mapping[str, Path]:
-        """Folders that are no part of the workspace, and may hold what code left: where each is inside, and for us.
+        """Map the path inside to the path on this machine, for folders outside the workspace where code may write.
 
-        No link in there is to be followed.
+        A caller must not follow links in them.
         """
         ...
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Iterator[tuple[str, bytes]]:
-        """Yield each process inside, in words, with what it was started with."""
+        """Yield a description of each process inside, with its initial environment."""
         ...
 
     def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Container[int]:
-        """The inodes of files that somebody inside can write to as to memory now: their times may not tell of that."""
+        """The inodes of files that a process inside has mapped writable: their times may not show its writes."""
         ...
 
 
 @runtime_checkable
 class HostedTier(Protocol):
-    """A tier whose sandboxes are not on this machine: one that sleeps is kept there, with its memory, at once."""
+    """A tier whose sandboxes run at a service: pausing one stores it there at once, with its memory."""
 
     @property
     def is_elsewhere(self) -> Literal[True]: ...
 
     def learn(self, variables: Mapping[str, str], /) -> None:
-        """Take what this process needs to reach them from *variables* of who wants something of it, if it is there."""
+        """Take from *variables*, a caller's environment, what this process needs to reach the service, if present."""
         ...
 
     def fetch(self, policy: SandboxPolicy, /) -> None:
-        """Bring the folders of this machine up to what the sandbox of *policy* has in them, where it runs; for its end.
+        """Bring this machine's folders up to date with the sandbox of *policy*, before that ends.
 
         Raises:
-            SandboxError: if that cannot be done.
+            SandboxError: if that fails.
         """
         ...
 
 
 @runtime_checkable
 class RecordTier(Protocol):
-    """A tier that knows by its own records what became of a sandbox whose keeper died before it could note that."""
+    """A tier whose own records show the state of a sandbox whose host died before it could log that."""
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
-        """The sandbox of *policy* that lives, and runs or sleeps in memory; None where none does."""
+        """Return the sandbox of *policy* that runs or is paused in RAM; None where there is none."""
         ...
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
-        """The memory on disk that *policy*'s sandbox can go on from, by its record; None where there is none."""
+        """Return the snapshot on disk that *policy*'s sandbox can resume, by its record; None if there is none."""
         ...
 
 
 @runtime_checkable
 class LocalSnapshotTier(Protocol):
-    """A tier that keeps memories on this machine's disk, each with a record of what it is."""
+    """A tier that stores snapshots on this machine's disk, each with a record."""
 
     def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
-        """The last memory of *policy*'s sandbox on disk, whether it may be gone on from or not; None if there is none.
+        """Return the last snapshot of *policy*'s sandbox, whether or not it may be resumed; None if there is none.
 
-        Its files are read through, which takes as long as that does, only where it is to be told of the *whole*.
+        Its files are read in full, which takes time, only for *whole*.
         """
         ...
 
@@ -218,82 +218,81 @@ class LocalSnapshotTier(Protocol):
 class ForkTier(Protocol):
     """A tier that can copy a sandbox with its memory."""
 
-    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
-        """Lay down for *other*, which has nothing yet, the disk and the memory that *policy*'s sandbox sleeps in on
-        disk. Each is resumed as its own; the one that was copied sleeps on.
+    def fork(self, policy: SandboxPolicy, paused: PauseResult, other: SandboxPolicy, /) -> PauseResult:
+        """Copy disk and memory of *policy*'s sandbox, which is paused on disk, to *other*, which has no files yet.
+        Each is then resumed on its own; the original stays paused.
 
         Raises:
-            SnapshotRefusedError: if that memory may not be gone on from.
-            SandboxError: if it could not be copied; nothing of *other* is there then.
+            SnapshotRefusedError: if that snapshot may not be resumed.
+            SandboxError: if it could not be copied; no file of *other* is left then.
         """
         ...
 
 
 class SandboxTier(Protocol):
-    """One way of confining. All calls may block, up to 10 s unless said otherwise, and raise `SandboxError`."""
+    """One sandbox technology. All calls may block, up to 10 s unless stated otherwise, and raise `SandboxError`."""
 
     tier: Tier
     keeps_memory: bool
-    """Whether `pause` with `to_disk` survives the end of every process, with what interpreters hold."""
+    """Whether `pause` with `to_disk` keeps the memory of all processes, interpreter state included, once they ended."""
 
     def probe(self) -> TierProbe:
-        """Try it."""
+        """Try out the tier on this machine."""
         ...
 
     def missing(self) -> UnavailableReason | None:
-        """What it takes that is not here, as far as that is seen at once, without trying; None where nothing is."""
+        """Return which requirement is absent, by a quick check without a trial; None where none is."""
         ...
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
-        """The folder of this machine that is `/workspace` inside, wherever that is kept."""
+        """The folder of this machine that is `/workspace` inside."""
         ...
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-        """Make it; the agent inside answers when this returns. Whatever was begun is gone where it raises."""
+        """Create the sandbox; its guest program answers when this returns. If it raises, nothing is left behind."""
         ...
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
-        """Whether the sandbox of *runtime* is still that one and lives, asleep or not."""
+        """Whether *runtime* still names the same sandbox and it exists, running or paused."""
         ...
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """The command that runs *argv* inside a sandbox of its own, on the caller's stdin, stdout and terminal."""
+        """Return the command that runs *argv* in a sandbox of its own, on the caller's stdin, stdout and terminal."""
         ...
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Stop all in it. *to_disk* ends its processes and keeps their memory, where the tier can.
+        """Stop all processes in it. *to_disk* ends them and stores their memory, where the tier can.
 
-        *turn*: how many the session has had, for what is written of that memory. A memory of before is kept until the
-        new one is confirmed; where that fails this raises, and the sandbox can go on.
+        *turn*: the session's number of turns, for the snapshot's record. The snapshot before is kept until the new one
+        is confirmed; if that fails this raises, and the sandbox can be resumed.
 
         Raises:
             UnableError: for *to_disk* where `keeps_memory` is false.
         """
         ...
 
-    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
-        """Go on with it. It is to be healed before anybody trusts it.
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, paused: PauseResult, /) -> SandboxRuntime:
+        """Resume the sandbox; the caller heals it before use.
 
-        From a memory on disk it goes on once: that is noted there before anything inside runs.
+        A snapshot on disk is resumed once: its record is marked before anything inside runs.
 
         Raises:
-            SnapshotRefusedError: if that memory may not be gone on from; nothing runs then.
-            SandboxUnreachableError: if it cannot be woken now; it sleeps on as it was.
+            SnapshotRefusedError: if that snapshot may not be resumed; nothing runs then.
+            SandboxUnreachableError: if it cannot be resumed now; it stays paused.
         """
         ...
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Leave no process, socket, mount or memory of it; idempotent. Its workspace is not touched."""
+        """Remove its processes, sockets, mounts and snapshots; idempotent. Its workspace is not touched."""
         ...
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Remove what a destroyed sandbox left to its session: its home, and a workspace of our own. Idempotent.
+        """Remove the home of a destroyed sandbox, and its workspace if kasmon made that. Idempotent.
 
-        Where it worked on a copy of the folder that it was given, and not all in it is as it is there, the copy stays:
-        its path, else "".
+        Returns the path of its copy of a given folder, which stays where it differs from that folder; else "".
         """
         ...

@@ -1,4 +1,4 @@
-"""Which tiers of sandbox there are, and what belongs to each: none is loaded before it is wanted."""
+"""The table of sandbox tiers, and the loading of each; a tier's module is imported on first use."""
 
 from importlib import import_module
 from pathlib import Path
@@ -16,11 +16,11 @@ TIERS: Final[dict[Tier, str]] = {
     "microvm": "kasmon.sandbox.microvm.machine:MicroVm",
     "e2b": "kasmon.sandbox.e2b.tier:E2b",
 }
-"""Tier -> where its sandbox is."""
+"""Tier -> its class, as module:name."""
 
 
 def tier_of(policy: SandboxPolicy) -> SandboxTier:
-    """What confines the sandbox of *policy*.
+    """Return the tier of *policy*.
 
     Raises:
         UnableError: if this version has no such tier.
@@ -28,8 +28,8 @@ def tier_of(policy: SandboxPolicy) -> SandboxTier:
     return load(policy.tier)
 
 
-def load(tier: LoggedTier, of: Paths | None = None) -> SandboxTier:
-    """The sandbox of *tier*, of the kasmon of those places; by default of the one that the environment names.
+def load(tier: LoggedTier, paths: Paths | None = None) -> SandboxTier:
+    """Return *tier*, for the kasmon of the paths *paths*; by default those of the environment.
 
     Raises:
         UnableError: if this version has no such tier.
@@ -39,30 +39,30 @@ def load(tier: LoggedTier, of: Paths | None = None) -> SandboxTier:
             f"there is no sandbox tier {tier!r} in this version of kasmon.", hint=f"Tiers: {', '.join(TIERS)}."
         )
     module, _, name = TIERS[tier].partition(":")
-    sandbox: SandboxTier = getattr(import_module(module), name)(of)
+    sandbox: SandboxTier = getattr(import_module(module), name)(paths)
     return sandbox
 
 
-def furnish(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
-    """The workspace of a sandbox of *policy* that is yet to be made; it is there then, and of whom it should be."""
-    ground = getattr(sandbox, "ground", None)
-    if ground is not None and not policy.workspace:
-        ground.make(policy.session)
-        ground.own_workspace(policy.session)
+def create_workspace(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
+    """Create the workspace of a new sandbox of *policy*, with the right owner, and return its path."""
+    host_folders = getattr(sandbox, "ground", None)
+    if host_folders is not None and not policy.workspace:
+        host_folders.make(policy.session)
+        host_folders.own_workspace(policy.session)
     elif not policy.workspace:
         private_folder(Path(sandbox.workspace(policy)))
     return sandbox.workspace(policy)
 
 
-def reach(runtime: SandboxRuntime, name: str = "") -> GuestClient:
-    """The agent inside the sandbox that lives at *runtime*, of the session called *name*."""
+def connect_guest(runtime: SandboxRuntime, name: str = "") -> GuestClient:
+    """Return a client of the guest program of the sandbox at *runtime*; *name*: its session."""
     from kasmon.sandbox.guest_client.channel import GuestChannel
 
     return GuestChannel(runtime.socket, name=name)
 
 
-def points(places: Paths, session: SessionId) -> CheckpointPoints:
-    """Where the checkpoints of *session* lie."""
+def checkpoint_store(places: Paths, session: SessionId) -> CheckpointPoints:
+    """Return the checkpoint store of *session*."""
     from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 
     return CheckpointStore(places.checkpoints(session))

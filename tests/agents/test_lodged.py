@@ -68,7 +68,7 @@ def test_at_a_service_it_goes_on_in_the_same_conversation_after_a_pause_and_once
     assert before.housing.runtime is not None
     access = calls.access(stack.variables)
     assert access is not None
-    calls.killed(access, before.housing.runtime.remote)
+    calls.kill(access, before.housing.runtime.remote)
     assert "the service no longer has it" in stack("sandbox", "resume", session).err
     stack.until_state(session, SessionState.ENDED)
     assert 0 == stack("restart", "worker").code

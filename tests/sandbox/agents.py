@@ -155,13 +155,13 @@ class Housed(Agent):
 
     def freeze(self) -> None:
         if isinstance(self.tier, E2b):  # kasmon pauses none there in which something runs: the service does
-            service.paused(self.tier.access(), self.runtime.remote)
+            service.pause(self.tier.access(), self.runtime.remote)
         else:
             self.slept = self.tier.pause(self.policy, self.runtime)
 
     def thaw(self) -> None:
         if isinstance(self.tier, E2b):
-            service.connected(self.tier.access(), self.runtime.remote, 60)
+            service.connect(self.tier.access(), self.runtime.remote, 60)
         else:
             self.runtime = self.tier.resume(self.policy, self.runtime, self.slept)
 

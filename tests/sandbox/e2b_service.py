@@ -32,7 +32,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kasmon.sandbox.e2b.guest_setup import AGENT, OURS, WORKSPACE
+from kasmon.sandbox.e2b.guest_setup import AGENT, KASMON, WORKSPACE
 from kasmon.sandbox.shared.host_folders import jail_owner
 from kasmon.sandbox.shared.processes import name_inside
 from tests.waiting import until
@@ -111,7 +111,7 @@ class Box:
         for name in ("opt", "workspace", "home", "sandbox"):
             subprocess.run(["cp", "-a", f"{kept / name}/.", str(self.folder / name)], check=True)
         nothing = os.open(os.devnull, os.O_RDWR)
-        agent = ["/bin/bash", "-c", f"cd {WORKSPACE} && exec python3 -I -S {OURS}/standalone.py {AGENT}"]
+        agent = ["/bin/bash", "-c", f"cd {WORKSPACE} && exec python3 -I -S {KASMON}/standalone.py {AGENT}"]
         begun = await self.run(agent, {"PATH": "/usr/bin:/bin", "HOME": "/home/user"}, [nothing] * 3)
         os.close(nothing)
         assert b"0\n" == await begun.told.readline()

@@ -59,7 +59,7 @@ def policy(tier: E2b) -> Iterator[Callable[..., SandboxPolicy]]:
     for each in made:
         tier.forget(each)
     access = tier.access()
-    assert not any(calls.named(access, tier._name(each.session)) for each in made)
+    assert not any(calls.find_named(access, tier._name(each.session)) for each in made)
 
 
 def ran(runtime: SandboxRuntime, interpreter: Interpreter, code: str, **more: str) -> RunResult:
@@ -73,7 +73,7 @@ def test_what_the_service_pauses_goes_on_with_files_variables_and_processes(
     """Twice: at the service files were lost by the second pause once (e2b-dev/E2B#884). A copy has all of it too."""
     mine, other = policy(), policy()
     runtime = tier.create(mine)
-    assert [runtime.remote] == list(calls.named(tier.access(), tier._name(mine.session)))
+    assert [runtime.remote] == list(calls.find_named(tier.access(), tier._name(mine.session)))
     ran(runtime, "python", "x = 42; open('file', 'w').write('kept')")
     ran(runtime, "bash", "y=43; sleep 1000 & echo $! > /workspace/pid")
 
@@ -131,7 +131,7 @@ def test_it_reaches_whom_it_may_and_its_ports_are_reached_from_here_alone(
         link.sendall(b"GET / HTTP/1.0\r\n\r\n")
         link.settimeout(20)
         assert link.recv(99).startswith(b"HTTP/1.0 200")
-    sandbox = calls.connected(tier.access(), runtime.remote, 60)
+    sandbox = calls.connect(tier.access(), runtime.remote, 60)
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(f"https://{sandbox.get_host(8123)}", timeout=20)
 
@@ -155,7 +155,7 @@ def test_its_time_is_prolonged_while_a_run_goes_on_and_one_that_is_gone_is_made_
     one.sleep()
     runtime = one.journal.housing.runtime
     assert runtime is not None
-    calls.killed(brief.access(), runtime.remote)
+    calls.kill(brief.access(), runtime.remote)
 
     assert "the service no longer has it" in one.wake()
     assert any("lost" in fact.text for fact in facts if isinstance(fact, NoticeRaised))

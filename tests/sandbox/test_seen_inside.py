@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Mount, SandboxPolicy
-from kasmon.sandbox.agent.launch import seen_inside
+from kasmon.sandbox.agent.launch import filter_variables
 
 POLICY = SandboxPolicy(
     session=SessionId("abcdefgh"), mounts=(Mount(source="/srv/keys"), Mount(source="/a", target="/b"))
@@ -13,13 +13,13 @@ POLICY = SandboxPolicy(
 
 @pytest.mark.parametrize("path", ["/usr/lib/ca.pem", "/work", "/work/ca.pem", "/srv/keys/ca.pem", "/b/ca.pem"])
 def test_what_lies_in_a_folder_that_is_inside_is_kept(path: str) -> None:
-    assert path == seen_inside(POLICY, "/work", {"SSL_CERT_FILE": path})["SSL_CERT_FILE"]
+    assert path == filter_variables(POLICY, "/work", {"SSL_CERT_FILE": path})["SSL_CERT_FILE"]
 
 
 @pytest.mark.parametrize("path", ["/workshop/ca.pem", "/srv/keys-old/ca.pem", "/a/ca.pem", "/home/me/ca.pem", "ca.pem"])
 def test_what_only_begins_like_one_is_not(path: str) -> None:
-    assert "SSL_CERT_FILE" not in seen_inside(POLICY, "/work", {"SSL_CERT_FILE": path})
+    assert "SSL_CERT_FILE" not in filter_variables(POLICY, "/work", {"SSL_CERT_FILE": path})
 
 
 def test_what_names_no_file_is_kept() -> None:
-    assert "x" == seen_inside(POLICY, "/work", {"LANG": "x"})["LANG"]
+    assert "x" == filter_variables(POLICY, "/work", {"LANG": "x"})["LANG"]

@@ -82,7 +82,7 @@ class Lab(House):
         super().__init__(root)
         self.tier = Bare(root / "bare")
         self.quiet_s = 0.05
-        self.reach = tiers.reach
+        self.reach = tiers.connect_guest
         self.links: dict[SessionId, HostLink] = {}
         self.printed: list[RunOutputChunk] = []
         self.asking: list[asyncio.Task[RunResult]] = []
@@ -103,7 +103,7 @@ class Lab(House):
         launch = self.wants(session, agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter", sandbox="jail")
         if not self.places.sandbox(session).exists():
             write_private(self.places.sandbox(session), msgspec.json.encode(SandboxPolicy(session=session, **policy)))
-        parts = SandboxParts(tier=lambda _: self.tier, reach=self.reach, points=tiers.points)
+        parts = SandboxParts(tier=lambda _: self.tier, reach=self.reach, points=tiers.checkpoint_store)
         async with self.hosting(InterpreterBackend(parts, self.quiet_s), launch):
             link = self.links[session] = await self.linked(session)
             link.on_push = self._pushed
@@ -600,7 +600,7 @@ async def test_an_interrupt_waits_for_the_next_host_to_reach_the_sandbox(lab: La
     def late(runtime: SandboxRuntime, name: str = "") -> GuestClient:
         asked.set()
         assert reached.wait(20)
-        return tiers.reach(runtime, name)
+        return tiers.connect_guest(runtime, name)
 
     lab.reach = late
     async with lab.lab(started=False):
@@ -726,7 +726,7 @@ async def test_nothing_is_made_while_the_log_cannot_be_written(lab: Lab, monkeyp
 async def _lived(lab: Lab) -> None:
     launch = lab.wants(agent="interpreters", mode=Mode.INTERPRETER, backend="interpreter")
     write_private(lab.places.sandbox(ME), msgspec.json.encode(SandboxPolicy(session=ME)))
-    parts = SandboxParts(tier=lambda _: lab.tier, reach=tiers.reach, points=tiers.points)
+    parts = SandboxParts(tier=lambda _: lab.tier, reach=tiers.connect_guest, points=tiers.checkpoint_store)
     async with lab.hosting(InterpreterBackend(parts, 0.05), launch):
         await auntil(lambda: lab.only(SessionEnded), 20)
 

@@ -52,9 +52,9 @@ class AcpBackend:
         await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, around.variables)
         argv, variables = launch.argv, around.variables
         if launch.sandbox is not None:
-            from kasmon.sandbox.agent.launch import confined
+            from kasmon.sandbox.agent.launch import prepare_launch
 
-            inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
+            inmate = await asyncio.to_thread(prepare_launch, places(), launch, argv, variables)
             there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # where it keeps what it remembers
             argv, variables, around = inmate.command, {}, AgentEnvironment(there, (*around.secrets, *inmate.secrets))
         if launch.resume and Quirk.TWIN_FILES in agent.habits:

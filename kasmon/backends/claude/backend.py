@@ -55,9 +55,9 @@ class ClaudeBackend:
         plan = await asyncio.to_thread(planned, launch)
         argv, variables, secrets = plan.argv, plan.variables, plan.secrets
         if launch.sandbox is not None:
-            from kasmon.sandbox.agent.launch import confined
+            from kasmon.sandbox.agent.launch import prepare_launch
 
-            inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
+            inmate = await asyncio.to_thread(prepare_launch, places(), launch, argv, variables)
             argv, variables, secrets = inmate.command, {}, (*secrets, *inmate.secrets)
         child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=secrets)
         settings, usage = (
@@ -104,10 +104,10 @@ def _conversation(launch: Launch, config: Path, pid: int) -> str:
     """The id of the conversation that its process has; empty where that is not known."""
     if launch.sandbox is None:
         return conversation_of(config, pid)
-    from kasmon.sandbox.agent.identify import agent_behind
+    from kasmon.sandbox.agent.identify import find_agent
     from kasmon.sandbox.shared.processes import name_inside
 
-    agent = agent_behind(pid)
+    agent = find_agent(pid)
     name = name_inside(agent) if agent is not None else ""
     return conversation_of(config, int(name)) if name else ""
 

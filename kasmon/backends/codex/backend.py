@@ -60,9 +60,9 @@ class CodexBackend:
         path = await asyncio.to_thread(program_path.found, launch.agent, launch.argv[0], there.variables)
         argv, variables = (path, "app-server", *asked.arguments), there.variables
         if launch.sandbox is not None:
-            from kasmon.sandbox.agent.launch import confined
+            from kasmon.sandbox.agent.launch import prepare_launch
 
-            inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
+            inmate = await asyncio.to_thread(prepare_launch, places(), launch, argv, variables)
             argv, variables, there = inmate.command, {}, AgentEnvironment(variables, (*there.secrets, *inmate.secrets))
         child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
         agent = CodexAgent(launch, child, there.secrets)

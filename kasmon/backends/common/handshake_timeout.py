@@ -29,7 +29,7 @@ async def arrived(launch: Launch, front: int, where: Paths | None = None) -> Non
     *where*: the kasmon that it belongs to, by default that of the environment.
     """
     if launch.sandbox not in (None, "jail"):
-        from kasmon.sandbox.agent.identify import await_arrival  # only where there is a sandbox
+        from kasmon.sandbox.agent.identify import wait_for_agent  # only where there is a sandbox
 
         with contextlib.suppress(KasmonError):
-            await asyncio.to_thread(await_arrival, where or places(), launch.session, front)
+            await asyncio.to_thread(wait_for_agent, where or places(), launch.session, front)

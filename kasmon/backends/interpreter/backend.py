@@ -31,8 +31,8 @@ class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
     """Where the parts of a sandbox come from."""
 
     tier: Callable[[SandboxPolicy], SandboxTier] = tiers.tier_of
-    reach: Callable[[SandboxRuntime, str], GuestClient] = tiers.reach
-    points: Callable[[Paths, SessionId], CheckpointPoints] = tiers.points
+    reach: Callable[[SandboxRuntime, str], GuestClient] = tiers.connect_guest
+    points: Callable[[Paths, SessionId], CheckpointPoints] = tiers.checkpoint_store
 
 
 class InterpreterBackend:

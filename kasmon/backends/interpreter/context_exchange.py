@@ -61,6 +61,6 @@ class ContextExchange:
             self._generation, self._told = housing.generation, b""
         now = context(self._places, self._launch)
         if now != self._told:
-            own.tell(now)
+            own.write_context(now)
             self._told = now
         return [note for note in self._notes.new(own.notes) if note.at > self._since]

@@ -42,13 +42,13 @@ def wrapped(
     from kasmon.sandbox.agent import launch as sandboxed_agent  # only where there is a sandbox
 
     program = program_of(launch.argv, launch.agent)
-    emit = sandboxed_agent.emit_of(places, launch.session)
+    emit = sandboxed_agent.build_emit_command(places, launch.session)
     hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, emit)
     variables = base_environment(dict(around)) | dict(own) | dict(hooks.variables)
     variables |= {"KASMON_GENERATION": str(launch.generation), "KASMON_NONCE": nonce, "COLORTERM": "truecolor"}
     if can_be_asked(launch.argv):
         variables.setdefault("HISTCONTROL", "ignorespace")
-    made = sandboxed_agent.confined(places, launch, hooks.argv, variables, {**around, **own})
+    made = sandboxed_agent.prepare_launch(places, launch, hooks.argv, variables, {**around, **own})
     return AgentSandbox(home=made.home, notes=made.notes, argv=made.command)
 
 

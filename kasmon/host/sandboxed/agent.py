@@ -108,7 +108,7 @@ class SandboxedAgent:
     async def _seen(self, front: int) -> bool:
         """Look behind process *front*, and note what is there; whether an agent was."""
         try:
-            found = await asyncio.to_thread(identify.seen, self._places, self._launch, front)
+            found = await asyncio.to_thread(identify.identify_agent, self._places, self._launch, front)
         except (KasmonError, OSError) as error:
             found = ConfinementSeen(at=time.time(), ok=False, mismatches=(f"it cannot be inspected: {error}",))
         if found is None:
@@ -129,7 +129,7 @@ class SandboxedAgent:
             try:
                 self._heard(await asyncio.to_thread(self._listen))
                 await asyncio.to_thread(self._keep_current)
-                for text in await asyncio.to_thread(sandboxed_agent.apart, self._places, self._launch.session):
+                for text in await asyncio.to_thread(sandboxed_agent.describe_differences, self._places, self._launch.session):
                     self._tell(text)
             except (KasmonError, OSError):
                 log.warning("the reports from the sandbox cannot be read", exc_info=True)
@@ -150,11 +150,11 @@ class SandboxedAgent:
         is_lost = (
             self._log_writer.session.state is SessionState.LOST
         )  # nobody sees it any more: what sleeps on disk stays
-        return sandboxed_agent.left(self._places, self._launch.session, spares_memory=is_lost)
+        return sandboxed_agent.clean_up(self._places, self._launch.session, spares_memory=is_lost)
 
     def _keep_current(self) -> None:
         """Let those inside know what their plan's runner has written down since."""
         now = context(self._places, self._launch)
         if now != self._told:
-            AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).tell(now)
+            AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).write_context(now)
             self._told = now

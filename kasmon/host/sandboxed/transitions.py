@@ -49,7 +49,7 @@ class SandboxTransitions:
     async def learn(self) -> None:
         """Look whether it can be paused to disk, and sleep at all."""
         self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._places, self._session)
-        self.can_sleep = await asyncio.to_thread(sandboxed_agent.can_sleep, self._places, self._session)
+        self.can_sleep = await asyncio.to_thread(sandboxed_agent.can_pause, self._places, self._session)
 
     def told(self, used_at: float) -> None:
         """Note what comes next now that it was last used at *used_at*, in seconds since the epoch."""
@@ -75,7 +75,7 @@ class SandboxTransitions:
             slept = await asyncio.to_thread(self._freeze, runtime, to_disk)
         except OSError as error:  # nobody knows how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
-                runtime = await asyncio.to_thread(sandboxed_agent.thaw, self._places, self._session, runtime)
+                runtime = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime)
             self._journal.move(SandboxPhase.RUNNING, runtime=self._fronted(runtime))
             raise SandboxError("its sandbox was not paused", str(error)) from error
         except KasmonError:
@@ -85,7 +85,7 @@ class SandboxTransitions:
 
     def _freeze(self, runtime: SandboxRuntime, to_disk: bool) -> PauseResult:
         turn = self.housing.turn
-        return sandboxed_agent.freeze(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
+        return sandboxed_agent.pause(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
 
     def _fronted(self, runtime: SandboxRuntime) -> SandboxRuntime:
         """*runtime* behind the process that stands in front of it."""
@@ -130,7 +130,7 @@ class SandboxTransitions:
         """Where it lives once it goes on."""
         slept = PauseResult(held=before.held, snapshot=before.snapshot) if before.phase is SandboxPhase.PAUSED else None
         try:
-            goes_on = await asyncio.to_thread(sandboxed_agent.thaw, self._places, self._session, runtime, slept)
+            goes_on = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime, slept)
             return self._fronted(goes_on)
         except OSError as error:
             raise SandboxError("its sandbox cannot be resumed", str(error)) from error

@@ -326,10 +326,10 @@ async def _cleared(places: Paths, session: SessionId, *, spares_memory: bool = F
     """
     if not await asyncio.to_thread(places.sandbox(session).exists):
         return
-    from kasmon.sandbox.agent.launch import left  # only where there is a sandbox
+    from kasmon.sandbox.agent.launch import clean_up  # only where there is a sandbox
 
     with contextlib.suppress(KasmonError, OSError):  # its next start tries that again
-        await asyncio.to_thread(left, places, session, spares_memory=spares_memory)
+        await asyncio.to_thread(clean_up, places, session, spares_memory=spares_memory)
 
 
 async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:

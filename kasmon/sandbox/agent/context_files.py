@@ -1,7 +1,7 @@
-"""What of kasmon those in a sandbox see: one folder with its context, a `kasmon` that knows only that, and notes.
+"""The folder of kasmon's files that a sandboxed agent sees: its context, a `kasmon` limited to `ctx`, and its notes.
 
-The folder is the host's and read-only inside. Only the notes' file can be added to from there; it is laid over its
-place in the folder, so nobody inside can put another file, or a link, where the host reads.
+The host owns the folder, and it is read-only inside. Only the notes file is writable there. It is bind-mounted over its
+path in the folder, so code inside cannot put another file, or a link, where the host reads.
 """
 
 import os
@@ -18,64 +18,64 @@ from kasmon.sandbox.jail.bwrap_arguments import INSIDE, BindMount
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 SESSION: Final = "/opt/session"
-"""Where the folder lies inside."""
+"""The path of the folder inside."""
 BIN: Final = f"{SESSION}/bin"
 CONTEXT: Final = f"{SESSION}/context.json"
 NOTES: Final = f"{SESSION}/hooks.jsonl"
-OURS: Final = Path(__file__).resolve().parents[2] / "emit.py"
+EMIT_PROGRAM: Final = Path(__file__).resolve().parents[2] / "emit.py"
 """`kasmon-emit`, which an agent's hooks run."""
-SHIM: Final = f'#!/bin/sh\nexec {PYTHON} -I -S {INSIDE}/ctx.py "$@"\n'
+KASMON_SCRIPT: Final = f'#!/bin/sh\nexec {PYTHON} -I -S {INSIDE}/ctx.py "$@"\n'
 
 
-def emit(folder: str = SESSION) -> tuple[str, ...]:
-    """The command of a hook inside, where the folder lies at *folder*."""
+def emit_command(folder: str = SESSION) -> tuple[str, ...]:
+    """Return the command of a hook inside, for the folder at *folder*."""
     return (PYTHON, "-I", "-S", f"{folder}/emit.py", f"{folder}/hooks.jsonl")
 
 
 class AgentContextFiles:
-    """The folder of one session, below its ground. Making this touches nothing."""
+    """The context files of one session, in its session folder. The constructor touches no file."""
 
-    def __init__(self, ground: Path) -> None:
-        self.folder = ground / "own"
+    def __init__(self, session_folder: Path) -> None:
+        self.folder = session_folder / "own"
 
     @property
     def notes(self) -> Path:
-        """What those inside wrote to their host."""
+        """The notes that code inside wrote for its host."""
         return self.folder / "hooks.jsonl"
 
     @property
     def context(self) -> Path:
-        """What those inside may know of their place."""
+        """What code inside may know of its session."""
         return self.folder / "context.json"
 
     @property
     def binds(self) -> tuple[BindMount, ...]:
-        """What of it is seen inside: the folder, and over it the notes, which alone can be written to."""
+        """The bind mounts: the folder, and over it the notes file, the only writable part."""
         return (
             BindMount(source=str(self.folder), target=SESSION),
             BindMount(source=str(self.notes), target=NOTES, writable=True),
         )
 
     def make(self, owner: tuple[int, int], context: bytes) -> None:
-        """Put all there anew, with no notes, for the sandbox's user *owner* to read.
+        """Write all files anew, with empty notes, readable for the sandbox's user *owner*.
 
         Raises:
-            OSError: if that cannot be.
+            OSError: if a file cannot be written.
         """
         for folder in (self.folder, self.folder / "bin"):
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o755)
-        self._put("emit.py", OURS.read_bytes(), 0o644)
-        self._put("bin/kasmon", SHIM.encode(), 0o755)
-        self.tell(context)
+        self._put("emit.py", EMIT_PROGRAM.read_bytes(), 0o644)
+        self._put("bin/kasmon", KASMON_SCRIPT.encode(), 0o755)
+        self.write_context(context)
         self._put("hooks.jsonl", b"", 0o600)
         os.chown(self.notes, *owner)
 
-    def tell(self, context: bytes) -> None:
-        """Put another context in place of the one before.
+    def write_context(self, context: bytes) -> None:
+        """Replace the context.
 
         Raises:
-            OSError: if that cannot be.
+            OSError: if it cannot be written.
         """
         self._put("context.json", context, 0o644)
 
@@ -85,8 +85,8 @@ class AgentContextFiles:
         path.chmod(mode)
 
 
-def context_of(places: Paths, session: SessionId) -> bytes:
-    """As `context`, of the launch that the session's folder tells of; the id alone where it tells of none."""
+def load_context(places: Paths, session: SessionId) -> bytes:
+    """Return `context` of the launch stored in the session's folder; only the id where none is stored."""
     try:
         launch = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -95,11 +95,11 @@ def context_of(places: Paths, session: SessionId) -> bytes:
 
 
 def context(places: Paths, launch: Launch) -> bytes:
-    """What the agent of *launch* may know of its place: what its plan's runner wrote down, and who it is itself."""
-    known: Mapping[str, object] = {}
+    """Return as JSON what the agent of *launch* may know: its own fields, and the context from the plan runner."""
+    plan_context: Mapping[str, object] = {}
     try:
-        told = msgspec.json.decode(places.context(launch.session).read_bytes())
-        known = told if isinstance(told, dict) else {}
+        decoded = msgspec.json.decode(places.context(launch.session).read_bytes())
+        plan_context = decoded if isinstance(decoded, dict) else {}
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         pass
     own = {
@@ -114,5 +114,5 @@ def context(places: Paths, launch: Launch) -> bytes:
         "peers": launch.peers,
         "plan": launch.plan,
     }
-    shared = {key: value for key, value in known.items() if key not in ("schema", "name", "plan")}
+    shared = {key: value for key, value in plan_context.items() if key not in ("schema", "name", "plan")}
     return msgspec.json.encode(own | shared)

@@ -1,8 +1,8 @@
-"""A log-in that an agent renewed inside, brought back to the file that it was copied from: only that, and only if sure.
+"""Copies a log-in that an agent renewed inside back to the file that it came from, if that is safe.
 
-Providers give a new token for the old one, which is worth nothing then: a copy that is thrown away would take the
-log-in outside with it. But what lies inside is written by whoever steers the agent. So only tokens and times may have
-changed in it, it must not be older than the one outside, and nobody must have written that one since the copy was made.
+Providers replace the old token, which is invalid from then on: without the copy back, the log-in outside would be lost.
+But the file inside may be written by an attacker. So only tokens and times may differ, it must not expire before the
+original, and the original must be unchanged since the copy was made.
 """
 
 import contextlib
@@ -21,93 +21,93 @@ from kasmon.model.sandbox.policy import HandedFile
 from kasmon.paths import expanded, write_private
 from kasmon.sandbox.agent import credential_files
 
-NOTE: Final = "handed.json"
-"""In a ground: which copies were made, by the digest of each."""
+DIGESTS_FILE: Final = "handed.json"
+"""In the session's folder: which copies were made, with the digest of each."""
 MAY_CHANGE: Final = re.compile(
     r"(access|refresh|id)?_?(token|refresh|access)|expir(y|es)?(_?(at|date|in))?|last_refresh", re.IGNORECASE
 )
-"""The names of what a renewal changes."""
-ENDS: Final = re.compile(r"expir", re.IGNORECASE)
+"""The names of fields that a renewal changes."""
+EXPIRY: Final = re.compile(r"expir", re.IGNORECASE)
 
 
-def note(files: Sequence[HandedFile], ground: Path) -> None:
-    """Remember what is handed over now, so that it is known later what has changed.
+def record_digests(files: Sequence[HandedFile], session_folder: Path) -> None:
+    """Record the digests of the files that are copied now, so that a later call finds what changed.
 
     Raises:
-        RefusedError: as `credential_files.content`.
-        OSError: if it cannot be written down.
+        RefusedError: as `credential_files.read_source`.
+        OSError: if the record cannot be written.
     """
-    contents = {handed.source: credential_files.content(handed) for handed in files if handed.renews}
+    contents = {each.source: credential_files.read_source(each) for each in files if each.renews}
     digests = {source: _digest(content) for source, content in contents.items() if content is not None}
-    write_private(ground / NOTE, msgspec.json.encode(digests))
+    write_private(session_folder / DIGESTS_FILE, msgspec.json.encode(digests))
 
 
-def noted(ground: Path) -> Mapping[str, str]:
-    """What `note` remembered last: it goes when the jail's ground is cleared."""
+def load_digests(session_folder: Path) -> Mapping[str, str]:
+    """Return the digests of the last `record_digests`; clearing the jail's session folder removes them."""
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode((ground / NOTE).read_bytes(), type=dict[str, str])
+        return msgspec.json.decode((session_folder / DIGESTS_FILE).read_bytes(), type=dict[str, str])
     return {}
 
 
-def bring_back(files: Sequence[HandedFile], home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
-    """Put what was renewed in *home* where it was copied from; a sentence for each that was, or should have been.
+def copy_back(files: Sequence[HandedFile], home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
+    """Copy renewed log-ins in *home* back to their sources; return a sentence for each, copied or refused.
 
     Args:
-        files: what was handed over.
-        home: where the copies lie; nobody writes there any more.
-        digests: what they were then, as `noted` before the ground was cleared.
+        files: the files that were copied in.
+        home: where the copies are; no process writes there any more.
+        digests: the digests of the copies, as `load_digests` before the session's folder was cleared.
     """
-    told = []
-    for handed in files:
-        if not handed.renews or handed.source not in digests:
+    sentences = []
+    for handed_file in files:
+        if not handed_file.renews or handed_file.source not in digests:
             continue
-        now = credential_files.copied(handed, home)
-        if now is None or _digest(now) == digests[handed.source]:
+        now = credential_files.read_copy(handed_file, home)
+        if now is None or _digest(now) == digests[handed_file.source]:
             continue
-        why = _put(handed, now, digests[handed.source])
-        what = f"It renewed {handed.source!r}, which was"
+        why = _write_back(handed_file, now, digests[handed_file.source])
+        outcome = f"It renewed {handed_file.source!r}, which was"
         fix = "Log in again if the original on this machine is rejected."
-        told.append(f"{what} not copied back: {why}. {fix}" if why else f"{what} copied back.")
-    return tuple(told)
+        sentences.append(f"{outcome} not copied back: {why}. {fix}" if why else f"{outcome} copied back.")
+    return tuple(sentences)
 
 
-def fault(before: bytes, after: bytes) -> str:
-    """Why *after* is no renewal of the log-in *before*; empty where it is one. Both are JSON."""
+def find_fault(before: bytes, after: bytes) -> str:
+    """Return why *after* is no renewal of the log-in *before*; empty where it is one. Both are JSON."""
     try:
         old, new = msgspec.json.decode(before), msgspec.json.decode(after)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "it cannot be read"
     if not isinstance(old, dict):
         return "its format is unknown to kasmon"
-    return _difference(old, new, "")
+    return _find_difference(old, new, "")
 
 
-def _difference(old: Any, new: Any, name: str) -> str:
-    """Why *new* does not stand where *old* did, under *name*; empty where it may."""
+def _find_difference(old: Any, new: Any, name: str) -> str:
+    """Return why *new* may not replace *old*, under *name*; empty where it may."""
     if isinstance(old, dict) and isinstance(new, dict):
         if old.keys() != new.keys():
             return "it has other fields than before"
-        return next((why for key in old if (why := _difference(old[key], new[key], key))), "")
+        return next((why for key in old if (why := _find_difference(old[key], new[key], key))), "")
     if old == new and type(old) is type(new):
         return ""
     if not MAY_CHANGE.fullmatch(name) or type(old) is not type(new) or not isinstance(new, str | int | float):
         return f"a field other than tokens and times changed ({name!r})"
-    if ENDS.match(name) and new < old:
+    if EXPIRY.match(name) and new < old:
         return "it expires before the original"
     return "" if new else f"it has no {name!r}"
 
 
-def _put(handed: HandedFile, content: bytes, digest: str) -> str:
-    """Put *content* where *handed* came from; why that was not done, empty where it was."""
-    path = Path(os.path.realpath(expanded(handed.source)))
+def _write_back(handed_file: HandedFile, content: bytes, digest: str) -> str:
+    """Write *content* to the source of *handed_file*; return why that was not done, empty where it was."""
+    path = Path(os.path.realpath(expanded(handed_file.source)))
     with contextlib.suppress(OSError, RefusedError):
-        before = credential_files.content(handed)
+        before = credential_files.read_source(handed_file)
         if before is None or _digest(before) != digest:
             return "the original has changed meanwhile"
-        if why := fault(before, content):
+        if why := find_fault(before, content):
             return why
-        facts = path.stat()
-        if facts.st_uid != os.geteuid() or not stat.S_ISREG(facts.st_mode):
+        status = path.stat()
+        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
             return "the original is not yours"
         write_private(path, content)
         return ""

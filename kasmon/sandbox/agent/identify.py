@@ -1,6 +1,6 @@
-"""Who the agent in a sandbox is on this machine, behind the process that stands in front, and how it is confined.
+"""Identifies the process of a sandboxed agent behind its front process, and checks how it is confined.
 
-The kernel is asked, from outside: those inside have no say in it.
+The facts come from the kernel, from outside: code inside cannot forge them.
 """
 
 import contextlib
@@ -26,43 +26,43 @@ from kasmon.sandbox.remote_guest import proof
 from kasmon.sandbox.remote_guest.launch_spec import AgentTier, RemoteAgentStatus, lodging, stay, waits
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
 
-LOOK_S: Final = 10.0
-"""How long a jail may take until its agent is there."""
-PAUSE_S: Final = 0.01
-LODGE_S: Final = 180.0
-"""How long a sandbox with a kernel of its own may take until its agent is there."""
-LODGE_PAUSE_S: Final = 0.05
-FRONT: Final = frozenset({b"bwrap", b"env", b"prlimit"})
-"""What an agent's process is, one after the other, before it is its program."""
+AGENT_START_S: Final = 10.0
+"""How long a jail may take until its agent runs."""
+POLL_S: Final = 0.01
+REMOTE_START_S: Final = 180.0
+"""How long a sandbox with its own kernel may take until its agent runs."""
+REMOTE_POLL_S: Final = 0.05
+LAUNCHERS: Final = frozenset({b"bwrap", b"env", b"prlimit"})
+"""The programs that an agent's process runs, one after the other, before its own."""
 
 
-def seen(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
-    """Who the agent of *launch* is behind process *front*, and whether it is confined as it should be; blocks.
+def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
+    """Find the agent of *launch* behind process *front* and check its confinement; blocks.
 
-    Returns None where *front* ended before an agent was there.
+    Returns None where *front* ended before an agent ran.
     """
     policy, jail = policy_of(places, launch.session), Jail(places)
     if policy.tier != "jail":
-        return _lodged(places, policy, front)
-    began, until = started_at(front), time.monotonic() + LOOK_S
+        return _identify_remote(places, policy, front)
+    front_started, deadline = started_at(front), time.monotonic() + AGENT_START_S
     agent = None
-    while began is not None and lives(front, began, boot()) and time.monotonic() < until:
-        if (agent := agent_behind(front)) is not None:
+    while front_started is not None and lives(front, front_started, boot()) and time.monotonic() < deadline:
+        if (agent := find_agent(front)) is not None:
             break
-        time.sleep(PAUSE_S)
-    if agent is None and (began is None or not lives(front, began, boot())):
+        time.sleep(POLL_S)
+    if agent is None and (front_started is None or not lives(front, front_started, boot())):
         return None
-    first = _first_behind(front)
+    first = _find_init(front)
     if agent is None or first is None:
         return ConfinementSeen(at=time.time(), ok=False, mismatches=("no sandbox was seen around it",))
-    for told in jail.ground.of(launch.session).glob("enter-*.json"):  # it was read; the agent's variables stand in it
-        told.unlink(missing_ok=True)
+    for report in jail.ground.of(launch.session).glob("enter-*.json"):  # already read; they hold the agent's variables
+        report.unlink(missing_ok=True)
     with contextlib.suppress(KasmonError):
         if policy.hosts:
             jail.belongs(policy, first)
     try:
-        shown = jail.prove(policy, agent, workdir=launch.workdir)
-        ok, faults = shown.ok, tuple(shown.mismatches)
+        result = jail.prove(policy, agent, workdir=launch.workdir)
+        ok, faults = result.ok, tuple(result.mismatches)
     except SandboxError as error:
         ok, faults = False, (error.message,)
     return ConfinementSeen(
@@ -82,33 +82,33 @@ def seen(places: Paths, launch: Launch, front: int) -> ConfinementSeen | None:
     )
 
 
-def await_arrival(places: Paths, session: SessionId, front: int) -> None:
-    """Return once the agent behind *front* is in its sandbox, where that takes its time; or *front* ended. Blocks."""
+def wait_for_agent(places: Paths, session: SessionId, front: int) -> None:
+    """Return once the agent behind *front* runs in its sandbox, or *front* ended; at once for a jail. Blocks."""
     policy = policy_of(places, session)
     if policy.tier != "jail":
-        _arrived(lodging(places, policy).ground.of(session), front)
+        _wait_for_status(lodging(places, policy).ground.of(session), front)
 
 
-def _arrived(ground: Path, front: int) -> RemoteAgentStatus | None:
-    """What *front* noted once its agent was inside; None where it ended, or takes longer than `LODGE_S`."""
-    began, until = started_at(front), time.monotonic() + LODGE_S
-    while (noted := stay(ground)) is None or noted.front != front:
-        if began is None or not lives(front, began, boot()) or time.monotonic() > until:
+def _wait_for_status(session_folder: Path, front: int) -> RemoteAgentStatus | None:
+    """Return the status that *front* wrote once its agent ran; None where it ended, or after `REMOTE_START_S`."""
+    front_started, deadline = started_at(front), time.monotonic() + REMOTE_START_S
+    while (status := stay(session_folder)) is None or status.front != front:
+        if front_started is None or not lives(front, front_started, boot()) or time.monotonic() > deadline:
             return None
-        time.sleep(LODGE_PAUSE_S)
-    return noted
+        time.sleep(REMOTE_POLL_S)
+    return status
 
 
-def _lodged(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen | None:
-    """As `seen`, of one that its front reaches over a line: no process of this machine is it."""
+def _identify_remote(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen | None:
+    """As `identify_agent`, for an agent that its front reaches over a connection: it is no process of this machine."""
     tier = lodging(places, policy)
-    ground = tier.ground.of(policy.session)
-    noted = _arrived(ground, front)
-    if noted is None and started_at(front) is None:
+    session_folder = tier.ground.of(policy.session)
+    status = _wait_for_status(session_folder, front)
+    if status is None and started_at(front) is None:
         return None
-    if noted is None:
+    if status is None:
         return ConfinementSeen(at=time.time(), tier=policy.tier, ok=False, mismatches=("it did not start in time",))
-    ok, mismatches = _proven(tier, policy, noted.runtime, is_asleep=waits(ground))
+    ok, mismatches = _check_confinement(tier, policy, status.runtime, is_asleep=waits(session_folder))
     return ConfinementSeen(
         at=time.time(),
         tier=policy.tier,
@@ -116,17 +116,17 @@ def _lodged(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen
         mismatches=mismatches,
         is_proven=not isinstance(tier, HostedTier),
         runtime=msgspec.structs.replace(
-            noted.runtime, front=front, notices=(*noted.notices, noted.lost) if noted.lost else noted.notices
+            status.runtime, front=front, notices=(*status.notices, status.lost) if status.lost else status.notices
         ),
     )
 
 
-def _proven(
+def _check_confinement(
     tier: AgentTier, policy: SandboxPolicy, runtime: SandboxRuntime, *, is_asleep: bool
 ) -> tuple[bool, tuple[str, ...]]:
-    """Whether the sandbox is as it should be, by what the agent inside finds there; and what is not.
+    """Whether the sandbox is confined as it should be, by the guest program's report; and the mismatches.
 
-    One that *is_asleep* is not asked, and who keeps it notes nothing of that; nor is one that is a service's.
+    One that *is_asleep* is not asked, as its host records no result then; nor is one at a service.
     """
     if is_asleep:
         return True, ()
@@ -134,21 +134,21 @@ def _proven(
         return False, ("its sandbox has ended",)
     if isinstance(tier, HostedTier):
         return True, ()
-    found = proof.seen(runtime)
-    return found if found is not None else (False, ("the guest program cannot report its confinement",))
+    result = proof.seen(runtime)
+    return result if result is not None else (False, ("the guest program cannot report its confinement",))
 
 
-def agent_behind(front: int) -> int | None:
-    """The agent's process in the jail that *front* stands before; None where it is not its program yet."""
-    first = _first_behind(front)
+def find_agent(front: int) -> int | None:
+    """Return the agent's process in the jail of process *front*; None while that does not run its program yet."""
+    first = _find_init(front)
     for child in children(first) if first is not None else ():
         if is_inside(child) and _is_program(child):
             return child
     return None
 
 
-def _first_behind(front: int) -> int | None:
-    """The first process of the jail behind *front*: number 1 in there."""
+def _find_init(front: int) -> int | None:
+    """Return the first process of the jail behind *front*: PID 1 inside."""
     for pid in tree(front):
         if name_inside(pid) == "1":
             return pid
@@ -156,18 +156,18 @@ def _first_behind(front: int) -> int | None:
 
 
 def _is_program(pid: int) -> bool:
-    """Whether *pid* is the agent's program by now, and no longer one of those that make way for it."""
+    """Whether *pid* runs the agent's program by now, rather than one of the launchers before it."""
     try:
         head = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[0].partition(b"(")[2]
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    is_relay = f"{INSIDE}/proxy_forwarder.py".encode() in words and b"--" in words
-    return fields(pid) is not None and head not in FRONT and not is_relay
+    is_relay = f"{INSIDE}/proxy_forwarder.py".encode() in arguments and b"--" in arguments
+    return fields(pid) is not None and head not in LAUNCHERS and not is_relay
 
 
-def _notices(ground: Path) -> tuple[str, ...]:
+def _notices(session_folder: Path) -> tuple[str, ...]:
     try:
-        return msgspec.json.decode((ground / NOTICES).read_bytes(), type=tuple[str, ...])
+        return msgspec.json.decode((session_folder / NOTICES).read_bytes(), type=tuple[str, ...])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ()

@@ -1,7 +1,7 @@
-"""An agent inside a sandbox: what is started in its place, who it is on this machine, and what goes when it has ended.
+"""Launch of a sandboxed agent: the command that replaces its own, its session's files, its pause, and its cleanup.
 
-The agent's command becomes one that makes a jail around it and ends with it. Its home outlives that, so that its next
-jail can go on with its conversation; copies of files that it was handed do not.
+The agent's command becomes one that creates a jail around it and ends with it. Its home outlives the jail, so that the
+next one can resume its conversation. Copies of files that it was given are removed.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import LoggedTier, Mount, SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths, write_private
 from kasmon.sandbox.agent import credential_files, credential_renewal, remote_launch
-from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context, emit
+from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context, emit_command
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
@@ -31,43 +31,43 @@ from kasmon.sandbox.shared.host_folders import HostFolders, may_use
 from kasmon.sandbox.tiers import TIERS, load
 
 NOTICES: Final = "notices.json"
-"""In a ground: what a person should know of how its jail was made."""
+"""In the session's folder: what the user should know of how its jail was made."""
 LOCATIONS: Final = (
     "CLAUDE_CONFIG_DIR", "CODEX_HOME", "CURL_CA_BUNDLE", "GEMINI_CLI_HOME", "NODE_EXTRA_CA_CERTS", "OPENCODE_CONFIG",
     "OPENCODE_CONFIG_DIR", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
 )  # fmt: skip
-"""Variables that name a file or folder of this machine, which is mostly not there inside."""
-SEEN: Final = ("/usr/", "/etc/ssl/")
-ENDS: Final = "It ends after a long time without use; `kasmon restart {}` starts it again with its conversation."
+"""Variables that name a file or folder of this machine, which is usually absent inside."""
+SHARED_PATHS: Final = ("/usr/", "/etc/ssl/")
+IDLE_HINT: Final = "It ends after a long time without use; `kasmon restart {}` starts it again with its conversation."
 
 
 class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that is to be started inside."""
+    """An agent that is to be started in a sandbox."""
 
     command: tuple[str, ...]
-    """What is started in its place."""
+    """The command that is started instead of the agent's own."""
     home: Path
-    """What is its home folder inside."""
+    """The folder of this machine that is its home inside."""
     notes: Path
-    """The file of what its hooks and its `kasmon ctx` say."""
+    """The file to which its hooks and its `kasmon ctx` write."""
     secrets: tuple[str, ...] = ()
     """The values of its credentials."""
 
 
 _secrets: dict[SessionId, tuple[str, ...]] = {}
-"""The values of the credentials of agents that this process started."""
+"""The values of the credentials of agents that this process launched."""
 
 
 def secrets_of(session: SessionId) -> tuple[str, ...]:
-    """What nobody may see of what the sandbox of *session* was given by this process."""
+    """Return the secret values that this process gave to the sandbox of *session*, to be redacted everywhere."""
     return _secrets.get(session, ())
 
 
 def policy_of(places: Paths, session: SessionId) -> SandboxPolicy:
-    """What the sandbox of *session* is.
+    """Load the policy of the sandbox of *session*.
 
     Raises:
-        SandboxError: if nothing says so.
+        SandboxError: if its file cannot be read.
     """
     path = places.sandbox(session)
     try:
@@ -79,63 +79,63 @@ def policy_of(places: Paths, session: SessionId) -> SandboxPolicy:
 
 
 def home_of(places: Paths, session: SessionId) -> Path:
-    """What is the home folder inside, whether it is there or not."""
-    return _ground(places, session).home(session)
+    """Return the folder of this machine that is the home inside; it may not exist."""
+    return _host_folders(places, session).home(session)
 
 
 def copy_of(places: Paths, session: SessionId) -> Path:
-    """Where the copy of its folder is that its sandbox works on, where it works on one."""
-    return _ground(places, session).of(session) / "workspace"
+    """Return the path of the copy of its folder, for a sandbox that works on a copy."""
+    return _host_folders(places, session).of(session) / "workspace"
 
 
 def works_on_copy(places: Paths, session: SessionId, folder: Path) -> bool:
-    """Whether its sandbox cannot work in *folder* itself: only root may write there, and nobody inside is root."""
-    return not may_use(folder, _ground(places, session).owner, writable=True)
+    """Whether its sandbox cannot work in *folder* itself: only root may write there, and no user inside is root."""
+    return not may_use(folder, _host_folders(places, session).owner, writable=True)
 
 
-def level(places: Paths, session: SessionId) -> None:
-    """Have its folder here as it is inside, where that is mirrored and it is awake. Blocks.
+def sync_folders(places: Paths, session: SessionId) -> None:
+    """Bring its folder here up to date with the sandbox, where that is mirrored and runs. Blocks.
 
     Raises:
-        SandboxError: if it does not answer.
+        SandboxError: if the sandbox does not answer.
     """
     policy = policy_of(places, session)
-    noted = None if policy.tier == "jail" else stay(lodging(places, policy).ground.of(session))
-    if noted is not None:
-        with contextlib.closing(GuestChannel(noted.runtime.socket)) as inside:
-            inside.level()
+    status = None if policy.tier == "jail" else stay(lodging(places, policy).ground.of(session))
+    if status is not None:
+        with contextlib.closing(GuestChannel(status.runtime.socket)) as guest:
+            guest.level()
 
 
 def notes_of(places: Paths, session: SessionId) -> Path:
-    """The file of what those inside say to their host, whether it is there or not."""
-    return AgentContextFiles(_ground(places, session).of(session)).notes
+    """Return the file of notes from code inside to its host; it may not exist."""
+    return AgentContextFiles(_host_folders(places, session).of(session)).notes
 
 
-def apart(places: Paths, session: SessionId) -> tuple[str, ...]:
-    """What of its folders is not the same on both sides, where it has copies of them: a sentence each, once."""
-    return launch_spec.apart(_ground(places, session).of(session))
+def describe_differences(places: Paths, session: SessionId) -> tuple[str, ...]:
+    """Return a sentence for each difference between its folders and the sandbox's copies of them; each once."""
+    return launch_spec.apart(_host_folders(places, session).of(session))
 
 
-def emit_of(places: Paths, session: SessionId) -> tuple[str, ...]:
-    """The command by which a hook inside leaves a note."""
-    return emit() if _tier(places, session) == "jail" else emit(FOLDER)
+def build_emit_command(places: Paths, session: SessionId) -> tuple[str, ...]:
+    """Return the command by which a hook inside writes a note."""
+    return emit_command() if _tier(places, session) == "jail" else emit_command(FOLDER)
 
 
-def confined(
+def prepare_launch(
     places: Paths,
     launch: Launch,
     argv: Sequence[str],
     variables: Mapping[str, str],
-    around: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] = os.environ,
 ) -> AgentLaunch:
-    """*argv* of the agent of *launch* inside; what is left of a jail that it had is ended. Blocks.
+    """Return the launch that runs *argv*, of the agent of *launch*, inside; a jail left from before is ended. Blocks.
 
     Args:
-        places: where the session is kept.
-        launch: whose agent it is.
+        places: the paths under which the session is stored.
+        launch: the launch of the agent.
         argv: the program and its arguments.
-        variables: all that it is to have.
-        around: where its credentials' variables are looked up.
+        variables: its whole environment.
+        environment: where the variables of its credentials are looked up.
 
     Raises:
         LaunchError: if it cannot be started there; the message says why.
@@ -143,47 +143,48 @@ def confined(
     try:
         policy, jail = policy_of(places, launch.session), Jail(places)
         if policy.tier != "jail":
-            return _lodged(places, launch, policy, argv, seen_inside(policy, launch.workdir, variables), around)
-        if SCRIPTED in argv:  # it is a part of kasmon
+            variables = filter_variables(policy, launch.workdir, variables)
+            return _prepare_remote(places, launch, policy, argv, variables, environment)
+        if SCRIPTED in argv:  # the scripted agent is part of kasmon
             policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
-        handed = credential_renewal.noted(jail.ground.of(launch.session))  # whoever had it before may have been killed
+        digests = credential_renewal.load_digests(jail.ground.of(launch.session))  # its last host may have been killed
         jail.destroy(policy, None)
-        ground = jail.ground.make(launch.session)
+        session_folder = jail.ground.make(launch.session)
         home = jail.ground.home(launch.session)
-        looked = credentials.looked_up(policy.credentials, around)
-        brought = credential_renewal.bring_back(policy.files, home, handed)
-        credential_renewal.note(policy.files, ground)
-        credential_files.hand(policy.files, home, jail.ground.owner)
-        belongings = AgentContextFiles(ground)
-        belongings.make(jail.ground.owner, context(places, launch))
-        outfit = jail.outfit(
+        found_credentials = credentials.looked_up(policy.credentials, environment)
+        renewal_notices = credential_renewal.copy_back(policy.files, home, digests)
+        credential_renewal.record_digests(policy.files, session_folder)
+        credential_files.copy_in(policy.files, home, jail.ground.owner)
+        context_files = AgentContextFiles(session_folder)
+        context_files.make(jail.ground.owner, context(places, launch))
+        jail_command = jail.outfit(
             policy,
             argv,
             launch.workdir,
-            seen_inside(policy, launch.workdir, variables) | looked.values,
-            belongings=belongings.binds,
+            filter_variables(policy, launch.workdir, variables) | found_credentials.values,
+            belongings=context_files.binds,
             path=(BIN,),
         )
-        told = [notice for notice in outfit.notices if "control group" not in notice]  # who began it said that before
-        notices = (*brought, *told, *looked.missing)
-        write_private(ground / NOTICES, msgspec.json.encode(notices))
+        jail_notices = [each for each in jail_command.notices if "control group" not in each]  # reported at creation
+        notices = (*renewal_notices, *jail_notices, *found_credentials.missing)
+        write_private(session_folder / NOTICES, msgspec.json.encode(notices))
     except KasmonError as error:
         raise LaunchError(
             f"session {launch.name!r} cannot be started in its sandbox: {error.message}", hint=error.hint
         ) from error
     except OSError as error:
         raise LaunchError(f"session {launch.name!r} cannot be started in its sandbox: {error}.") from error
-    _secrets[launch.session] = looked.secrets
+    _secrets[launch.session] = found_credentials.secrets
     return AgentLaunch(
-        command=tuple(outfit.command),
+        command=tuple(jail_command.command),
         home=home,
-        notes=belongings.notes,
-        secrets=looked.secrets,
+        notes=context_files.notes,
+        secrets=found_credentials.secrets,
     )
 
 
 def keeps_memory(places: Paths, session: SessionId) -> bool:
-    """Whether its sandbox can be paused to disk, with what its agent holds."""
+    """Whether its sandbox can be paused to disk, with its agent's memory."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
         return (
@@ -192,28 +193,28 @@ def keeps_memory(places: Paths, session: SessionId) -> bool:
     return False
 
 
-def can_sleep(places: Paths, session: SessionId) -> bool:
-    """Whether it can be put to sleep at all."""
+def can_pause(places: Paths, session: SessionId) -> bool:
+    """Whether its sandbox can be paused at all."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
-        return remote_launch.can_sleep(load(policy.tier, places), policy)
+        return remote_launch.can_pause(load(policy.tier, places), policy)
     return True
 
 
-def freeze(
+def pause(
     places: Paths, session: SessionId, runtime: SandboxRuntime, *, to_disk: bool = False, turn: int = 0
 ) -> PauseResult:
-    """Stop all in the sandbox of an agent; it keeps its memory, and *to_disk* has no process then. Blocks.
+    """Pause the sandbox of an agent, which keeps its memory; with *to_disk*, no process runs then. Blocks.
 
     Raises:
-        UnableError: for *to_disk*, where its tier cannot, or it was handed what must not be there; elsewhere it cannot
-            sleep at all then.
-        SandboxError: if it is gone, or somebody in it does not stop; all go on then.
+        UnableError: for *to_disk*, where its tier cannot, or it holds secrets that must not be on disk; at a service
+            it cannot be paused at all then.
+        SandboxError: if it is gone, or a process in it does not stop; all processes run on then.
     """
     policy = policy_of(places, session)
-    if not can_sleep(places, session):
+    if not can_pause(places, session):
         raise UnableError(
-            f"session {session!r} is not paused: {credential_files.AT_A_SERVICE}.", hint=ENDS.format(session)
+            f"session {session!r} is not paused: {credential_files.AT_A_SERVICE}.", hint=IDLE_HINT.format(session)
         )
     if to_disk and not keeps_memory(places, session):
         why = "a jail cannot save its memory to disk" if policy.tier == "jail" else credential_files.ON_DISK
@@ -223,73 +224,73 @@ def freeze(
         )
     if policy.tier == "jail":
         return Jail(places).pause(policy, runtime)
-    return remote_launch.asleep(places, policy, runtime, to_disk=to_disk, turn=turn)
+    return remote_launch.pause(places, policy, runtime, to_disk=to_disk, turn=turn)
 
 
-def thaw(
-    places: Paths, session: SessionId, runtime: SandboxRuntime, slept: PauseResult | None = None
+def resume(
+    places: Paths, session: SessionId, runtime: SandboxRuntime, paused: PauseResult | None = None
 ) -> SandboxRuntime:
-    """Let all in it go on, from its memory on disk where it sleeps there; where it lives then. Blocks.
+    """Resume all processes in it, from its snapshot on disk if it has one; return its runtime. Blocks.
 
-    *slept* None: nobody knows how it sleeps, or whether it does.
+    *paused* None: it is unknown how it is paused, or whether it is.
 
     Raises:
-        SnapshotRefusedError: if that memory may not be gone on from.
-        SandboxError: if it is gone.
+        SnapshotRefusedError: if that snapshot may not be resumed.
+        SandboxError: if the sandbox is gone.
     """
     policy = policy_of(places, session)
     if policy.tier == "jail":
         return Jail(places).resume(policy, runtime, PauseResult(held=True))
-    return remote_launch.awake(places, policy, runtime, slept)
+    return remote_launch.resume(places, policy, runtime, paused)
 
 
-def left(places: Paths, session: SessionId, *, spares_memory: bool = False) -> tuple[str, ...]:
-    """End what is left of the sandbox of an agent that has ended, and take away what it was handed. Blocks.
+def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) -> tuple[str, ...]:
+    """End what is left of the sandbox of an ended agent, and remove the files it was given. Blocks.
 
-    What became of a log-in that it renewed, a sentence each. *spares_memory*: the agent did not end, nobody sees it any
-    more: what sleeps on disk stays for its next start.
+    Returns a sentence for each log-in that it renewed. *spares_memory*: the agent did not end but was lost from view:
+    a snapshot on disk stays for its next start.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
     policy = policy_of(places, session)
     if policy.tier != "jail":
-        return remote_launch.left(places, policy, spares_memory=spares_memory)
+        return remote_launch.clean_up(places, policy, spares_memory=spares_memory)
     jail = Jail(places)
-    handed = credential_renewal.noted(jail.ground.of(session))
+    digests = credential_renewal.load_digests(jail.ground.of(session))
     jail.destroy(policy, None)
-    return remote_launch.taken_back(policy, jail.ground.home(session), handed)
+    return remote_launch.reclaim_files(policy, jail.ground.home(session), digests)
 
 
 def forget(places: Paths, session: SessionId) -> str:
-    """Remove the home of a session that is given up; where its work lies, if that is a copy, which stays. Blocks.
+    """Remove the home of a deleted session; return the path of its copy of a folder, which stays, or "". Blocks.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
     policy = policy_of(places, session)
     if policy.tier not in TIERS:
         return forget_removed_tier(places, policy)
     if policy.tier != "jail":
         return remote_launch.forget(places, policy)
-    left(places, session)
-    workdir = "/"  # nobody's: a copy of what is not known stays
+    clean_up(places, session)
+    workdir = "/"  # no session's folder: a copy of an unknown folder stays
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         workdir = msgspec.json.decode(places.launch(session).read_bytes(), type=Launch).workdir
     return Jail(places).forget(policy, workdir)
 
 
-def _lodged(
+def _prepare_remote(
     places: Paths,
     launch: Launch,
     policy: SandboxPolicy,
     argv: Sequence[str],
     variables: Mapping[str, str],
-    around: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> AgentLaunch:
-    made = remote_launch.confined(places, launch, policy, argv, variables, around)
-    _secrets[launch.session] = made.secrets
-    return AgentLaunch(command=made.command, home=made.home, notes=made.notes, secrets=made.secrets)
+    remote = remote_launch.prepare_launch(places, launch, policy, argv, variables, environment)
+    _secrets[launch.session] = remote.secrets
+    return AgentLaunch(command=remote.command, home=remote.home, notes=remote.notes, secrets=remote.secrets)
 
 
 def _tier(places: Paths, session: SessionId) -> LoggedTier:
@@ -298,8 +299,8 @@ def _tier(places: Paths, session: SessionId) -> LoggedTier:
     return "jail"
 
 
-def _ground(places: Paths, session: SessionId) -> HostFolders:
-    """What its sandbox stands on; a jail's, where nothing says otherwise."""
+def _host_folders(places: Paths, session: SessionId) -> HostFolders:
+    """The host folders of its sandbox; a jail's, where no policy names another tier."""
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
         if policy.tier != "jail":
@@ -307,13 +308,13 @@ def _ground(places: Paths, session: SessionId) -> HostFolders:
     return Jail(places).ground
 
 
-def seen_inside(policy: SandboxPolicy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """*variables*, without those that name what is not there inside."""
+def filter_variables(policy: SandboxPolicy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return *variables* without those that name a path that is absent inside."""
     targets = [workdir, *(mount.target or mount.source for mount in policy.mounts)]
-    there = (*SEEN, *targets)
-    kept = {
+    visible = (*SHARED_PATHS, *targets)
+    visible_variables = {
         name: value
         for name, value in variables.items()
-        if name not in LOCATIONS or any(Path(value).is_relative_to(each) for each in there)
+        if name not in LOCATIONS or any(Path(value).is_relative_to(each) for each in visible)
     }
-    return kept | {"KASMON_CONTEXT": CONTEXT}
+    return visible_variables | {"KASMON_CONTEXT": CONTEXT}

@@ -1,7 +1,7 @@
-"""An agent inside a sandbox that is reached over a line and keeps its memory: its front, its sleep, what stays of it.
+"""Launch, pause, resume and cleanup of an agent in a sandbox that is reached over a connection and keeps its memory.
 
-Its home and its folder outlive each sandbox. Its memory on disk is gone on from where it fits, in the same process; a
-new sandbox begins with the same home, in which the agent finds its conversation by its own id.
+Its home and its folder outlive each sandbox. Its snapshot on disk is resumed where it fits, with the same process. A
+new sandbox starts with the same home, in which the agent finds its conversation by its own id.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths
 from kasmon.sandbox.agent import credential_files, credential_renewal
-from kasmon.sandbox.agent.context_files import OURS, SHIM, AgentContextFiles, context
+from kasmon.sandbox.agent.context_files import EMIT_PROGRAM, KASMON_SCRIPT, AgentContextFiles, context
 from kasmon.sandbox.base import HostedTier, PauseResult, SandboxTier
 from kasmon.sandbox.remote_guest import launch_spec, scripted_agent
 from kasmon.sandbox.remote_guest.launch_spec import (
@@ -34,188 +34,187 @@ from kasmon.sandbox.shared import credentials
 
 
 class RemoteAgentLaunch(NamedTuple):
-    """An agent that is to be started inside."""
+    """An agent that is to be started in a sandbox."""
 
     command: tuple[str, ...]
-    """What is started in its place."""
+    """The command that is started instead of the agent's own."""
     home: Path
     notes: Path
     secrets: tuple[str, ...]
 
 
-def kept_back(tier: SandboxTier) -> str:
-    """Why a sandbox of *tier* keeps no memory of an agent that was handed something."""
+def explain_no_memory(tier: SandboxTier) -> str:
+    """Return why a sandbox of *tier* stores no memory of an agent with secrets."""
     return credential_files.AT_A_SERVICE if isinstance(tier, HostedTier) else credential_files.ON_DISK
 
 
-def can_sleep(tier: SandboxTier, policy: SandboxPolicy) -> bool:
-    """Whether the sandbox of *policy* can be put to sleep: elsewhere its memory is kept then."""
+def can_pause(tier: SandboxTier, policy: SandboxPolicy) -> bool:
+    """Whether the sandbox of *policy* can be paused; a service stores its memory then."""
     return not isinstance(tier, HostedTier) or credential_files.keeps_memory(policy)
 
 
-def confined(
+def prepare_launch(
     places: Paths,
     launch: Launch,
     policy: SandboxPolicy,
     argv: Sequence[str],
     variables: Mapping[str, str],
-    around: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> RemoteAgentLaunch:
-    """*argv* of the agent of *launch* inside. One that sleeps on disk is gone on with; any other that is left is ended.
+    """Return the launch that runs *argv* inside. An agent paused on disk is resumed; any other that is left is ended.
 
     Args:
-        places: where the session is kept.
-        launch: whose agent it is.
-        policy: what its sandbox is.
+        places: the paths under which the session is stored.
+        launch: the launch of the agent.
+        policy: the policy of its sandbox.
         argv: the program and its arguments.
-        variables: all that it is to have.
-        around: where its credentials' variables are looked up.
+        variables: its whole environment.
+        environment: where the variables of its credentials are looked up.
 
     Raises:
         KasmonError: if it cannot be started there.
         OSError: likewise.
     """
     tier = lodging(places, policy)
-    ground = tier.ground.of(launch.session)
+    session_folder = tier.ground.of(launch.session)
     if isinstance(tier, HostedTier):
-        tier.learn(around)
-    words, theirs = scripted_agent.adapted(argv, variables)
-    fitted = tier.fitted(policy, words, launch.workdir, theirs)
-    looked = credentials.looked_up(policy.credentials, around)
-    known = _joinable(tier, policy, ground) if launch.mode is Mode.TMUX else None
-    home, brought = tier.ground.home(launch.session), tuple[str, ...]()
-    if known is None:
-        handed = credential_renewal.noted(ground)  # whoever had it before may have been killed
-        launch_spec.wait_no_more(ground)
+        tier.learn(environment)
+    adapted_argv, adapted_variables = scripted_agent.adapted(argv, variables)
+    fitted = tier.fitted(policy, adapted_argv, launch.workdir, adapted_variables)
+    found_credentials = credentials.looked_up(policy.credentials, environment)
+    status = _find_resumable(tier, policy, session_folder) if launch.mode is Mode.TMUX else None
+    home, renewal_notices = tier.ground.home(launch.session), tuple[str, ...]()
+    if status is None:
+        digests = credential_renewal.load_digests(session_folder)  # the host before may have been killed
+        launch_spec.wait_no_more(session_folder)
         tier.destroy(policy, None)
-        ground = tier.ground.make(launch.session)
-        brought = credential_renewal.bring_back(policy.files, home, handed)
-        credential_renewal.note(policy.files, ground)
-        credential_files.hand(policy.files, home, tier.ground.owner)
+        session_folder = tier.ground.make(launch.session)
+        renewal_notices = credential_renewal.copy_back(policy.files, home, digests)
+        credential_renewal.record_digests(policy.files, session_folder)
+        credential_files.copy_in(policy.files, home, tier.ground.owner)
         if scripted_agent.SCRIPTED in argv:
             scripted_agent.put(home, tier.ground.owner)
-    belongings = AgentContextFiles(ground)
-    belongings.make(tier.ground.owner, context(places, launch))
-    own = {**fitted.variables, **looked.values, "KASMON_CONTEXT": CONTEXT}
-    why_not = () if credential_files.keeps_memory(policy) else (kept_back(tier),)
-    notices = (*brought, *fitted.notices, *looked.missing, *why_not)
-    told = RemoteLaunchSpec(
+    context_files = AgentContextFiles(session_folder)
+    context_files.make(tier.ground.owner, context(places, launch))
+    agent_variables = {**fitted.variables, **found_credentials.values, "KASMON_CONTEXT": CONTEXT}
+    why_not = () if credential_files.keeps_memory(policy) else (explain_no_memory(tier),)
+    notices = (*renewal_notices, *fitted.notices, *found_credentials.missing, *why_not)
+    spec = RemoteLaunchSpec(
         policy=policy,
-        fitted=msgspec.structs.replace(fitted, variables=own, notices=notices),
-        run=known.run if known else secrets.token_hex(8),
-        ground=str(ground),
-        joins=known is not None,
+        fitted=msgspec.structs.replace(fitted, variables=agent_variables, notices=notices),
+        run=status.run if status else secrets.token_hex(8),
+        ground=str(session_folder),
+        joins=status is not None,
         gifts=(
-            LaunchFile(path=f"{FOLDER}/emit.py", content=OURS.read_bytes()),
-            LaunchFile(path=f"{BIN}/kasmon", content=SHIM.encode(), mode=0o755),
+            LaunchFile(path=f"{FOLDER}/emit.py", content=EMIT_PROGRAM.read_bytes()),
+            LaunchFile(path=f"{BIN}/kasmon", content=KASMON_SCRIPT.encode(), mode=0o755),
         ),
-        notes=str(belongings.notes),
-        context=str(belongings.context),
+        notes=str(context_files.notes),
+        context=str(context_files.context),
         marks=(variables.get("KASMON_GENERATION", ""), variables.get("KASMON_NONCE", "")),
         environment=launch_spec.environment() | fitted.front,
     )
-    return RemoteAgentLaunch(tuple(launch_spec.command(told)), home, belongings.notes, looked.secrets)
+    return RemoteAgentLaunch(tuple(launch_spec.command(spec)), home, context_files.notes, found_credentials.secrets)
 
 
-def asleep(
+def pause(
     places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, *, to_disk: bool, turn: int = 0
 ) -> PauseResult:
-    """Stop all in it; *to_disk* ends its processes and keeps their memory, as it is elsewhere at once. Its front waits
-    then. Blocks.
+    """Pause it; *to_disk* ends its processes and stores their memory, as a service always does. Its front waits.
 
     Raises:
-        UnableError: if its memory must be kept for that, and may not be.
-        SandboxError: if it is gone, or its memory cannot be kept; it can go on then.
+        UnableError: if its memory must be stored for that, and may not be.
+        SandboxError: if it is gone, or its memory cannot be stored; it can be resumed then.
         OSError: likewise.
     """
     tier = lodging(places, policy)
-    ground = tier.ground.of(policy.session)
+    session_folder = tier.ground.of(policy.session)
     if not to_disk and not isinstance(tier, HostedTier):
         return tier.pause(policy, runtime)
-    launch_spec.let_wait(ground)
+    launch_spec.let_wait(session_folder)
     try:
         return tier.pause(policy, runtime, to_disk=True, turn=turn)
     except BaseException:
-        launch_spec.wait_no_more(ground)
+        launch_spec.wait_no_more(session_folder)
         raise
 
 
-def awake(places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult | None) -> SandboxRuntime:
-    """Let it go on; *slept* None: nobody knows how it sleeps, or whether it does. Blocks.
+def resume(places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, paused: PauseResult | None) -> SandboxRuntime:
+    """Resume it; *paused* None: it is unknown how it is paused, or whether it is. Blocks.
 
     Raises:
-        SnapshotRefusedError: if its memory on disk may not be gone on from.
-        SandboxError: if it is gone, or does not go on.
+        SnapshotRefusedError: if its snapshot on disk may not be resumed.
+        SandboxError: if it is gone, or cannot be resumed.
     """
     tier = lodging(places, policy)
-    ground = tier.ground.of(policy.session)
-    if slept is None and (there := tier.adopt(policy)) is not None:
-        runtime, slept = there, PauseResult(held=True)
-    elif slept is None:
-        kept = tier.kept(policy)
-        if kept is None:
+    session_folder = tier.ground.of(policy.session)
+    if paused is None and (running := tier.adopt(policy)) is not None:
+        runtime, paused = running, PauseResult(held=True)
+    elif paused is None:
+        snapshot = tier.kept(policy)
+        if snapshot is None:
             raise SandboxError(
                 f"the sandbox of {policy.session!r} has ended", "it is not running, and nothing of it was saved"
             )
-        slept = PauseResult(held=False, snapshot=kept.id)
-    goes_on = tier.resume(policy, runtime, slept)
-    launch_spec.wait_no_more(ground)
-    if (known := launch_spec.stay(ground)) is not None:
-        launch_spec.note(ground, msgspec.structs.replace(known, runtime=goes_on))
-    return goes_on
+        paused = PauseResult(held=False, snapshot=snapshot.id)
+    resumed = tier.resume(policy, runtime, paused)
+    launch_spec.wait_no_more(session_folder)
+    if (status := launch_spec.stay(session_folder)) is not None:
+        launch_spec.note(session_folder, msgspec.structs.replace(status, runtime=resumed))
+    return resumed
 
 
-def left(places: Paths, policy: SandboxPolicy, *, spares_memory: bool) -> tuple[str, ...]:
-    """End what is left of the sandbox of an agent that has ended, and take away what it was handed. Blocks.
+def clean_up(places: Paths, policy: SandboxPolicy, *, spares_memory: bool) -> tuple[str, ...]:
+    """End what is left of the sandbox of an ended agent, and remove the files it was given. Blocks.
 
-    *spares_memory*: the agent did not end, nobody sees it any more: what sleeps on disk stays for its next start.
+    *spares_memory*: the agent did not end but was lost from view: a snapshot on disk stays for its next start.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
     tier = lodging(places, policy)
     if spares_memory and tier.adopt(policy) is None and tier.kept(policy) is not None:
         return ()
-    handed = credential_renewal.noted(tier.ground.of(policy.session))
+    digests = credential_renewal.load_digests(tier.ground.of(policy.session))
     launch_spec.wait_no_more(tier.ground.of(policy.session))
     if isinstance(tier, HostedTier):
-        with contextlib.suppress(KasmonError):  # it may be gone; what it had told by then is here
+        with contextlib.suppress(KasmonError):  # it may be gone; what it sent before is here
             tier.fetch(policy)
     tier.destroy(policy, None)
-    return taken_back(policy, tier.ground.home(policy.session), handed)
+    return reclaim_files(policy, tier.ground.home(policy.session), digests)
 
 
-def taken_back(policy: SandboxPolicy, home: Path, handed: Mapping[str, str]) -> tuple[str, ...]:
-    """Take away what was *handed* to an agent into *home*, its renewed log-ins back to where they belong; in words."""
+def reclaim_files(policy: SandboxPolicy, home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
+    """Remove the copied files from *home*; copy renewed log-ins back to their sources; return a sentence for each."""
     if not home.is_dir():
         return ()
-    told = credential_renewal.bring_back(policy.files, home, handed)
-    credential_files.take_away(policy.files, home)
-    return told
+    sentences = credential_renewal.copy_back(policy.files, home, digests)
+    credential_files.remove_copies(policy.files, home)
+    return sentences
 
 
 def forget(places: Paths, policy: SandboxPolicy) -> str:
-    """Remove its home; where its work lies, if that is a copy, which stays. Blocks.
+    """Remove its home; return the path of its copy of a folder, which stays, or "". Blocks.
 
     Raises:
-        SandboxError: if something of it is left.
+        SandboxError: if a part of the sandbox is left.
     """
-    left(places, policy, spares_memory=False)
+    clean_up(places, policy, spares_memory=False)
     return lodging(places, policy).forget(policy)
 
 
-def _joinable(tier: AgentTier, policy: SandboxPolicy, ground: Path) -> RemoteAgentStatus | None:
-    """The agent that lives, or sleeps on disk; None where there is none that can be gone on with.
+def _find_resumable(tier: AgentTier, policy: SandboxPolicy, session_folder: Path) -> RemoteAgentStatus | None:
+    """Return the status of an agent that runs, or is paused on disk; None where none can be resumed.
 
     Raises:
-        SandboxUnreachableError: if nobody can tell now.
+        SandboxUnreachableError: if that cannot be determined now.
     """
-    known = launch_spec.stay(ground)
-    if known is None:
+    status = launch_spec.stay(session_folder)
+    if status is None:
         return None
     try:
         if tier.adopt(policy) is not None or tier.kept(policy) is not None:
-            return known
+            return status
     except SandboxUnreachableError:
         raise
     except (KasmonError, OSError):

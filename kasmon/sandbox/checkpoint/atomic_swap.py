@@ -1,8 +1,8 @@
-"""Puts what is in one folder in the place of what is in another: all of it or nothing, whenever the process dies.
+"""Replaces the content of a folder by that of another: completely or not at all, even if the process dies midway.
 
-The folder itself stays: whatever sees it, a sandbox's mount among that, sees the new things. What was in it goes into a
-third folder first. A note says how far it is; whoever comes next goes on from there, and forwards only: the new things
-were all there before the first old one was touched.
+The folder itself stays, so a bind mount of it in a sandbox shows the new content. The old content is first moved to a
+third folder. A note file records the progress. The next process continues from it, forwards only: the new content was
+complete before the first old entry was moved.
 """
 
 import contextlib
@@ -15,36 +15,36 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.scan import opened
-from kasmon.sandbox.checkpoint.unpack import settle_folder
+from kasmon.sandbox.checkpoint.unpack import apply_mode
 
 
 class FolderSwap(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange: *new* into *folder*, what was there into *old*; all on one file system."""
+    """One swap: the content of *new* into *folder*, its old content into *old*; all on one file system."""
 
     folder: str
     new: str
     old: str
     emptied: bool = False
-    """What was in *folder* is in *old*, and what of *new* is in *folder* stays there."""
+    """The old content is in *old* completely; what has been moved from *new* to *folder* stays there."""
 
 
 def exchange(swap: FolderSwap, note: Path) -> None:
-    """Do *swap*; *note* is there while it is not done.
+    """Do *swap*; the file *note* exists until it is done.
 
     Raises:
-        SandboxError: if it cannot be done; *folder* is then as it was, or the error says where what was in it is.
-        OSError: if it cannot be noted; nothing has changed then.
+        SandboxError: if it fails; *folder* is then unchanged, or the error says where its content is.
+        OSError: if the note cannot be written; nothing has changed then.
     """
-    _written(note, swap)
-    _go_on(swap, note)
+    _write_note(note, swap)
+    _continue(swap, note)
 
 
-def _go_on(swap: FolderSwap, note: Path) -> None:
-    """Do what is left of *swap*, of which *note* tells how far it is."""
+def _continue(swap: FolderSwap, note: Path) -> None:
+    """Do the rest of *swap*, whose progress is in *note*."""
     if not swap.emptied:
-        _emptied(swap, note)
+        _empty_folder(swap, note)
     try:
-        _moved(swap.new, swap.folder)
+        _move_entries(swap.new, swap.folder)
     except OSError as error:
         raise SandboxError(
             f"{swap.folder!r} could not be filled",
@@ -54,21 +54,21 @@ def _go_on(swap: FolderSwap, note: Path) -> None:
     note.unlink()
 
 
-def _emptied(swap: FolderSwap, note: Path) -> None:
-    """Move what is in its folder into *old*, and note that.
+def _empty_folder(swap: FolderSwap, note: Path) -> None:
+    """Move the folder's content into *old*, and record that in *note*.
 
     Raises:
-        SandboxError: if it cannot be done; the folder is then as it was.
+        SandboxError: if that fails; the folder is then unchanged.
     """
     try:
-        _moved(swap.folder, swap.old)
-        _written(note, msgspec.structs.replace(swap, emptied=True))
+        _move_entries(swap.folder, swap.old)
+        _write_note(note, msgspec.structs.replace(swap, emptied=True))
     except OSError as error:
         try:
-            _moved(swap.old, swap.folder)
-        except OSError as worse:
+            _move_entries(swap.old, swap.folder)
+        except OSError as undo_error:
             raise SandboxError(
-                f"{swap.folder!r} could not be restored", str(worse), f"Some of it is in {swap.old!r}."
+                f"{swap.folder!r} could not be restored", str(undo_error), f"Some of it is in {swap.old!r}."
             ) from error
         note.unlink()
         raise SandboxError(
@@ -76,51 +76,51 @@ def _emptied(swap: FolderSwap, note: Path) -> None:
         ) from error
 
 
-def unfinished(note: Path) -> FolderSwap | None:
-    """The exchange that *note* tells of."""
+def load_unfinished(note: Path) -> FolderSwap | None:
+    """Return the swap recorded in *note*, or None."""
     try:
         return msgspec.json.decode(note.read_bytes(), type=FolderSwap)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def resumed(swap: FolderSwap, note: Path) -> None:
-    """Go on with *swap*, which another process began.
+def resume(swap: FolderSwap, note: Path) -> None:
+    """Continue *swap*, which another process began.
 
     Raises:
-        SandboxError: if it cannot be done.
+        SandboxError: if it fails.
     """
     if Path(swap.new).is_dir():
-        _go_on(swap, note)
+        _continue(swap, note)
         return
-    if not swap.emptied and Path(swap.old).is_dir():  # somebody took the new things away
-        _moved(swap.old, swap.folder)
+    if not swap.emptied and Path(swap.old).is_dir():  # the new content was removed
+        _move_entries(swap.old, swap.folder)
     note.unlink()
 
 
-def removed(folder: str) -> None:
-    """Remove *folder* with all that is in it, folders that are closed to their owner among it."""
+def remove_tree(folder: str) -> None:
+    """Remove *folder* with all its content, subfolders without permissions for their owner included."""
     with contextlib.suppress(SandboxError), opened(folder) as top:
-        _open_up(top)
+        _grant_owner(top)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open_up(handle: int) -> None:
-    """Let their owner remove what is in the folder open at *handle*."""
-    settle_folder(handle, 0o700, None)
+def _grant_owner(handle: int) -> None:
+    """Give the owner permission to remove the content of the folder open at *handle*."""
+    apply_mode(handle, 0o700, None)
     with os.scandir(handle) as names:
         folders = [name.name for name in names if name.is_dir(follow_symlinks=False)]
     for name in folders:
         with contextlib.suppress(OSError):
             lower = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
             try:
-                _open_up(lower)
+                _grant_owner(lower)
             finally:
                 os.close(lower)
 
 
-def _moved(source: str, target: str) -> None:
-    """Move all that is in *source* into *target*; what has such a name there already is moved beside it."""
+def _move_entries(source: str, target: str) -> None:
+    """Move all entries of *source* into *target*; an entry whose name is taken gets a `~` appended."""
     with opened(source) as here, opened(target) as there:
         taken = set(os.listdir(there))  # noqa: PTH208 (by its handle)
         for name in os.listdir(here):  # noqa: PTH208
@@ -130,5 +130,5 @@ def _moved(source: str, target: str) -> None:
             os.rename(name, free, src_dir_fd=here, dst_dir_fd=there)
 
 
-def _written(note: Path, swap: FolderSwap) -> None:
+def _write_note(note: Path, swap: FolderSwap) -> None:
     write_private(note, msgspec.json.encode(swap))

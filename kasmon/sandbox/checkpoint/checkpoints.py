@@ -1,9 +1,9 @@
-"""The checkpoints of one session, in kasmon's own folder: files, a commit of them, and what interpreters could keep.
+"""The checkpoints of one session, in kasmon's own folder: files, a git commit of them, and saved interpreter state.
 
-Files are kept whole, with modes, empty folders, links as links, and what git ignores or keeps for itself; what did not
-change since the last time costs a look and nothing more. Not kept are owners, hard links as such, further attributes,
-pipes, sockets and devices; those that were there are named in `left`. A checkpoint is confirmed by its record being
-written, after all that belongs to it. One process at a time: the session's host.
+Stored are whole files, modes, empty folders, symlinks, and also what git ignores or reserves (`.git`). A file unchanged
+since the last checkpoint costs one stat call. Not stored are owners, hard links as such, extended attributes, pipes,
+sockets and devices; `left` names those that were there. A checkpoint is confirmed by its record, which is written after
+all its content. One process at a time may use it: the session's host.
 """
 
 import contextlib
@@ -19,63 +19,63 @@ import msgspec
 from kasmon.errors import GitError, NotFoundError, RefusedError, SandboxError, TimedOutError
 from kasmon.paths import private_folder
 from kasmon.sandbox.checkpoint import manifest as manifests
-from kasmon.sandbox.checkpoint.atomic_swap import FolderSwap, exchange, removed, resumed, unfinished
+from kasmon.sandbox.checkpoint.atomic_swap import FolderSwap, exchange, load_unfinished, remove_tree, resume
 from kasmon.sandbox.checkpoint.manifest import Manifest
 from kasmon.sandbox.checkpoint.object_store import ObjectStore
 from kasmon.sandbox.checkpoint.records import CheckpointList, CheckpointRecord, CheckpointRecords
-from kasmon.sandbox.checkpoint.retention import RetentionLimits, dropped
-from kasmon.sandbox.checkpoint.scan import ScanBounds, opened, scan, told
-from kasmon.sandbox.checkpoint.unpack import settle_top, unpack
+from kasmon.sandbox.checkpoint.retention import RetentionLimits, select_dropped
+from kasmon.sandbox.checkpoint.scan import ScanBounds, describe_skipped, opened, scan
+from kasmon.sandbox.checkpoint.unpack import apply_top_modes, unpack
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
 
 TIDY_AFTER: Final = 20
-"""Of so many dropped checkpoints the room is freed at once."""
-EVERYTHING: Final = ScanBounds()
-USUAL: Final = RetentionLimits()
+"""After so many dropped checkpoints their disk space is freed together."""
+DEFAULT_BOUNDS: Final = ScanBounds()
+DEFAULT_LIMITS: Final = RetentionLimits()
 OLDEST: Final = "The oldest checkpoints are deleted over time."
 
 
 class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of going back."""
+    """Result of a restore."""
 
     checkpoint: CheckpointRecord
     undo: str = ""
-    """The checkpoint that has what was there before; empty where that could not be kept."""
+    """The checkpoint of what was there before; empty where that could not be stored."""
     why_not: str = ""
-    """Why not."""
+    """Why there is no *undo* checkpoint."""
 
 
 class CheckpointStore:
-    """Where the checkpoints of one session lie. All calls block."""
+    """The checkpoints of one session. All calls block."""
 
     def __init__(
         self,
         folder: Path,
         *,
-        bounds: ScanBounds = EVERYTHING,
-        keep: RetentionLimits = USUAL,
+        bounds: ScanBounds = DEFAULT_BOUNDS,
+        keep: RetentionLimits = DEFAULT_LIMITS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*folder* is made, 0700, when something is first kept in it."""
-        self.folder, self._bounds, self._keep, self._clock = folder, bounds, keep, clock
-        self._shelf, self._depot = CheckpointRecords(folder), ObjectStore(folder / "git")
+        """*folder* is created, 0700, when something is first stored in it."""
+        self.folder, self._bounds, self._limits, self._clock = folder, bounds, keep, clock
+        self._records, self._objects = CheckpointRecords(folder), ObjectStore(folder / "git")
         self._note = folder / "swap.json"
         self._last: tuple[str, Manifest] | None = None
 
     def all(self) -> tuple[CheckpointRecord, ...]:
-        """All that are kept, oldest first."""
-        return self._shelf.records().checkpoints
+        """Return all checkpoints, oldest first."""
+        return self._records.records().checkpoints
 
     def find(self, checkpoint: str) -> CheckpointRecord:
-        """The one of this id.
+        """Return the checkpoint of this id.
 
         Raises:
             NotFoundError: if there is none, or it was dropped.
         """
-        found = next((each for each in self.all() if each.id == checkpoint), None)
-        if found is None:
+        record = next((each for each in self.all() if each.id == checkpoint), None)
+        if record is None:
             raise NotFoundError(f"there is no checkpoint {checkpoint!r}.", hint=OLDEST)
-        return found
+        return record
 
     def take(
         self,
@@ -86,20 +86,20 @@ class CheckpointStore:
         /,
         mapped: Callable[[], Container[int]] = frozenset,
     ) -> CheckpointRecord:
-        """Keep what is in *workspace*, and *saved* of the interpreters.
+        """Store what is in *workspace*, and the interpreter state *saved*.
 
-        *mapped* tells the inodes of files that somebody writes to as to memory: their times do not tell of that.
+        *mapped* returns the inodes of files that a process has mapped writable: their times do not show its writes.
 
         Raises:
-            SandboxError: if there is too much in it, or it cannot be looked at.
-            GitError, TimedOutError: if git did not keep it. Nothing is kept then, and what was kept before stays.
+            SandboxError: if the workspace is too large, or cannot be read.
+            GitError, TimedOutError: if git failed. Nothing is stored then, and earlier checkpoints stay.
         """
-        checkpoint = self._taken(workspace, turn, when, saved, mapped)
-        with contextlib.suppress(GitError, TimedOutError, OSError):  # what is kept is kept; room is freed another time
-            self._thin(is_new=checkpoint.holder == checkpoint.id)
+        checkpoint = self._take(workspace, turn, when, saved, mapped)
+        with contextlib.suppress(GitError, TimedOutError, OSError):  # space is freed another time
+            self._apply_retention(is_new=checkpoint.holder == checkpoint.id)
         return checkpoint
 
-    def _taken(
+    def _take(
         self,
         workspace: str,
         turn: int,
@@ -109,25 +109,25 @@ class CheckpointStore:
     ) -> CheckpointRecord:
         self.finish()
         private_folder(self.folder)
-        records, at = self._shelf.records(), self._clock()
-        before = self._newest(records)
-        began = time.time_ns()
-        unsettled = mapped()  # only now: what is mapped later changes a file's time, to one that is later too
+        records, at = self._records.records(), self._clock()
+        before = self._find_newest(records)
+        started_ns = time.time_ns()
+        mapped_inodes = mapped()  # after `started_ns`: a later mapping gives the file a later time
         name = holder = f"c{records.counted + 1}"
         with opened(workspace) as top:
-            seen = scan(top, self._bounds)
-            known, fresh = manifests.unread(seen.files, before and before[1], unsettled)
+            scanned = scan(top, self._bounds)
+            known, fresh = manifests.find_unread(scanned.files, before and before[1], mapped_inodes)
             if before and not fresh and known == before[1].files:
-                last, left = before[0], seen.left
+                last, skipped = before[0], scanned.left
                 commit, digest, size, holder = last.commit, last.sha256, last.size_bytes, last.holder
             else:
-                files, commit, unread = self._depot.keep(top, known, fresh, name, at, f"{when} turn {turn}")
-                left = seen.left + unread
-                whole = Manifest(began, manifests.unsettled(files, unsettled))
+                files, commit, unread = self._objects.keep(top, known, fresh, name, at, f"{when} turn {turn}")
+                skipped = scanned.left + unread
+                whole = Manifest(started_ns, manifests.mark_unsettled(files, mapped_inodes))
                 if before and manifests.content(files) == manifests.content(before[1].files):
                     commit, holder = before[0].commit, before[0].holder
                 size = whole.size
-                digest = self._shelf.put("manifests", manifests.encode(whole))
+                digest = self._records.put("manifests", manifests.encode(whole))
                 self._last = (digest, whole)
         checkpoint = CheckpointRecord(
             id=name,
@@ -137,32 +137,32 @@ class CheckpointStore:
             when=when,
             at=at,
             sha256=digest,
-            state=self._shelf.put("state", saved.content) if saved.content else "",
+            state=self._records.put("state", saved.content) if saved.content else "",
             kept=saved.kept,
             lost=saved.lost,
             holder=holder,
-            left=told(left),
+            left=describe_skipped(skipped),
         )
-        every = (*records.checkpoints, checkpoint)
-        self._shelf.write(msgspec.structs.replace(records, counted=records.counted + 1, checkpoints=every))
+        all_records = (*records.checkpoints, checkpoint)
+        self._records.write(msgspec.structs.replace(records, counted=records.counted + 1, checkpoints=all_records))
         return checkpoint
 
     def restore(self, checkpoint: str, workspace: str, /) -> RestoreResult:
-        """Put the files of *checkpoint* in the place of those in *workspace*, whole or not at all.
+        """Replace the files in *workspace* by those of *checkpoint*, completely or not at all.
 
-        What is in it is kept first. Nothing may write there meanwhile.
+        The current files are stored first. No process may write there meanwhile.
 
         Raises:
             NotFoundError: if there is no such checkpoint.
-            SandboxError, GitError: if it could not be done; *workspace* is as it was, or the error says where it is.
+            SandboxError, GitError: if it failed; *workspace* is unchanged, or the error says where its content is.
         """
         point = self.find(checkpoint)
         undo = why_not = ""
         try:
-            undo = self._taken(
+            undo = self._take(
                 workspace, point.turn, "asked", SavedInterpreters()
-            ).id  # drops none: not the one that is wanted
-        except (SandboxError, GitError, TimedOutError) as error:  # one may go back because it is too much
+            ).id  # unlike `take`, drops no checkpoint: not the requested one
+        except (SandboxError, GitError, TimedOutError) as error:  # too large a workspace may be the reason to restore
             why_not = error.message
         manifest = self._manifest(point)
         new = old = ""
@@ -171,37 +171,37 @@ class CheckpointStore:
             if os.geteuid() == 0:
                 owner = Path(workspace).lstat()
                 os.chown(new, owner.st_uid, owner.st_gid)
-            unpack(self._depot, manifest, new)
+            unpack(self._objects, manifest, new)
             exchange(FolderSwap(folder=workspace, new=new, old=old), self._note)
         except OSError as error:
             what, why = f"checkpoint {checkpoint!r} could not be restored", error.strerror or str(error)
             raise SandboxError(what, why, "Nothing was changed.") from error
         finally:
-            if unfinished(self._note) is None:
+            if load_unfinished(self._note) is None:
                 for folder in filter(None, (new, old)):
-                    removed(folder)
-        settle_top(manifest, workspace)
+                    remove_tree(folder)
+        apply_top_modes(manifest, workspace)
         return RestoreResult(checkpoint=point, undo=undo, why_not=why_not)
 
     def finish(self) -> None:
-        """Go on with a restoring that another process began, if there is one; before a sandbox is made or adopted.
+        """Finish a restore that another process began, if there is one; called before a sandbox is made or adopted.
 
         Raises:
-            SandboxError: if it cannot be finished; it is tried again next time.
+            SandboxError: if it cannot be finished; the next call tries again.
         """
-        swap = unfinished(self._note)
+        swap = load_unfinished(self._note)
         if swap is not None:
-            resumed(swap, self._note)
+            resume(swap, self._note)
             for folder in (swap.new, swap.old):
-                removed(folder)
+                remove_tree(folder)
 
     def fork(self, checkpoint: str, folder: str, /) -> CheckpointRecord:
-        """Copy the files of *checkpoint* into *folder*: an empty one, or one that is not there yet.
+        """Copy the files of *checkpoint* into *folder*, which is empty or does not exist yet.
 
         Raises:
             NotFoundError: if there is no such checkpoint.
-            RefusedError: if something is in *folder*.
-            SandboxError, GitError: if not all could be copied; the folder may hold a part of it.
+            RefusedError: if *folder* is not empty.
+            SandboxError, GitError: if not all could be copied; *folder* may hold a part of it.
         """
         point = self.find(checkpoint)
         manifest = self._manifest(point)
@@ -213,28 +213,28 @@ class CheckpointStore:
             raise SandboxError(f"cannot fork into {folder!r}", error.strerror or str(error)) from error
         if not is_empty:
             raise RefusedError(f"cannot fork into {folder!r}: it is not empty.")
-        unpack(self._depot, manifest, folder)
-        settle_top(manifest, folder)
+        unpack(self._objects, manifest, folder)
+        apply_top_modes(manifest, folder)
         return point
 
     def state(self, checkpoint: str, /) -> bytes:
-        """What was kept of the interpreters; empty where nothing was, or it was purged.
+        """Return the saved interpreter state; empty where none was saved, or it was purged.
 
         Raises:
             NotFoundError: if there is no such checkpoint.
             SandboxError: if it is damaged.
         """
         point = self.find(checkpoint)
-        return self._shelf.get("state", point.state) if point.state else b""
+        return self._records.get("state", point.state) if point.state else b""
 
     def diff(self, turn: int) -> str:
-        """What *turn* changed in the files, as a unified diff of at most a megabyte; its text is foreign.
+        """Return what *turn* changed in the files, as a unified diff of at most a megabyte; its text is untrusted.
 
-        From the checkpoint before it, else the newest of an earlier turn, to the newest after it.
+        It compares the checkpoint before the turn, else the newest of an earlier turn, with the newest after it.
 
         Raises:
-            NotFoundError: if nothing was kept after that turn, or nothing before it.
-            GitError, TimedOutError: if git cannot tell.
+            NotFoundError: if there is no checkpoint after that turn, or none before it.
+            GitError, TimedOutError: if git fails.
         """
         after = before = None
         for each in self.all():
@@ -244,23 +244,23 @@ class CheckpointStore:
                 before = each
         if after is None or before is None:
             raise NotFoundError(f"there are no checkpoints for the changes of turn {turn}.", hint=OLDEST)
-        return "" if before.commit == after.commit else self._depot.diff(before.commit, after.commit)
+        return "" if before.commit == after.commit else self._objects.diff(before.commit, after.commit)
 
     def purge_memory(self) -> None:
-        """Forget all that interpreters kept; files and their history stay. For the end of a session."""
-        records = self._shelf.records()
-        forgotten = tuple(msgspec.structs.replace(each, state="") for each in records.checkpoints)
-        if forgotten != records.checkpoints:
-            self._shelf.write(msgspec.structs.replace(records, checkpoints=forgotten))
-        self._shelf.sweep("state", set())
+        """Delete all saved interpreter state; files and their history stay. For the end of a session."""
+        records = self._records.records()
+        purged = tuple(msgspec.structs.replace(each, state="") for each in records.checkpoints)
+        if purged != records.checkpoints:
+            self._records.write(msgspec.structs.replace(records, checkpoints=purged))
+        self._records.sweep("state", set())
 
     def purge(self) -> None:
         """Remove everything. Idempotent."""
         self.finish()
-        removed(str(self.folder))
+        remove_tree(str(self.folder))
 
-    def _newest(self, records: CheckpointList) -> tuple[CheckpointRecord, Manifest] | None:
-        """The newest checkpoint with its manifest; None where there is none that could be read."""
+    def _find_newest(self, records: CheckpointList) -> tuple[CheckpointRecord, Manifest] | None:
+        """Return the newest checkpoint with its manifest; None where there is none that can be read."""
         with contextlib.suppress(SandboxError, IndexError):
             return records.checkpoints[-1], self._manifest(records.checkpoints[-1])
         return None
@@ -268,23 +268,23 @@ class CheckpointStore:
     def _manifest(self, point: CheckpointRecord) -> Manifest:
         if self._last is None or self._last[0] != point.sha256:
             try:
-                self._last = (point.sha256, manifests.decode(self._shelf.get("manifests", point.sha256)))
+                self._last = (point.sha256, manifests.decode(self._records.get("manifests", point.sha256)))
             except (ValueError, TypeError, KeyError) as error:
                 raise SandboxError(f"checkpoint {point.id!r} is damaged", str(error)) from error
         return self._last[1]
 
-    def _thin(self, *, is_new: bool) -> None:
-        """Drop what is more than is kept, and free its room when that is worth it."""
-        records = self._shelf.records()
-        too_much = is_new and self._depot.size > self._keep.bytes
-        gone = dropped(records.checkpoints, self._keep, too_much=too_much)
-        if gone:
-            stay = tuple(each for each in records.checkpoints if each.id not in gone)
-            records = msgspec.structs.replace(records, checkpoints=stay, dropped=records.dropped + len(gone))
-            self._shelf.write(records)
-            self._shelf.sweep("manifests", {each.sha256 for each in stay})
-            self._shelf.sweep("state", {each.state for each in stay})
-        if records.dropped >= TIDY_AFTER or (too_much and gone):
-            self._depot.drop(self._depot.names() - {each.holder for each in records.checkpoints})
-            self._depot.tidy()
-            self._shelf.write(msgspec.structs.replace(records, dropped=0))
+    def _apply_retention(self, *, is_new: bool) -> None:
+        """Drop checkpoints beyond the limits, and free their disk space when that is worth it."""
+        records = self._records.records()
+        too_much = is_new and self._objects.size > self._limits.bytes
+        dropped_ids = select_dropped(records.checkpoints, self._limits, too_much=too_much)
+        if dropped_ids:
+            retained = tuple(each for each in records.checkpoints if each.id not in dropped_ids)
+            records = msgspec.structs.replace(records, checkpoints=retained, dropped=records.dropped + len(dropped_ids))
+            self._records.write(records)
+            self._records.sweep("manifests", {each.sha256 for each in retained})
+            self._records.sweep("state", {each.state for each in retained})
+        if records.dropped >= TIDY_AFTER or (too_much and dropped_ids):
+            self._objects.drop(self._objects.names() - {each.holder for each in records.checkpoints})
+            self._objects.tidy()
+            self._records.write(msgspec.structs.replace(records, dropped=0))

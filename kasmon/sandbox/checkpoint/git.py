@@ -1,4 +1,4 @@
-"""Runs git on a repository of kasmon's own, so that nobody's config, hook or attribute means anything to it."""
+"""Runs git on a repository of kasmon's own, without any config, hooks or attributes of the user or the system."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from typing import IO, Final
 from kasmon.errors import GitError, TimedOutError
 
 GIT_S: Final = 120.0
-"""For one call of git."""
+"""Time limit of one git call."""
 SETTINGS: Final = {
     "core.bare": "true",
     "core.hooksPath": os.devnull,
@@ -33,25 +33,25 @@ SETTINGS: Final = {
 
 
 @contextmanager
-def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """git with *words* on the repository at *folder*: what it reads and what it says.
+def run_git(folder: Path, *arguments: str, may_be_cut: bool = False) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Run git with *arguments* on the repository at *folder*; yield its stdin and stdout.
 
-    With *may_be_cut* it need not come to its end.
+    With *may_be_cut* it may be killed before it ends.
 
     Raises:
-        GitError: if it ends with an error, or is not installed.
+        GitError: if it fails, or is not installed.
         TimedOutError: if it takes longer than `GIT_S`.
     """
-    what = f"store checkpoints ({words[0]})"
+    what = f"store checkpoints ({arguments[0]})"
     settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     try:
         git = subprocess.Popen(
-            ["git", f"--git-dir={folder}", *settings, *words],
+            ["git", f"--git-dir={folder}", *settings, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
-            env=_surroundings(os.environ),
+            env=_environment(os.environ),
             umask=0o077,
         )
     except FileNotFoundError as error:
@@ -59,50 +59,50 @@ def running(folder: Path, *words: str, may_be_cut: bool = False) -> Iterator[tup
     assert git.stdin is not None
     assert git.stdout is not None
     assert git.stderr is not None
-    over = threading.Event()
+    timed_out = threading.Event()
 
-    def end() -> None:
-        over.set()
+    def kill_git() -> None:
+        timed_out.set()
         git.kill()
 
-    limit = threading.Timer(GIT_S, end)
+    limit = threading.Timer(GIT_S, kill_git)
     limit.start()
-    fault: BaseException | None = None
+    broken_pipe: BaseException | None = None
     try:
         yield git.stdin, git.stdout
         git.stdin.close()
         if may_be_cut and git.poll() is None:
             git.kill()
-    except BrokenPipeError as error:  # it went away; its own words say why
-        fault = error
+    except BrokenPipeError as error:  # git ended early; its stderr says why
+        broken_pipe = error
     except BaseException:
         git.kill()
         raise
     finally:
-        why = _last_words(git)
+        why = _read_reason(git)
         limit.cancel()
-    if over.is_set():
-        raise TimedOutError(f"git {words[0]} took longer than {GIT_S:g} s.") from fault
-    if fault or git.returncode not in ((0, -signal.SIGKILL) if may_be_cut else (0,)):
-        raise GitError(what, why) from fault
+    if timed_out.is_set():
+        raise TimedOutError(f"git {arguments[0]} took longer than {GIT_S:g} s.") from broken_pipe
+    if broken_pipe or git.returncode not in ((0, -signal.SIGKILL) if may_be_cut else (0,)):
+        raise GitError(what, why) from broken_pipe
 
 
-def _last_words(git: "subprocess.Popen[bytes]") -> str:
-    """Wait for *git* to end, and take what it said of that."""
+def _read_reason(git: "subprocess.Popen[bytes]") -> str:
+    """Wait for *git* to end, and return the last line of its stderr."""
     assert git.stdin is not None
     assert git.stdout is not None
     assert git.stderr is not None
     with contextlib.suppress(BrokenPipeError):
         git.stdin.close()
     git.stdout.close()
-    said = git.stderr.read().decode("utf-8", "replace").strip().splitlines()
+    lines = git.stderr.read().decode("utf-8", "replace").strip().splitlines()
     git.stderr.close()
     git.wait()
-    return said[-1].rstrip(".") if said else "it gave no reason"
+    return lines[-1].rstrip(".") if lines else "it gave no reason"
 
 
-def _surroundings(variables: Mapping[str, str]) -> dict[str, str]:
-    """What git gets of *variables*: where programs are, and that no config is anybody's."""
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return git's environment: PATH from *variables*, and settings that disable every config file."""
     return {
         "PATH": variables.get("PATH", os.defpath),
         "LC_ALL": "C.UTF-8",

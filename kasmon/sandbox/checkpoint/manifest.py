@@ -1,7 +1,7 @@
-"""What a folder held at one moment: each path with what it was, and the name of its content. Pure.
+"""Manifests: each path of a folder at one moment, with its kind, mode, size, times and the hash of its content. Pure.
 
-Git's own trees know no empty folder, no mode but one bit, no `.git` and no time; a manifest does. A path is a `str` as
-the system's own calls give it (with surrogates where it is no UTF-8), relative, without `.` and `..`.
+Git's own trees hold no empty folders, no mode but one bit, no `.git` and no times; a manifest does. A path is a `str`
+as Python's `os` functions return it (surrogates where it is no UTF-8), relative, without `.` and `..`.
 """
 
 import json
@@ -13,11 +13,11 @@ FOLDER: Final = "d"
 LINK: Final = "l"
 KINDS: Final = frozenset({FILE, FOLDER, LINK})
 RACY_NS: Final = 50_000_000
-"""A file that changed so shortly before it was looked at may have changed again within the same tick of its clock."""
+"""A file that changed this shortly before its scan may have changed again within the same tick of its clock."""
 
 
 class ManifestEntry(NamedTuple):
-    """One path."""
+    """One path's kind, metadata and content hash."""
 
     kind: str
     mode: int
@@ -28,7 +28,7 @@ class ManifestEntry(NamedTuple):
     ctime: int
     inode: int
     blob: str = ""
-    """Git's name of the content: a file's, or a link's target. Empty for a folder, and where nobody has read it yet."""
+    """Git's id of the content: a file's, or a link's target. Empty for a folder, and where it was not read yet."""
 
 
 Files: TypeAlias = Mapping[str, ManifestEntry]
@@ -38,21 +38,21 @@ class Manifest(NamedTuple):
     """All paths of a folder."""
 
     at: int
-    """When somebody began to look."""
+    """When the scan began."""
     files: dict[str, ManifestEntry]
 
     @property
     def size(self) -> int:
-        """The bytes of all its files."""
+        """The total size of all its files, in bytes."""
         return sum(entry.size for entry in self.files.values() if entry.kind == FILE)
 
 
-def unread(
+def find_unread(
     seen: Files, before: Manifest | None, mapped: Container[int] = frozenset()
 ) -> tuple[dict[str, ManifestEntry], list[str]]:
-    """*seen* with the contents that are known from *before*, and the paths whose contents are to be read.
+    """Return *seen* with the content hashes known from *before*, and the paths whose contents must be read.
 
-    Those of *mapped*, by their inode, always are: somebody writes to them without a change of their times.
+    Files whose inode is in *mapped* always must: processes write to them without a change of their times.
     """
     known, fresh = dict(seen), []
     old = before.files if before else {}
@@ -60,16 +60,16 @@ def unread(
     for path, entry in seen.items():
         if entry.kind == FOLDER:
             continue
-        was = old.get(path)
-        if was is not None and entry.inode not in mapped and was._replace(blob="") == entry and entry.ctime < trusted:
-            known[path] = was
+        last = old.get(path)
+        if last is not None and entry.inode not in mapped and last._replace(blob="") == entry and entry.ctime < trusted:
+            known[path] = last
         else:
             fresh.append(path)
     return known, fresh
 
 
-def unsettled(files: Files, mapped: Container[int]) -> dict[str, ManifestEntry]:
-    """*files*, of which those of *mapped* are read again the next time, whatever their times are then."""
+def mark_unsettled(files: Files, mapped: Container[int]) -> dict[str, ManifestEntry]:
+    """Return *files*, marked so that those in *mapped* are read again the next time, whatever their times are then."""
     return {
         path: entry._replace(ctime=0) if entry.kind == FILE and entry.inode in mapped else entry
         for path, entry in files.items()
@@ -77,12 +77,12 @@ def unsettled(files: Files, mapped: Container[int]) -> dict[str, ManifestEntry]:
 
 
 def content(files: Files) -> dict[str, tuple[str, int, str]]:
-    """What of *files* a history tells: paths, what they are, their modes and contents; no times."""
+    """Return what a git history shows of *files*: paths, kinds, modes and contents; no times."""
     return {path: (entry.kind, entry.mode, entry.blob) for path, entry in files.items()}
 
 
 def is_in_history(path: str) -> bool:
-    """Whether git takes *path* into a tree; what it keeps for itself, under any of its names, it does not."""
+    """Whether git accepts *path* in a tree; it rejects `.git` under any of its spellings."""
     return not any(_is_gits_own(part) for part in path.split("/"))
 
 
@@ -93,25 +93,25 @@ def _is_gits_own(part: str) -> bool:
 
 
 _IGNORED: Final = frozenset({*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF})
-"""What one file system leaves out when it compares names, so that `.g\u200cit` is `.git` there."""
+"""Characters that one file system ignores when it compares names, so that `.g\u200cit` is `.git` there."""
 
 
 def encode(manifest: Manifest) -> bytes:
-    """*manifest* as `decode` reads it."""
+    """Serialize *manifest* for `decode`."""
     return json.dumps({"at": manifest.at, "files": manifest.files}, separators=(",", ":")).encode()
 
 
 def decode(text: bytes) -> Manifest:
-    """The manifest that *text* is.
+    """Parse a manifest.
 
     Raises:
-        ValueError, TypeError, KeyError: if it is none.
+        ValueError, TypeError, KeyError: if *text* is no manifest.
     """
-    told = json.loads(text)
-    files = {path: ManifestEntry(*entry) for path, entry in told["files"].items()}
+    decoded = json.loads(text)
+    files = {path: ManifestEntry(*entry) for path, entry in decoded["files"].items()}
     if not all(_is_proper(path) and entry.kind in KINDS for path, entry in files.items()):
         raise ValueError("a path that leads elsewhere")
-    return Manifest(told["at"], files)
+    return Manifest(decoded["at"], files)
 
 
 def _is_proper(path: str) -> bool:
@@ -119,5 +119,5 @@ def _is_proper(path: str) -> bool:
 
 
 def parents_first(files: Files) -> Iterable[tuple[str, ManifestEntry]]:
-    """*files* so that a folder comes before what is in it."""
+    """Return *files* sorted so that a folder comes before its content."""
     return sorted(files.items())

@@ -1,8 +1,8 @@
-"""Keeps contents and commits in a git repository of kasmon's own. Git never sees the folder that they come from.
+"""Stores file contents and commits in a git repository of kasmon's own. Git never sees the source folder.
 
-What was read there (`scan.py`) goes to `git fast-import` as bytes with names: so no hook, filter, attribute, ignore
-file, file watcher or nested repository of that folder means anything here. A commit has no parent: the record of its
-checkpoint tells what came before it, and an old one can be dropped.
+`scan.py` reads the files, and `git fast-import` gets them as named bytes. So hooks, filters, attributes, ignore files,
+file watchers or nested repositories of that folder have no effect. A commit has no parent: the checkpoint's record
+knows the order, and an old commit can be dropped.
 """
 
 import hashlib
@@ -13,90 +13,90 @@ from pathlib import Path
 from typing import IO, Final
 
 from kasmon.errors import GitError, SandboxError
-from kasmon.sandbox.checkpoint.git import running
+from kasmon.sandbox.checkpoint.git import run_git
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry, is_in_history
 from kasmon.sandbox.checkpoint.scan import SkippedFiles, entry, opened_file, target
 
-PIECE: Final = 256 * 1024
+PIECE_BYTES: Final = 256 * 1024
 LONGEST_DIFF: Final = 1024 * 1024
-"""Bytes; a longer one is cut, and says so."""
+"""Bytes; a longer diff is truncated, with a note at its end."""
 MODES: Final = {(FILE, False): b"100644", (FILE, True): b"100755", (LINK, False): b"120000", (LINK, True): b"120000"}
-WHO: Final = b"kasmon <kasmon@localhost>"
+COMMITTER: Final = b"kasmon <kasmon@localhost>"
 
 
 class ObjectStore:
-    """The repository at *folder*, made when something is first kept in it. One process at a time writes to it."""
+    """The repository at *folder*, created when something is first stored. One process at a time may write to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def keep(
-        self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, words: str
+        self, top: int, known: dict[str, ManifestEntry], fresh: Iterable[str], name: str, at: float, message: str
     ) -> tuple[dict[str, ManifestEntry], str, list[SkippedFiles]]:
-        """Keep the contents of *fresh* beneath *top*, and a commit of all of them.
+        """Store the contents of *fresh* beneath *top*, and a commit of all paths.
 
         Args:
-            top: the handle of the folder that they are in.
-            known: all of its paths; of those not among *fresh* the content is here already.
+            top: the descriptor of the folder that they are in.
+            known: all of its paths; the contents of those not in *fresh* are stored already.
             fresh: the paths whose contents are to be read.
-            name: of what is kept, for `drop`.
+            name: the name to store them under, for `drop`.
             at: the commit's time, in seconds since the epoch.
-            words: its message.
+            message: the commit's message.
 
         Returns:
-            all paths with their contents' names, the commit's SHA, and what could not be read.
+            all paths with their content hashes, the commit's SHA, and the files that could not be read.
 
         Raises:
-            GitError, TimedOutError: if git does not do it; nothing is kept then.
+            GitError, TimedOutError: if git fails; nothing is stored then.
         """
-        self._make()
-        left: list[SkippedFiles] = []
+        self._create()
+        skipped: list[SkippedFiles] = []
         files = dict(known)
-        with self._importing() as (into, out):
+        with self._fast_import() as (stdin, stdout):
             for path in fresh:
                 try:
-                    files[path] = _sent(into, top, path, files[path], left)
+                    files[path] = _send(stdin, top, path, files[path], skipped)
                 except OSError as error:
                     del files[path]
-                    left.append(SkippedFiles(path, error.strerror or str(error)))
+                    skipped.append(SkippedFiles(path, error.strerror or str(error)))
             plain = {path: each for path, each in files.items() if each.kind != FOLDER}
-            shown = {path: each for path, each in plain.items() if is_in_history(path)}
-            others = {each.blob for path, each in plain.items() if path not in shown}
-            _commit(into, f"refs/kasmon/{name}/files", at, words, _lines(shown))
-            into.write(b"get-mark :1\n")
-            into.flush()
-            commit = out.readline().decode("ascii", "replace").strip()
+            in_history = {path: each for path, each in plain.items() if is_in_history(path)}
+            others = {each.blob for path, each in plain.items() if path not in in_history}
+            _commit(stdin, f"refs/kasmon/{name}/files", at, message, _lines(in_history))
+            stdin.write(b"get-mark :1\n")
+            stdin.flush()
+            commit = stdout.readline().decode("ascii", "replace").strip()
             if others:
                 rest = (b"M 100644 %b %b\n" % (blob.encode(), blob.encode()) for blob in sorted(others))
-                _commit(into, f"refs/kasmon/{name}/rest", at, "what git keeps for itself elsewhere", rest)
-            into.write(b"done\n")
+                _commit(stdin, f"refs/kasmon/{name}/rest", at, "what git keeps for itself elsewhere", rest)
+            stdin.write(b"done\n")
         if len(commit) != 40:
             raise GitError("store a checkpoint", "it named no commit")
-        return files, commit, left
+        return files, commit, skipped
 
     def contents(self, blobs: Iterable[str]) -> Generator[Iterator[bytes], None, None]:
-        """The content of each of *blobs*, in pieces; each is taken whole before the next one.
+        """Yield the content of each of *blobs*, in pieces; the caller must read each one fully before the next.
 
         Raises:
-            SandboxError: if one is missing, or is not what it was.
+            SandboxError: if one is missing, or its hash does not match.
         """
-        with running(self.folder, "cat-file", "--batch") as (into, out):
+        with run_git(self.folder, "cat-file", "--batch") as (stdin, stdout):
             for blob in blobs:
-                into.write(f"{blob}\n".encode())
-                into.flush()
-                head = out.readline().split()
+                stdin.write(f"{blob}\n".encode())
+                stdin.flush()
+                head = stdout.readline().split()
                 if len(head) != 3 or head[1] != b"blob":
                     raise SandboxError("the checkpoint is damaged", f"the content {blob} is missing")
-                yield _content(out, blob, int(head[2]))
-                out.read(1)
+                yield _content(stdout, blob, int(head[2]))
+                stdout.read(1)
 
     def diff(self, before: str, after: str) -> str:
-        """What changed from commit *before* to commit *after*, as a unified diff; the text is foreign.
+        """Return the changes from commit *before* to commit *after* as a unified diff; the text is untrusted.
 
         Raises:
-            GitError, TimedOutError: if git cannot tell.
+            GitError, TimedOutError: if git fails.
         """
-        words = (
+        arguments = (
             "diff",
             "--no-color",
             "--no-ext-diff",
@@ -107,85 +107,85 @@ class ObjectStore:
             after,
             "--",
         )
-        with running(self.folder, *words, may_be_cut=True) as (_, out):
-            text = out.read(LONGEST_DIFF + 1)
+        with run_git(self.folder, *arguments, may_be_cut=True) as (_, stdout):
+            text = stdout.read(LONGEST_DIFF + 1)
         shown = text[:LONGEST_DIFF].decode("utf-8", "replace")
         return f"{shown}\n(cut after {LONGEST_DIFF} bytes)\n" if len(text) > LONGEST_DIFF else shown
 
     def drop(self, names: Iterable[str]) -> None:
-        """Let go of what was kept as *names*; `tidy` frees its room."""
+        """Unreference what was stored as *names*; `tidy` frees the disk space."""
         refs = "".join(f"delete refs/kasmon/{name}/{part}\n" for name in names for part in ("files", "rest"))
         if refs and self.folder.exists():
-            with running(self.folder, "update-ref", "--stdin") as (into, _):
-                into.write(refs.encode())
+            with run_git(self.folder, "update-ref", "--stdin") as (stdin, _):
+                stdin.write(refs.encode())
 
     def names(self) -> set[str]:
-        """What is kept, by name."""
+        """Return the names under which something is stored."""
         if not self.folder.exists():
             return set()
-        with running(self.folder, "for-each-ref", "--format=%(refname)", "refs/kasmon/") as (_, out):
-            return {line.split("/")[2] for line in out.read().decode().splitlines()}
+        with run_git(self.folder, "for-each-ref", "--format=%(refname)", "refs/kasmon/") as (_, stdout):
+            return {line.split("/")[2] for line in stdout.read().decode().splitlines()}
 
     def tidy(self) -> None:
-        """Free the room of what was let go."""
-        for words in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
-            with running(self.folder, *words):
+        """Free the disk space of unreferenced objects."""
+        for arguments in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
+            with run_git(self.folder, *arguments):
                 pass
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
-        found = 0
+        """The size of all objects on disk, in bytes."""
+        total = 0
         for folder, _, files in os.walk(self.folder / "objects"):
-            found += sum(os.lstat(os.path.join(folder, file)).st_size for file in files)  # noqa: PTH118 (thousands)
-        return found
+            total += sum(os.lstat(os.path.join(folder, file)).st_size for file in files)  # noqa: PTH118 (thousands)
+        return total
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         if not (self.folder / "HEAD").exists():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with running(self.folder, "init", "--quiet", "--bare", "--template="):
+            with run_git(self.folder, "init", "--quiet", "--bare", "--template="):
                 pass
 
     @contextmanager
-    def _importing(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        with running(self.folder, "fast-import", "--quiet", "--done", "--force") as (into, out):
-            into.write(b"feature done\n")
-            yield into, out
+    def _fast_import(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        with run_git(self.folder, "fast-import", "--quiet", "--done", "--force") as (stdin, stdout):
+            stdin.write(b"feature done\n")
+            yield stdin, stdout
 
 
-def _sent(into: IO[bytes], top: int, path: str, seen: ManifestEntry, left: list[SkippedFiles]) -> ManifestEntry:
-    """Send the content of *path*; what it was when it was read.
+def _send(stdin: IO[bytes], top: int, path: str, seen: ManifestEntry, skipped: list[SkippedFiles]) -> ManifestEntry:
+    """Send the content of *path* to git; return its entry as of the read.
 
     Raises:
-        OSError: if it cannot be read, or is not what was *seen* there.
+        OSError: if it cannot be read, or is another file than the one *seen*.
     """
     if seen.kind == LINK:
         text = target(top, path)
-        into.write(b"blob\ndata %d\n%b\n" % (len(text), text))
+        stdin.write(b"blob\ndata %d\n%b\n" % (len(text), text))
         return seen._replace(blob=_name(text))
     with opened_file(top, path) as handle:
         for _ in range(2):
             before = entry(os.fstat(handle))
             if before is None or before.inode != seen.inode:
                 raise OSError("it was replaced while it was read")
-            sent = before._replace(blob=_streamed(into, handle, before.size))
+            sent = before._replace(blob=_stream_file(stdin, handle, before.size))
             if entry(os.fstat(handle)) == before:
                 return sent
-    left.append(SkippedFiles(path, "saved while it was being changed"))
+    skipped.append(SkippedFiles(path, "saved while it was being changed"))
     return sent._replace(ctime=0)  # read again next time
 
 
-def _streamed(into: IO[bytes], handle: int, size: int) -> str:
-    """Send *size* bytes of *handle* from its beginning, zeros where it has fewer; the content's name."""
+def _stream_file(stdin: IO[bytes], handle: int, size: int) -> str:
+    """Send *size* bytes of *handle* from its start, padded with zeros where it has fewer; return the blob's id."""
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    into.write(b"blob\ndata %d\n" % size)
+    stdin.write(b"blob\ndata %d\n" % size)
     at = 0
     while at < size:
-        piece = os.pread(handle, min(PIECE, size - at), at) or bytes(min(PIECE, size - at))
+        piece = os.pread(handle, min(PIECE_BYTES, size - at), at) or bytes(min(PIECE_BYTES, size - at))
         digest.update(piece)
-        into.write(piece)
+        stdin.write(piece)
         at += len(piece)
-    into.write(b"\n")
+    stdin.write(b"\n")
     return digest.hexdigest()
 
 
@@ -193,10 +193,10 @@ def _name(text: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(text) + text, usedforsecurity=False).hexdigest()
 
 
-def _content(out: IO[bytes], blob: str, size: int) -> Iterator[bytes]:
+def _content(stdout: IO[bytes], blob: str, size: int) -> Iterator[bytes]:
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     while size > 0:
-        piece = out.read(min(PIECE, size))
+        piece = stdout.read(min(PIECE_BYTES, size))
         if not piece:
             break
         size -= len(piece)
@@ -206,13 +206,13 @@ def _content(out: IO[bytes], blob: str, size: int) -> Iterator[bytes]:
         raise SandboxError("the checkpoint is damaged", f"the content {blob} is not what it was")
 
 
-def _commit(into: IO[bytes], ref: str, at: float, words: str, lines: Iterable[bytes]) -> None:
-    text = words.encode()
+def _commit(stdin: IO[bytes], ref: str, at: float, message: str, lines: Iterable[bytes]) -> None:
+    text = message.encode()
     mark = b"mark :1\n" if ref.endswith("/files") else b""
-    head = b"commit %b\n%bcommitter %b %d +0000\ndata %d\n%b\n" % (ref.encode(), mark, WHO, int(at), len(text), text)
-    into.write(head)
-    into.writelines(lines)
-    into.write(b"\n")
+    stdin.write(b"commit %b\n%bcommitter %b %d +0000\n" % (ref.encode(), mark, COMMITTER, int(at)))
+    stdin.write(b"data %d\n%b\n" % (len(text), text))
+    stdin.writelines(lines)
+    stdin.write(b"\n")
 
 
 def _lines(files: Mapping[str, ManifestEntry]) -> Iterator[bytes]:
@@ -221,7 +221,7 @@ def _lines(files: Mapping[str, ManifestEntry]) -> Iterator[bytes]:
 
 
 def _quoted(path: str) -> bytes:
-    """*path* as git's own quoting has it, whatever stands in it."""
+    """Return *path* in git's own quoting, for any bytes in it."""
     odd = (*range(0x20), *b'"\\')
     inner = b"".join(b"\\%03o" % byte if byte in odd else bytes((byte,)) for byte in os.fsencode(path))
     return b'"' + inner + b'"'

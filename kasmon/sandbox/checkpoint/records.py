@@ -1,4 +1,4 @@
-"""Where the records of a session's checkpoints lie, and what is kept beside its files: by digest, compressed, 0600."""
+"""Records of a session's checkpoints, and contents stored beside its files: by digest, compressed, mode 0600."""
 
 import contextlib
 import hashlib
@@ -13,45 +13,45 @@ from kasmon.sandbox.guest_client.protocol import CheckpointPoint, When
 
 
 class CheckpointRecord(CheckpointPoint, frozen=True, kw_only=True):
-    """What was kept at one moment. `commit` and `size_bytes` are of its files."""
+    """One checkpoint. `commit` and `size_bytes` refer to its files."""
 
     turn: int = 0
     when: When = "after"
     at: float = 0.0
     """Seconds since the epoch."""
     sha256: str = ""
-    """Of the manifest, which names the content of every file."""
+    """Of the manifest, which has the hash of every file's content."""
     state: str = ""
-    """SHA-256 of what interpreters kept; empty where nothing was."""
+    """SHA-256 of the saved interpreter state; empty where none was saved."""
     kept: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     holder: str = ""
-    """Under which name the repository holds the contents: of this one, or of an earlier one that had the same."""
+    """The name under which the repository holds the contents: this id, or that of an earlier, equal checkpoint."""
     left: tuple[str, ...] = ()
-    """Files that were there and are not kept, each with its reason."""
+    """Files that are not stored, each with the reason."""
 
 
 class CheckpointList(msgspec.Struct, frozen=True, kw_only=True):
     """All checkpoints, oldest first."""
 
     counted: int = 0
-    """So many were ever taken: ids are not used again."""
+    """How many were ever taken: ids are not reused."""
     dropped: int = 0
-    """So many were dropped since their room was freed."""
+    """How many were dropped since disk space was last freed."""
     checkpoints: tuple[CheckpointRecord, ...] = ()
 
 
 class CheckpointRecords:
-    """The records and contents in *folder*; what is written there is whole or not there."""
+    """The records and contents in *folder*; each write is atomic."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def records(self) -> CheckpointList:
-        """All that is recorded; nothing where nothing was.
+        """Return all records; none where none were written.
 
         Raises:
-            SandboxError: if it cannot be read.
+            SandboxError: if they cannot be read.
         """
         try:
             return msgspec.json.decode((self.folder / "checkpoints.json").read_bytes(), type=CheckpointList)
@@ -61,11 +61,11 @@ class CheckpointRecords:
             raise SandboxError("the checkpoints of this session cannot be read", str(error)) from error
 
     def write(self, records: CheckpointList) -> None:
-        """Let *records* be all that is recorded."""
+        """Replace all records by *records*."""
         write_private(self.folder / "checkpoints.json", msgspec.json.encode(records))
 
     def put(self, kind: str, content: bytes) -> str:
-        """Keep *content* among those of its *kind*; its SHA-256."""
+        """Store *content* as of *kind*, and return its SHA-256."""
         digest = hashlib.sha256(content).hexdigest()
         path = private_folder(self.folder / kind) / digest
         if not path.exists():
@@ -73,10 +73,10 @@ class CheckpointRecords:
         return digest
 
     def get(self, kind: str, digest: str) -> bytes:
-        """What was put there as *digest*.
+        """Return the content of *kind* stored under *digest*.
 
         Raises:
-            SandboxError: if it is not there, or not what it was.
+            SandboxError: if it is missing, or its hash does not match.
         """
         try:
             content = zlib.decompress((self.folder / kind / digest).read_bytes())
@@ -87,7 +87,7 @@ class CheckpointRecords:
         return content
 
     def sweep(self, kind: str, keep: set[str]) -> None:
-        """Remove all of this *kind* but *keep*."""
+        """Remove all contents of *kind* but *keep*."""
         with contextlib.suppress(FileNotFoundError):
             for path in (self.folder / kind).iterdir():
                 if path.name not in keep:

@@ -1,6 +1,6 @@
-"""What a sandbox ran, in order, as its session's log tells it: to be run again by whoever asks for that. Pure.
+"""The code that a sandbox ran, in order, from its session's log: to be run again on request. Pure.
 
-Nothing is ever run again by itself: what code did outside of the sandbox it would do a second time.
+Nothing is run again automatically: its effects outside the sandbox would happen a second time.
 """
 
 import re
@@ -14,41 +14,41 @@ from kasmon.model.events import Checkpointed, Event, ToolFinished, ToolStarted
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter
 
 _CUT: Final = re.compile(r"… [0-9,]+ more characters, blob ([0-9a-f]{64})\Z")
-"""How a long input ends in a fact."""
+"""The end of a long input that an event truncated."""
 
 
 class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of code."""
 
     at: float
-    """When it began."""
+    """When it started."""
     interpreter: Interpreter
     code: str
     exit_code: int | None = None
-    """None where nobody knows: it had no end, or its end was not told."""
+    """None where it is unknown: the run did not end, or its end was not logged."""
     turn: int = 0
-    """The first turn of which a checkpoint was kept after it; 0 where there was none."""
+    """The turn of the first checkpoint after it; 0 where there was none."""
     commit: str = ""
-    """That checkpoint's files."""
+    """The commit of that checkpoint's files."""
 
 
 class _Input(msgspec.Struct):
     code: str
 
 
-def done(events: Iterable[Event], whole: Callable[[str], str]) -> tuple[ReplayedRun, ...]:
-    """All that was run, oldest first.
+def find_runs(events: Iterable[Event], read_blob: Callable[[str], str]) -> tuple[ReplayedRun, ...]:
+    """Return all runs, oldest first.
 
     Args:
-        events: of one session, oldest first.
-        whole: the text of a blob by its SHA-256; an OSError of it leaves that run out.
+        events: the events of one session, oldest first.
+        read_blob: returns the text of a blob by its SHA-256; if it raises OSError, that run is left out.
     """
     runs: dict[str, ReplayedRun] = {}
     open_runs: list[str] = []
     for event in events:
         match event:
             case ToolStarted(call=call, tool=tool) if tool in INTERPRETERS:
-                code = _code(event.input, whole)
+                code = _code(event.input, read_blob)
                 if code is not None:
                     runs[call] = ReplayedRun(at=event.at, interpreter=tool, code=code)
                     open_runs.append(call)
@@ -64,32 +64,32 @@ def done(events: Iterable[Event], whole: Callable[[str], str]) -> tuple[Replayed
 
 
 def replay(
-    events: Iterable[Event], whole: Callable[[str], str], until: str = ""
+    events: Iterable[Event], read_blob: Callable[[str], str], until: str = ""
 ) -> tuple[tuple[Interpreter, str], ...]:
-    """The codes that lead to checkpoint *until* (empty: to now), each with its interpreter, in order.
+    """Return the code that leads to checkpoint *until* (empty: to now), each with its interpreter, in order.
 
-    One that ended with an error is among them: it may have done a part. Files that somebody put there are not.
+    Runs that failed are included: they may have had effects. Files that the user copied in are not.
 
     Raises:
-        NotFoundError: if *events* tell of no such checkpoint.
+        NotFoundError: if *events* contain no such checkpoint.
     """
-    said = list(events)
+    logged = list(events)
     if until:
-        places = [at for at, event in enumerate(said) if _is_checkpoint(event, until)]
+        places = [at for at, event in enumerate(logged) if _is_checkpoint(event, until)]
         if not places:
             raise NotFoundError(f"there is no checkpoint {until!r}.")
-        said = said[: places[-1]]
-    return tuple((each.interpreter, each.code) for each in done(said, whole))
+        logged = logged[: places[-1]]
+    return tuple((each.interpreter, each.code) for each in find_runs(logged, read_blob))
 
 
 def _is_checkpoint(event: Event, checkpoint: str) -> bool:
     return isinstance(event, Checkpointed) and event.checkpoint == checkpoint
 
 
-def _code(text: str, whole: Callable[[str], str]) -> str | None:
+def _code(text: str, read_blob: Callable[[str], str]) -> str | None:
     try:
         if cut := _CUT.search(text):
-            text = whole(cut[1])
+            text = read_blob(cut[1])
         return msgspec.json.decode(text, type=_Input).code
     except (OSError, msgspec.MsgspecError):
         return None

@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the first, the newest, and the newest of those that somebody asked for. Pure."""
+"""Which checkpoints are retained: the first, the newest, and the newest of those the user requested. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -7,16 +7,16 @@ GIB = 1024 * 1024 * 1024
 
 
 class RetentionLimits(NamedTuple):
-    """How many checkpoints of one session stay."""
+    """How many checkpoints of one session are retained."""
 
     newest: int = 100
     asked: int = 20
     bytes: int = 4 * GIB
-    """On disk, for all together; beyond it the older half goes."""
+    """On disk, for all together; beyond it the older half is dropped."""
 
 
 class RetainedCheckpoint(Protocol):
-    """A checkpoint, as far as this needs it."""
+    """The fields of a checkpoint that retention needs."""
 
     @property
     def id(self) -> str: ...
@@ -25,12 +25,14 @@ class RetainedCheckpoint(Protocol):
     def when(self) -> str: ...
 
 
-def dropped(checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False) -> set[str]:
-    """The ids of those that go, of *checkpoints*, oldest first; with *too_much* on disk the older half too.
+def select_dropped(
+    checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False
+) -> set[str]:
+    """Return the ids to drop of *checkpoints*, oldest first; with *too_much* on disk also the older half.
 
     The first one and the newest one always stay.
     """
     newest = max(1, min(keep.newest, len(checkpoints) // 2)) if too_much else max(1, keep.newest)
     asked = [each.id for each in checkpoints if each.when == "asked"][-keep.asked or len(checkpoints) :]
-    stay = {each.id for each in (*checkpoints[:1], *checkpoints[-newest:])} | (set() if too_much else set(asked))
-    return {each.id for each in checkpoints} - stay
+    retained = {each.id for each in (*checkpoints[:1], *checkpoints[-newest:])} | (set() if too_much else set(asked))
+    return {each.id for each in checkpoints} - retained

@@ -1,7 +1,7 @@
-"""Looks at a folder that somebody hostile may be writing to: follows no link, opens nothing but files and folders.
+"""Scans a folder that an attacker may be writing to: follows no link, opens nothing but files and folders.
 
-Every step goes through the handle of the folder above it, so that a path that is swapped for a link meanwhile leads
-nowhere. Nothing in here writes.
+Each path component is opened relative to the descriptor of its parent folder, so replacing a component by a link has no
+effect. Nothing in this module writes.
 """
 
 import os
@@ -14,16 +14,16 @@ from typing import Final, NamedTuple
 from kasmon.errors import SandboxError
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry
 
-DEEPEST: Final = 200
-"""Folders within folders; what lies deeper is left out, and said to be."""
-TOLD: Final = 20
-"""So many of what was left out are named; the rest is counted."""
+MAX_DEPTH: Final = 200
+"""Nesting of folders; deeper content is left out and reported as such."""
+NAMED_MOST: Final = 20
+"""How many of the skipped files are named; the rest is counted."""
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class ScanBounds(NamedTuple):
-    """How much of a folder is looked at; beyond that it is refused as a whole."""
+    """Limits of a scan; a folder beyond them is refused as a whole."""
 
     files: int = 250_000
     bytes: int = 10 * 1024 * 1024 * 1024
@@ -31,14 +31,14 @@ class ScanBounds(NamedTuple):
 
 
 class SkippedFiles(NamedTuple):
-    """What is not kept."""
+    """A path that is not stored, and why."""
 
     path: str
     why: str
 
 
 class FolderScan(NamedTuple):
-    """A folder as it was seen."""
+    """Result of a scan of a folder."""
 
     files: dict[str, ManifestEntry]
     left: list[SkippedFiles]
@@ -46,10 +46,10 @@ class FolderScan(NamedTuple):
 
 @contextmanager
 def opened(folder: str) -> Iterator[int]:
-    """A handle of *folder*, which is no link.
+    """Yield a descriptor of *folder*, which must not be a link.
 
     Raises:
-        SandboxError: if it is none, or not there.
+        SandboxError: if it is no folder, or does not exist.
     """
     try:
         handle = os.open(folder, _FOLDER_FLAGS)
@@ -62,19 +62,19 @@ def opened(folder: str) -> Iterator[int]:
 
 
 def scan(top: int, bounds: ScanBounds) -> FolderScan:
-    """All that is in the folder open at *top*; contents are not read yet.
+    """Return all entries of the folder open at *top*; contents are not read yet.
 
     Raises:
         SandboxError: if there is more than *bounds* allow.
     """
     walk = _Walk(bounds, os.fstat(top).st_dev)
-    walk.look(top, "", 0)
+    walk.visit(top, "", 0)
     return FolderScan(walk.files, walk.left)
 
 
 @contextmanager
 def beneath(top: int, path: str) -> Iterator[int]:
-    """A handle of the folder *path* beneath *top*, reached without a link; an empty *path* is *top* itself.
+    """Yield a descriptor of the folder *path* beneath *top*, reached without a link; an empty *path* is *top* itself.
 
     Raises:
         OSError: if there is none.
@@ -92,7 +92,7 @@ def beneath(top: int, path: str) -> Iterator[int]:
 
 @contextmanager
 def opened_file(top: int, path: str) -> Iterator[int]:
-    """A handle of the file *path* beneath *top*, for reading; it is a plain file.
+    """Yield a descriptor of the regular file *path* beneath *top*, open for reading.
 
     Raises:
         OSError: if there is none.
@@ -109,29 +109,29 @@ def opened_file(top: int, path: str) -> Iterator[int]:
 
 
 def target(top: int, path: str) -> bytes:
-    """Where the link *path* beneath *top* leads, as it is written.
+    """Return the target of the link *path* beneath *top*, as stored.
 
     Raises:
-        OSError: if it is none.
+        OSError: if it is no link.
     """
     folder, _, name = path.rpartition("/")
     with beneath(top, folder) as above:
         return os.fsencode(os.readlink(name, dir_fd=above))
 
 
-def entry(seen: os.stat_result) -> ManifestEntry | None:
-    """What was *seen*; None for what cannot be kept: a pipe, a socket, a device."""
-    kind = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}.get(stat.S_IFMT(seen.st_mode))
+def entry(status: os.stat_result) -> ManifestEntry | None:
+    """Return the manifest entry for *status*; None for what cannot be stored: a pipe, a socket, a device."""
+    kind = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}.get(stat.S_IFMT(status.st_mode))
     if kind is None:
         return None
-    times = (0, 0, 0) if kind == FOLDER else (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-    return ManifestEntry(kind, stat.S_IMODE(seen.st_mode), *times, seen.st_ino)
+    times = (0, 0, 0) if kind == FOLDER else (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ManifestEntry(kind, stat.S_IMODE(status.st_mode), *times, status.st_ino)
 
 
-def told(left: list[SkippedFiles]) -> tuple[str, ...]:
-    """*left* in words, the first `TOLD` of them."""
-    named = tuple(f"{each.path} ({each.why})" for each in left[:TOLD])
-    return (*named, f"{len(left) - TOLD} more") if len(left) > TOLD else named
+def describe_skipped(left: list[SkippedFiles]) -> tuple[str, ...]:
+    """Return *left* as text, the first `NAMED_MOST` of them."""
+    named = tuple(f"{each.path} ({each.why})" for each in left[:NAMED_MOST])
+    return (*named, f"{len(left) - NAMED_MOST} more") if len(left) > NAMED_MOST else named
 
 
 class _Walk:
@@ -142,27 +142,27 @@ class _Walk:
         self.bytes = 0
         self.until = time.monotonic() + bounds.seconds
 
-    def look(self, handle: int, before: str, depth: int) -> None:
+    def visit(self, handle: int, before: str, depth: int) -> None:
         folders = []
         with os.scandir(handle) as names:
             for name in names:
                 path = before + name.name
                 try:
-                    seen = name.stat(follow_symlinks=False)
+                    status = name.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # gone again
-                kept = entry(seen)
+                kept = entry(status)
                 if kept is None:
                     self.left.append(SkippedFiles(path, "not a regular file: a pipe, a socket or a device"))
-                elif seen.st_dev != self.device:
+                elif status.st_dev != self.device:
                     self.left.append(SkippedFiles(path, "on another file system"))
                 else:
                     self.note(path, kept)
                     if kept.kind == FOLDER:
                         folders.append(name.name)
         for folder in folders:
-            if depth >= DEEPEST:
-                self.left.append(SkippedFiles(before + folder, f"what is in it: more than {DEEPEST} folders deep"))
+            if depth >= MAX_DEPTH:
+                self.left.append(SkippedFiles(before + folder, f"what is in it: more than {MAX_DEPTH} folders deep"))
                 continue
             try:
                 lower = os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
@@ -170,7 +170,7 @@ class _Walk:
                 self.left.append(SkippedFiles(before + folder, f"what is in it: {error.strerror}"))
                 continue
             try:
-                self.look(lower, f"{before}{folder}/", depth + 1)
+                self.visit(lower, f"{before}{folder}/", depth + 1)
             finally:
                 os.close(lower)
 

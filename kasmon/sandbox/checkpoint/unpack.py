@@ -1,4 +1,4 @@
-"""Writes what a manifest says into a new folder: nothing is followed or overwritten, and nothing leads out of it."""
+"""Writes the files of a manifest into a new folder; follows no link, overwrites nothing, and stays inside it."""
 
 import contextlib
 import os
@@ -11,22 +11,22 @@ from kasmon.sandbox.checkpoint.object_store import ObjectStore
 from kasmon.sandbox.checkpoint.scan import beneath, opened
 
 MODE: Final = 0o1777
-"""What of a mode is given back; what would let a program act as its owner is not."""
+"""The mode bits that are restored; set-user-ID and set-group-ID are not."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def unpack(depot: ObjectStore, manifest: Manifest, folder: str) -> None:
-    """Write all of *manifest* into *folder*, which is empty and ours; it belongs to whom the folder belongs to.
+def unpack(objects: ObjectStore, manifest: Manifest, folder: str) -> None:
+    """Write all of *manifest* into *folder*, which is empty and kasmon's; all entries get the folder's owner.
 
     Raises:
-        SandboxError, GitError: if not all of it could be written; what was written is still there.
+        SandboxError, GitError: if not all of it could be written; the part that was written stays.
     """
     ordered = list(parents_first(manifest.files))
-    contents = depot.contents([each.blob for _, each in ordered if each.kind != FOLDER])
+    contents = objects.contents([each.blob for _, each in ordered if each.kind != FOLDER])
     try:
         with opened(folder) as top, contextlib.closing(contents):
-            seen = os.fstat(top)
-            owner = (seen.st_uid, seen.st_gid) if os.geteuid() == 0 else None
+            status = os.fstat(top)
+            owner = (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
             for path, each in ordered:
                 above, _, name = path.rpartition("/")
                 with beneath(top, above) as handle:
@@ -41,26 +41,26 @@ def unpack(depot: ObjectStore, manifest: Manifest, folder: str) -> None:
             for path, each in reversed(ordered):
                 if each.kind == FOLDER:
                     with beneath(top, path) as handle:
-                        settle_folder(handle, each.mode if "/" in path else each.mode | 0o700, owner)
+                        apply_mode(handle, each.mode if "/" in path else each.mode | 0o700, owner)
     except OSError as error:
         why = error.strerror or str(error)
         raise SandboxError(f"the checkpoint could not be written into {folder!r}", why) from error
 
 
-def settle_top(manifest: Manifest, folder: str) -> None:
-    """Give the folders right beneath *folder* their own modes, once they are where they belong.
+def apply_top_modes(manifest: Manifest, folder: str) -> None:
+    """Apply the modes of the top-level folders of *folder*, once they are in their final place.
 
-    Until then their owner can move them, whatever their modes say.
+    Until then they keep owner permissions, so that their owner can move them.
     """
     with opened(folder) as top:
         for path, each in manifest.files.items():
             if each.kind == FOLDER and "/" not in path and each.mode & 0o700 != 0o700:
                 with contextlib.suppress(OSError), beneath(top, path) as handle:
-                    settle_folder(handle, each.mode, None)
+                    apply_mode(handle, each.mode, None)
 
 
-def settle_folder(handle: int, mode: int, owner: tuple[int, int] | None) -> None:
-    """Give the folder open at *handle* its owner and its mode."""
+def apply_mode(handle: int, mode: int, owner: tuple[int, int] | None) -> None:
+    """Apply owner and mode to the folder open at *handle*."""
     if owner:
         os.fchown(handle, *owner)
     os.fchmod(handle, mode & MODE)

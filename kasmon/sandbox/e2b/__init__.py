@@ -1,1 +1,1 @@
-"""Sandboxes at a service that runs microVMs: kept there with their memory, and found again by their id."""
+"""Sandboxes as microVMs at the service E2B: paused there with their memory, and found again by their id."""

@@ -1,4 +1,4 @@
-"""A sandbox at the service gets what kasmon runs in one: the agent, its files, and a workspace like the one here."""
+"""Sets up a sandbox at the service: installs the guest program, and copies the workspace there and back."""
 
 import io
 import secrets
@@ -12,22 +12,22 @@ import msgspec
 
 import kasmon.sandbox.guest
 from kasmon.errors import SandboxError
-from kasmon.sandbox.e2b.service import ours, sdk
+from kasmon.sandbox.e2b.service import converted_errors, sdk
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
 from kasmon.sandbox.shared.filesystem_view import BASE
 
 if TYPE_CHECKING:
     import e2b
 
-OURS: Final = "/opt/kasmon"
+KASMON: Final = "/opt/kasmon"
 WORKSPACE: Final = "/workspace"
-AGENT: Final = f"{OURS}/run/agent.sock"
-"""Where the agent listens: on its disk, since what lies in `/run` may be gone after a pause."""
+AGENT: Final = f"{KASMON}/run/agent.sock"
+"""The guest program's socket: on the sandbox's disk, since content of `/run` may be lost in a pause."""
 PYTHON: Final = "python3 -I -S"
 VARIABLES: Final[Mapping[str, str]] = {name: BASE[name] for name in ("SHELL", "LANG", "TMPDIR")}
-"""What all inside have, as in other tiers. It is told with the command that starts the agent: the service gives what it
-is told of a sandbox to no command once that was paused."""
-FORGETS: Final = """
+"""The environment of all processes inside, as in other tiers. The command that starts the guest program sets it: once
+the sandbox was paused, the service no longer applies the variables it was created with to commands."""
+FORGET_PROGRAM: Final = """
 import json, socket, sys
 agent = socket.socket(socket.AF_UNIX)
 agent.connect(sys.argv[1])
@@ -35,8 +35,8 @@ asked = json.dumps({"type": "forget", "id": "", "names": sys.argv[2:], "values":
 agent.sendall(len(asked).to_bytes(4, "big") + asked)
 sys.exit(not agent.recv(1 << 16))
 """
-PYTHON_THERE: Final = '[ -x /usr/bin/python3 ] || ln -s "$(command -v python3)" /usr/bin/python3'
-"""What an agent's hooks run on is called so in every sandbox."""
+LINK_PYTHON: Final = '[ -x /usr/bin/python3 ] || ln -s "$(command -v python3)" /usr/bin/python3'
+"""Agents' hooks use this path for Python in every sandbox."""
 COMMAND_S: Final = 60.0
 MIRROR_S: Final = 120.0
 NEEDED: Final = "python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' && command -v bash"
@@ -44,27 +44,27 @@ TEMPLATE_HAS: Final = "Use a working directory with another name, or another tem
 TEMPLATE: Final = "Set [sandbox] template to a template that has them; see the service's documentation on templates."
 
 
-NOTES: Final[Mapping[str, str]] = {"workspace": f"{OURS}/run/mirror.json", "home": f"{OURS}/run/mirror-home.json"}
-"""Where it stands inside what is known here of each of its folders."""
+NOTES: Final[Mapping[str, str]] = {"workspace": f"{KASMON}/run/mirror.json", "home": f"{KASMON}/run/mirror-home.json"}
+"""The files inside that record the synchronized state of each folder."""
 
 
 class GuestFolder(NamedTuple):
-    """A folder inside, and the one here that has what it has."""
+    """A folder inside, and the folder here that it is synchronized with."""
 
     name: str
     """One of `NOTES`."""
-    place: str
-    """Where it lies inside."""
+    path: str
+    """Its path inside."""
     outside: FolderSync
 
 
-def inhabit(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None:
-    """Put the agent and the files of *folders* into it, and start the agent.
+def set_up_guest(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None:
+    """Install the guest program and the files of *folders*, and start the guest program.
 
     Raises:
-        SandboxError: if it cannot be; the sandbox is of no use then.
+        SandboxError: if that fails; the sandbox is unusable then.
     """
-    with ours("cannot create a sandbox"):
+    with converted_errors("cannot create a sandbox"):
         try:
             sandbox.commands.run(NEEDED, timeout=COMMAND_S)
         except sdk().CommandExitException as error:
@@ -72,93 +72,93 @@ def inhabit(sandbox: "e2b.Sandbox", folders: Sequence[GuestFolder]) -> None:
                 "cannot create a sandbox", "its template has no Python 3.11 and bash", TEMPLATE
             ) from error
         user = sandbox.commands.run("id -un", timeout=COMMAND_S).stdout.strip()
-        _must_be_free(sandbox, [folder.place for folder in folders if folder.place != WORKSPACE])
-        places = shlex.join((OURS, f"{OURS}/run", *(folder.place for folder in folders)))
-        said(sandbox, f"mkdir -p {places} && chown {user} {places} && {{ {PYTHON_THERE}; }}", user="root")
-        sandbox.files.write(f"{OURS}/run/inside.tar", _inside())
-        said(sandbox, f"tar -xf {OURS}/run/inside.tar -C {OURS} && rm {OURS}/run/inside.tar")
+        _check_paths_free(sandbox, [folder.path for folder in folders if folder.path != WORKSPACE])
+        places = shlex.join((KASMON, f"{KASMON}/run", *(folder.path for folder in folders)))
+        run_command(sandbox, f"mkdir -p {places} && chown {user} {places} && {{ {LINK_PYTHON}; }}", user="root")
+        sandbox.files.write(f"{KASMON}/run/inside.tar", _pack_guest())
+        run_command(sandbox, f"tar -xf {KASMON}/run/inside.tar -C {KASMON} && rm {KASMON}/run/inside.tar")
         for folder in folders:
-            _given(sandbox, folder, folder.outside.whole())
-        begins_at = shlex.quote(folders[0].place)
-        said(sandbox, f"cd {begins_at} && {PYTHON} {OURS}/standalone.py {AGENT}", variables=VARIABLES)
+            _send_changes(sandbox, folder, folder.outside.whole())
+        start_folder = shlex.quote(folders[0].path)
+        run_command(sandbox, f"cd {start_folder} && {PYTHON} {KASMON}/standalone.py {AGENT}", variables=VARIABLES)
 
 
-def _must_be_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
+def _check_paths_free(sandbox: "e2b.Sandbox", places: Sequence[str]) -> None:
     """
     Raises:
-        SandboxError: if its template has something at one of *places*, which is not to be mixed with what is here.
+        SandboxError: if its template has files at one of *places*, which must not be mixed with those from here.
     """
     if not places:
         return
     command = f'for each in {shlex.join(places)}; do [ -z "$(ls -A "$each" 2>&1 | head -c 1)" ] || [ ! -e "$each" ] ||'
-    taken = said(sandbox, f'{command} echo "$each"; done', user="root").split("\n")[0]
-    if taken:
-        raise SandboxError("cannot create a sandbox", f"its template has something at {taken!r}", TEMPLATE_HAS)
+    occupied = run_command(sandbox, f'{command} echo "$each"; done', user="root").split("\n")[0]
+    if occupied:
+        raise SandboxError("cannot create a sandbox", f"its template has something at {occupied!r}", TEMPLATE_HAS)
 
 
-def fetched(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
-    """Bring *folders* here up to what they have inside; what of it is not here, each as one sentence.
-
-    Raises:
-        SandboxError: if it cannot be.
-    """
-    told: list[str] = []
-    with ours("the files in its folders were not fetched"):
-        for name, place, outside in folders:
-            give = f"{PYTHON} {OURS}/files.py give {shlex.quote(place)} {NOTES[name]}"
-            told += outside.takes(said(sandbox, give, limit_s=MIRROR_S))
-    return tuple(told)
-
-
-def sent(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
-    """Bring *folders* inside up to what was changed here; what did not go in as it is, each as one sentence.
+def fetch_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
+    """Bring *folders* here up to date with the sandbox; return a sentence for each path that was not.
 
     Raises:
-        SandboxError: if it cannot be; what came there is sent again then.
+        SandboxError: if that fails.
     """
-    told: list[str] = []
+    sentences: list[str] = []
+    with converted_errors("the files in its folders were not fetched"):
+        for name, path, outside in folders:
+            give_command = f"{PYTHON} {KASMON}/files.py give {shlex.quote(path)} {NOTES[name]}"
+            sentences += outside.takes(run_command(sandbox, give_command, limit_s=MIRROR_S))
+    return tuple(sentences)
+
+
+def send_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tuple[str, ...]:
+    """Copy changes of *folders* here into the sandbox; return a sentence for each path that was not applied as is.
+
+    Raises:
+        SandboxError: if that fails; the next call sends them again.
+    """
+    sentences: list[str] = []
     for folder in folders:
         try:
             changes = folder.outside.changes()
         except SandboxError as error:
-            told.append(error.message)
+            sentences.append(error.message)
             continue
         if changes is None:
             continue
         content, now = changes
-        with ours("changes on this machine were not sent"):
-            apart = _given(sandbox, folder, content)
+        with converted_errors("changes on this machine were not sent"):
+            conflicting = _send_changes(sandbox, folder, content)
         folder.outside.gave(now)
-        told += [
+        sentences += [
             f"{path!r} was changed here and in the sandbox: the sandbox keeps its own version next to it."
-            for path in apart
+            for path in conflicting
         ]
-    return tuple(told)
+    return tuple(sentences)
 
 
-def emptied(sandbox: "e2b.Sandbox", files: Sequence[str], variables: Sequence[str]) -> None:
-    """Remove *files* in it, and take *variables* out of its interpreters; what code made of their values stays.
+def delete_credentials(sandbox: "e2b.Sandbox", files: Sequence[str], variables: Sequence[str]) -> None:
+    """Delete *files* in it, and remove *variables* from its interpreters; values that code derived from them stay.
 
     Raises:
-        SandboxError: if that is not certain.
+        SandboxError: if that may have failed.
     """
-    with ours("credentials were not removed"):
-        said(sandbox, f"rm -f -- {shlex.join(files)}")
-        said(sandbox, f"{PYTHON} -c {shlex.quote(FORGETS)} {AGENT} {shlex.join(variables)}")
+    with converted_errors("credentials were not removed"):
+        run_command(sandbox, f"rm -f -- {shlex.join(files)}")
+        run_command(sandbox, f"{PYTHON} -c {shlex.quote(FORGET_PROGRAM)} {AGENT} {shlex.join(variables)}")
 
 
-def _given(sandbox: "e2b.Sandbox", folder: GuestFolder, content: bytes) -> tuple[str, ...]:
-    put = f"{OURS}/run/gift-{secrets.token_hex(6)}"
-    sandbox.files.write(put, content)
-    take = f"{PYTHON} {OURS}/files.py take {shlex.quote(folder.place)} {NOTES[folder.name]} {put}"
-    answer = said(sandbox, take, limit_s=MIRROR_S)
+def _send_changes(sandbox: "e2b.Sandbox", folder: GuestFolder, content: bytes) -> tuple[str, ...]:
+    gift_path = f"{KASMON}/run/gift-{secrets.token_hex(6)}"
+    sandbox.files.write(gift_path, content)
+    take = f"{PYTHON} {KASMON}/files.py take {shlex.quote(folder.path)} {NOTES[folder.name]} {gift_path}"
+    answer = run_command(sandbox, take, limit_s=MIRROR_S)
     try:
         return msgspec.json.decode(answer, type=tuple[str, ...])
     except msgspec.MsgspecError as error:
         raise SandboxError("the sandbox gave an invalid answer", str(error)) from error
 
 
-def said(
+def run_command(
     sandbox: "e2b.Sandbox",
     command: str,
     *,
@@ -166,7 +166,7 @@ def said(
     limit_s: float = COMMAND_S,
     variables: Mapping[str, str] = {},
 ) -> str:
-    """What *command* says on stdout, with *variables* beside those of the service.
+    """Run *command* with *variables* added to the service's, and return its stdout.
 
     Raises:
         SandboxError: if it fails.
@@ -178,8 +178,8 @@ def said(
         raise SandboxError("a command in the sandbox failed", f"{command.split()[0]}: {why}") from error
 
 
-def _inside() -> bytes:
-    """What runs inside, as a tar."""
+def _pack_guest() -> bytes:
+    """Return the guest package's files as a tar."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for path in sorted(Path(next(iter(kasmon.sandbox.guest.__path__))).iterdir()):

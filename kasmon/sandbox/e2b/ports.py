@@ -1,4 +1,4 @@
-"""The ports of a sandbox at the service, reached as its agent is: by a command there, and not by a public address."""
+"""Connections to ports of a sandbox at the service: by a command there, as for its guest program, not a public URL."""
 
 import base64
 import contextlib
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b import service
-from kasmon.sandbox.e2b.guest_setup import OURS, PYTHON
+from kasmon.sandbox.e2b.guest_setup import KASMON, PYTHON
 
 if TYPE_CHECKING:
     import e2b
@@ -19,60 +19,60 @@ LISTENS: Final = "A program in the sandbox must listen on this port of 127.0.0.1
 
 
 class E2bPorts:
-    """The way to those of one sandbox, which wakes for it."""
+    """Connects to the ports of one sandbox, which is resumed for it."""
 
     def __init__(self, access: service.ServiceAccess, identity: str, timeout_s: int) -> None:
         self._access, self._identity, self._timeout_s = access, identity, timeout_s
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to 127.0.0.1:*port* inside.
+        """Return a connection to 127.0.0.1:*port* inside.
 
         Raises:
             SandboxError: if nothing listens there, or the sandbox cannot be reached.
         """
-        sandbox = service.connected(self._access, self._identity, self._timeout_s)
-        command = f"{PYTHON} {OURS}/stdio_join.py {port}"
-        with service.ours(f"cannot reach port {port}"):
+        sandbox = service.connect(self._access, self._identity, self._timeout_s)
+        command = f"{PYTHON} {KASMON}/stdio_join.py {port}"
+        with service.converted_errors(f"cannot reach port {port}"):
             handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
-            said = _said(handle, port)
-            next(said)
-        ours, theirs = socket.socketpair()
-        threading.Thread(target=_carry_in, args=(theirs, handle), daemon=True).start()
-        threading.Thread(target=_carry_out, args=(theirs, said), daemon=True).start()
-        return ours
+            received = _received(handle, port)
+            next(received)
+        near_end, far_end = socket.socketpair()
+        threading.Thread(target=_forward_in, args=(far_end, handle), daemon=True).start()
+        threading.Thread(target=_forward_out, args=(far_end, received), daemon=True).start()
+        return near_end
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the connector holds no resources."""
 
 
-def _said(handle: "e2b.CommandHandle[Any]", port: int) -> Iterator[bytes]:
-    """Yield nothing once it is connected, then what the port says.
+def _received(handle: "e2b.CommandHandle[Any]", port: int) -> Iterator[bytes]:
+    """Yield empty bytes once it is connected, then the data that the port sends.
 
     Raises:
-        SandboxError: if it is not connected.
+        SandboxError: if it cannot connect.
     """
-    held = wrong = ""
+    partial = stderr_text = ""
     try:
-        for out, told, _ in handle:
-            wrong += told or ""
-            *whole, held = (held + (out or "")).split("\n")
-            for line in whole:
+        for stdout, stderr, _ in handle:
+            stderr_text += stderr or ""
+            *lines, partial = (partial + (stdout or "")).split("\n")
+            for line in lines:
                 yield base64.b64decode(line)
         handle.wait()
     except service.sdk().CommandExitException as error:
-        why = (wrong.strip().splitlines() or ["it gives no reason"])[-1]
+        why = (stderr_text.strip().splitlines() or ["it gives no reason"])[-1]
         raise SandboxError(f"cannot reach port {port}", why, LISTENS) from error
 
 
-def _carry_in(theirs: socket.socket, handle: "e2b.CommandHandle[Any]") -> None:
+def _forward_in(far_end: socket.socket, handle: "e2b.CommandHandle[Any]") -> None:
     with contextlib.suppress(Exception):  # the other direction ends too then
-        while data := theirs.recv(BLOCK_BYTES):
+        while data := far_end.recv(BLOCK_BYTES):
             handle.send_stdin(base64.b64encode(data).decode("ascii") + "\n", service.REQUEST_S)
         handle.close_stdin(service.REQUEST_S)
 
 
-def _carry_out(theirs: socket.socket, said: Iterator[bytes]) -> None:
-    with theirs, contextlib.suppress(Exception):  # whoever reads sees the end
-        for data in said:
-            theirs.sendall(data)
-        theirs.shutdown(socket.SHUT_RDWR)
+def _forward_out(far_end: socket.socket, received: Iterator[bytes]) -> None:
+    with far_end, contextlib.suppress(Exception):  # the reader gets EOF
+        for data in received:
+            far_end.sendall(data)
+        far_end.shutdown(socket.SHUT_RDWR)

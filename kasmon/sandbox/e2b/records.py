@@ -1,4 +1,4 @@
-"""What this machine knows of the sandboxes at the service: which is whose, and where its files lie here."""
+"""This machine's records of the sandboxes at the service: each session's sandbox, and the paths of its files here."""
 
 from pathlib import Path
 from typing import Final
@@ -12,28 +12,28 @@ from kasmon.sandbox.network.allowlist import allowlist
 
 
 class E2bRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What this machine knows of one session's sandbox."""
+    """The record of one session's sandbox."""
 
     attempt: str
-    """By which the service knows that a second call is the first one again."""
+    """Idempotency key, by which the service recognizes a repeated creation."""
     runtime: SandboxRuntime | None = None
     paused_at: float | None = None
     hosts: tuple[str, ...] = ()
-    """Whom the service lets it reach."""
+    """The hosts that the service lets it reach."""
     has_home: bool = False
-    """An agent lives in it, whose home is here too."""
+    """An agent runs in it, whose home is synchronized with this machine too."""
     keeps: bool = True
-    """Its memory may be kept at the service."""
+    """Its memory may be stored at the service."""
 
 
 class E2bRecords:
-    """Those of one kasmon. Making this touches nothing."""
+    """The records of one kasmon. The constructor touches no file."""
 
     def __init__(self, places: Paths) -> None:
         self._places = places
 
     def make(self, policy: SandboxPolicy) -> None:
-        """Have the folders of a session, and a workspace of our own where its policy names none."""
+        """Create a session's folders, and a workspace where its policy names none."""
         private_folder(self._places.state)
         private_folder(self.ground(policy).parent)
         private_folder(self.ground(policy))
@@ -42,15 +42,15 @@ class E2bRecords:
         self._places.make()
 
     def ground(self, policy: SandboxPolicy) -> Path:
-        """The folder of all that is here of a session."""
+        """The folder of all files of a session's sandbox here."""
         return self._places.state / "e2b" / policy.session
 
     def workspace(self, policy: SandboxPolicy) -> str:
-        """The folder of this machine that has what `/workspace` inside has."""
+        """The folder of this machine that is synchronized with `/workspace` inside."""
         return policy.workspace or str(self.ground(policy) / "workspace")
 
     def note(self, policy: SandboxPolicy) -> Path:
-        """Where it stands what the sandbox has of that."""
+        """The file that records which state of the workspace the sandbox has."""
         return self.ground(policy) / "outside.json"
 
     def of(self, policy: SandboxPolicy) -> E2bRecord | None:
@@ -66,10 +66,10 @@ class E2bRecords:
             raise SandboxError(f"the record of the sandbox of {policy.session!r} cannot be read", str(error)) from error
 
     def known(self, policy: SandboxPolicy, identity: str) -> tuple[E2bRecord, SandboxRuntime]:
-        """What is known of the one that is called *identity* at the service; of any, where nobody knows how.
+        """Return the record of the sandbox with the service's id *identity*; an empty *identity* matches any.
 
         Raises:
-            SandboxError: if there is no record of it.
+            SandboxError: if there is no such record.
         """
         record = self.of(policy)
         if record is None or record.runtime is None or identity not in ("", record.runtime.remote):
@@ -77,10 +77,10 @@ class E2bRecords:
         return record, record.runtime
 
     def write(self, policy: SandboxPolicy, record: E2bRecord) -> None:
-        """Keep *record*.
+        """Store *record*.
 
         Raises:
-            SandboxUnreachableError: if it cannot be written: what the service has is as it was, and not known here.
+            SandboxUnreachableError: if it cannot be written: the service's sandbox is unchanged, but not recorded here.
         """
         try:
             write_private(self._path(policy), msgspec.json.encode(record))
@@ -89,17 +89,17 @@ class E2bRecords:
             raise SandboxUnreachableError(what, error.strerror or str(error)) from error
 
     def remove(self, policy: SandboxPolicy) -> None:
-        """The sandbox is gone; its files stay. Idempotent."""
+        """Remove the record of a sandbox that is gone; its files stay. Idempotent."""
         self._path(policy).unlink(missing_ok=True)
 
     def _path(self, policy: SandboxPolicy) -> Path:
         return self.ground(policy) / "record.json"
 
 
-def must_fit(policy: SandboxPolicy) -> None:
+def check_policy(policy: SandboxPolicy) -> None:
     """
     Raises:
-        RefusedError: if *policy* wants what cannot be at a service.
+        RefusedError: if *policy* requires what a service cannot provide.
     """
     if policy.project or policy.mounts:
         raise RefusedError(
@@ -109,21 +109,21 @@ def must_fit(policy: SandboxPolicy) -> None:
 
 
 TLS: Final = 443
-"""The service knows hosts by what they are called in TLS and HTTP, at the ports of both: a host of this port alone is
-allowed there at the other one too, which is said."""
+"""The service matches hosts by name in TLS and HTTP, on the ports of both: a host allowed on this port alone is allowed
+on the other one too, which is reported."""
 
 
-def widened(policy: SandboxPolicy) -> tuple[str, ...]:
-    """Hosts of *policy* that the service lets it reach at more than the port that was named."""
+def find_widened_hosts(policy: SandboxPolicy) -> tuple[str, ...]:
+    """Return the hosts of *policy* that the service lets it reach on more than the named port."""
     return tuple(sorted({entry.name for entry in allowlist(policy.hosts) if entry.port == TLS and not entry.private}))
 
 
 def hosts(policy: SandboxPolicy) -> tuple[str, ...]:
-    """Whom the service lets it reach.
+    """Return the hosts that the service lets it reach.
 
     Raises:
-        UsageError: if what *policy* says is no list of hosts.
-        RefusedError: if the service cannot hold to it.
+        UsageError: if the hosts of *policy* are no valid list.
+        RefusedError: if the service cannot enforce it.
     """
     entries = allowlist(policy.hosts)
     for entry in entries:

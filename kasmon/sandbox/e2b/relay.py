@@ -1,10 +1,10 @@
-"""The relay's way into a sandbox at the service: a command that joins each caller to the agent inside.
+"""The relay's connection to a sandbox at the service: a command there joins each caller to the guest program.
 
-Before a run what was changed here goes in; what it is answered with goes out once the workspace here is what it is
-there, and says what is not. An agent's folders go in before each line that it is told, and come out whenever it rests,
-and before its end is told. While a run goes on, or an agent is joined, the time of the sandbox is prolonged: what works
-is not paused, and when an agent sleeps is kasmon's to say. What nobody uses is paused from here before its time is
-over, and without credentials: the service knows of none. Where an agent was handed some, it is ended instead.
+Before a run, changes made here are copied in. Its answer is forwarded once the workspace here is up to date with the
+sandbox, and names the files that are not. An agent's folders are copied in before each line of input, and out whenever
+it is idle and before its end is reported. During a run, or while a client is joined to an agent, the sandbox's timeout
+is extended: kasmon decides when an agent is paused. An unused sandbox is paused from here before its timeout, without
+its credentials, which the service does not know. Where an agent got credentials, it is ended instead.
 """
 
 import base64
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.e2b import service
-from kasmon.sandbox.e2b.guest_setup import AGENT, OURS, PYTHON, GuestFolder, emptied, fetched, sent
+from kasmon.sandbox.e2b import guest_setup, service
+from kasmon.sandbox.e2b.guest_setup import AGENT, KASMON, PYTHON, GuestFolder
 from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     import e2b
 
 BLOCK_BYTES: Final = 1 << 18
-UNUSED: Final = 0.9
-"""The part of the service's time after which one that nobody is joined to is put to sleep from here."""
-TOLD: Final = 8
-"""So many sentences of files that are not here, at one time."""
+UNUSED_PART: Final = 0.9
+"""The part of the service's timeout after which the relay pauses a sandbox without callers."""
+MOST_SHOWN: Final = 8
+"""Most sentences about files that were not copied, per answer."""
 CHANGING: Final = frozenset({"execute", "save_state", "level"})
-"""Requests after whose answer somebody looks at the workspace."""
-DONE: Final = frozenset({"result", "answer", "execute", "level"})
-"""With what a request is over; a client that gives no id is answered without a type, which reads as `execute`."""
+"""Requests that may change the workspace: it is fetched before their answer is forwarded."""
+FINAL_ANSWERS: Final = frozenset({"result", "answer", "execute", "level"})
+"""Answers that end a request; a client without request ids gets one without a type, which decodes as `execute`."""
 FETCH_S: Final = 2.0
-"""So much time is between two looks at the folders of an agent that rests."""
+"""Least time between two fetches of the folders of an idle agent."""
 LEAVE_S: Final = 1.5
-MOST_TOLD: Final = 100
+MOST_REPORTED: Final = 100
 TRIES: Final = 3
-"""So often an agent's end waits for its folders."""
+"""How often the report of an agent's end waits for its folders."""
 
 
 class _RelayMessage(msgspec.Struct):
@@ -51,31 +51,31 @@ class _RelayMessage(msgspec.Struct):
 
 
 class RelayedSandbox:
-    """One sandbox. Its callers come in threads."""
+    """One sandbox. Each caller has its own thread."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._access = msgspec.convert(given["access"], service.ServiceAccess)
-        self._identity = str(given["remote"])
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._access = msgspec.convert(settings["access"], service.ServiceAccess)
+        self._identity = str(settings["remote"])
         self._folders = tuple(
-            GuestFolder(name, place, FolderSync(folder, Path(note))) for name, place, folder, note in given["folders"]
+            GuestFolder(name, path, FolderSync(folder, Path(note))) for name, path, folder, note in settings["folders"]
         )
-        self._keeps, self._ground = bool(given["keeps"]), Path(given["ground"])
-        self._told: set[str] = set()
-        self._timeout_s, self._prolong_s = int(given["timeout_s"]), float(given["prolong_s"])
-        self._path, self._volatile, self._names = given["path"], list(given["volatile"]), list(given["names"])
+        self._keeps, self._ground = bool(settings["keeps"]), Path(settings["ground"])
+        self._reported: set[str] = set()
+        self._timeout_s, self._prolong_s = int(settings["timeout_s"]), float(settings["prolong_s"])
+        self._path, self._volatile, self._names = settings["path"], list(settings["volatile"]), list(settings["names"])
         self._busy = self._callers = 0
         self._used_at = time.monotonic()
-        self._lock, self._moving = threading.Lock(), threading.Lock()
-        self._apart: tuple[str, ...] = ()
-        self._stirred, self._rested = threading.Event(), threading.Event()
+        self._lock, self._sync_lock = threading.Lock(), threading.Lock()
+        self._differences: tuple[str, ...] = ()
+        self._used, self._idle = threading.Event(), threading.Event()
         self._failed = 0
         threading.Thread(target=self._prolong, daemon=True).start()
-        threading.Thread(target=self._leave, daemon=True).start()
-        threading.Thread(target=self._follow, daemon=True).start()
-        threading.Thread(target=service.sdk, daemon=True).start()  # it takes longer to load than all else of the way
+        threading.Thread(target=self._pause_unused, daemon=True).start()
+        threading.Thread(target=self._fetch_when_idle, daemon=True).start()
+        threading.Thread(target=service.sdk, daemon=True).start()  # the SDK takes longest to load
 
     def join(self, caller: socket.socket, /) -> None:
-        """Carry what *caller* says to the agent inside, and back; a sandbox that sleeps wakes for it."""
+        """Carry data between *caller* and the guest program; a paused sandbox is resumed for it."""
         with self._lock:
             self._callers += 1
         try:
@@ -86,187 +86,188 @@ class RelayedSandbox:
                 self._used_at = time.monotonic()
 
     def leave(self) -> None:
-        """Return once no file is on its way."""
-        self._moving.acquire(timeout=LEAVE_S)
+        """Return once no file is being copied, or after `LEAVE_S`."""
+        self._sync_lock.acquire(timeout=LEAVE_S)
 
     def _join(self, caller: socket.socket) -> None:
-        sandbox = service.connected(self._access, self._identity, self._timeout_s)
-        command = f"{PYTHON} {OURS}/stdio_join.py {AGENT}"
+        sandbox = service.connect(self._access, self._identity, self._timeout_s)
+        command = f"{PYTHON} {KASMON}/stdio_join.py {AGENT}"
         handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
-        line = _Line(
-            caller, lambda: self._begun(sandbox), lambda: self._over(sandbox), lambda how: self._at(how, sandbox)
-        )
+        before, after = lambda: self._before_request(sandbox), lambda: self._after_answer(sandbox)
+        connection = _CallerConnection(caller, before, after, lambda event: self._on_event(event, sandbox))
 
         def write() -> None:
-            line.send(lambda data: handle.send_stdin(data, service.REQUEST_S))
+            connection.send(lambda data: handle.send_stdin(data, service.REQUEST_S))
             with contextlib.suppress(Exception):  # it may be gone, with its sandbox or before
                 handle.kill()
 
         writes = threading.Thread(target=write, daemon=True)
         writes.start()
         try:
-            held = ""
+            partial = ""
             for out, _, _ in handle:
-                whole, end, rest = (held + (out or "")).rpartition("\n")
-                held = rest
+                whole, end, rest = (partial + (out or "")).rpartition("\n")
+                partial = rest
                 if end:
-                    line.receive(b"".join(base64.b64decode(each) for each in whole.split("\n")))
+                    connection.receive(b"".join(base64.b64decode(each) for each in whole.split("\n")))
         finally:
-            line.leave()
+            connection.leave()
             writes.join()
             with self._lock:
-                self._busy -= line.asked + line.works
+                self._busy -= connection.unanswered + connection.works
 
-    def _leave(self) -> None:
-        """Put it to sleep once nobody was joined to it for almost as long as the service waits; once after each use."""
-        most_s, slept_at = self._timeout_s * UNUSED, 0.0
+    def _pause_unused(self) -> None:
+        """Pause it once it had no caller for almost as long as the service's timeout; once after each use."""
+        most_s, paused_at = self._timeout_s * UNUSED_PART, 0.0
         while True:
             time.sleep(max(0.1, self._used_at + most_s - time.monotonic()))
             used_at = self._used_at
             if self._callers:
                 self._used_at = time.monotonic()
-            elif used_at == slept_at:
+            elif used_at == paused_at:
                 time.sleep(most_s)
             elif time.monotonic() >= used_at + most_s:
                 with contextlib.suppress(SandboxError):
-                    self._put_away()
-                slept_at = used_at
+                    self._pause()
+                paused_at = used_at
 
-    def _put_away(self) -> None:
-        """Let the service pause it, or end it where its memory may not be kept.
+    def _pause(self) -> None:
+        """Let the service pause it, or end it where its memory may not be stored.
 
         Raises:
-            SandboxError: if that is not done.
+            SandboxError: if that fails.
         """
         if self._volatile or self._names or not self._keeps:
-            sandbox = service.connected(self._access, self._identity, self._timeout_s)
-            with self._moving:
+            sandbox = service.connect(self._access, self._identity, self._timeout_s)
+            with self._sync_lock:
                 if not self._keeps:
-                    fetched(sandbox, self._folders)
+                    guest_setup.fetch_folders(sandbox, self._folders)
                 else:
-                    emptied(sandbox, self._volatile, self._names)
+                    guest_setup.delete_credentials(sandbox, self._volatile, self._names)
         if not self._callers:
-            (service.paused if self._keeps else service.killed)(self._access, self._identity)
+            (service.pause if self._keeps else service.kill)(self._access, self._identity)
 
-    def _begun(self, sandbox: "e2b.Sandbox") -> None:
-        """Raises: SandboxError: if what was changed here does not go in; nothing runs then."""
+    def _before_request(self, sandbox: "e2b.Sandbox") -> None:
+        """Raises: SandboxError: if changes made here cannot be copied in; nothing runs then."""
         with self._lock:
             self._busy += 1
-        self._stirred.set()
-        with self._moving:
-            self._apart += sent(sandbox, self._folders)
+        self._used.set()
+        with self._sync_lock:
+            self._differences += guest_setup.send_folders(sandbox, self._folders)
 
-    def _over(self, sandbox: "e2b.Sandbox") -> str:
-        """What a person should know of the workspace, once."""
-        with self._moving:
-            said = [each for each in (*self._apart, *fetched(sandbox, self._folders)) if each not in self._told]
-            self._told |= {*said}
-            self._apart = ()
+    def _after_answer(self, sandbox: "e2b.Sandbox") -> str:
+        """Return what the user should know of the workspace, each sentence once."""
+        with self._sync_lock:
+            found = (*self._differences, *guest_setup.fetch_folders(sandbox, self._folders))
+            fresh = [each for each in found if each not in self._reported]
+            self._reported |= {*fresh}
+            self._differences = ()
         with self._lock:
             self._busy -= 1
-        more = f" {len(said) - TOLD} more files were not fetched either." if len(said) > TOLD else ""
-        return " ".join(said[:TOLD]) + more
+        more = f" {len(fresh) - MOST_SHOWN} more files were not fetched either." if len(fresh) > MOST_SHOWN else ""
+        return " ".join(fresh[:MOST_SHOWN]) + more
 
-    def _at(self, how: str, sandbox: "e2b.Sandbox") -> None:
-        """An agent is joined, is told a line, rests, or has ended.
+    def _on_event(self, event: str, sandbox: "e2b.Sandbox") -> None:
+        """Handle a client joining an agent, a line of input, idleness, or the agent's end.
 
         Raises:
-            SandboxError: if it has ended, and what it has in its folders does not come; who hears of it tries again.
+            SandboxError: if it has ended and its folders cannot be fetched; the receiver of the event tries again.
         """
-        if how == "joined":
+        if event == "joined":
             with self._lock:
                 self._busy += 1
-            self._stirred.set()
-        elif how == "told":
-            with self._moving, contextlib.suppress(SandboxError):  # it is sent with the next one
-                self._tell(sent(sandbox, self._folders))
-        elif how == "rests":
-            self._rested.set()
+            self._used.set()
+        elif event == "told":
+            with self._sync_lock, contextlib.suppress(SandboxError):  # sent with the next line
+                self._report_differences(guest_setup.send_folders(sandbox, self._folders))
+        elif event == "rests":
+            self._idle.set()
         elif self._failed < TRIES:
             self._failed += 1
-            with self._moving:
-                self._tell(fetched(sandbox, self._folders))
+            with self._sync_lock:
+                self._report_differences(guest_setup.fetch_folders(sandbox, self._folders))
             self._failed = 0
 
-    def _tell(self, sentences: Iterable[str]) -> None:
-        """Let whoever keeps an agent know what of its folders is not the same on both sides, each once."""
-        fresh = [each for each in sentences if each not in self._told][: MOST_TOLD - len(self._told)]
-        self._told |= {*fresh}
+    def _report_differences(self, sentences: Iterable[str]) -> None:
+        """Report differences between an agent's folders on both sides to its host, each once."""
+        fresh = [each for each in sentences if each not in self._reported][: MOST_REPORTED - len(self._reported)]
+        self._reported |= {*fresh}
         if fresh:
             launch_spec.tell_apart(self._ground, fresh)
 
-    def _follow(self) -> None:
-        """Let the folders here follow those of an agent, whenever it rests."""
+    def _fetch_when_idle(self) -> None:
+        """Fetch an agent's folders whenever it is idle."""
         while True:
-            self._rested.wait()
-            self._rested.clear()
-            with contextlib.suppress(SandboxError):  # then the next time
-                sandbox = service.connected(self._access, self._identity, self._timeout_s)
-                with self._moving:
-                    self._tell(fetched(sandbox, self._folders))
+            self._idle.wait()
+            self._idle.clear()
+            with contextlib.suppress(SandboxError):  # tried again the next time
+                sandbox = service.connect(self._access, self._identity, self._timeout_s)
+                with self._sync_lock:
+                    self._report_differences(guest_setup.fetch_folders(sandbox, self._folders))
             time.sleep(FETCH_S)
 
     def _prolong(self) -> None:
         while True:
-            self._stirred.wait()
+            self._used.wait()
             if not self._busy:
-                self._stirred.clear()
+                self._used.clear()
                 continue
             with contextlib.suppress(SandboxError):
-                service.prolonged(self._access, self._identity, self._timeout_s)
+                service.extend_timeout(self._access, self._identity, self._timeout_s)
             time.sleep(self._prolong_s)
 
 
-class _Line:
-    """One caller: its requests go in as they come; the answers to what changes files wait until those are here."""
+class _CallerConnection:
+    """One caller: its requests are forwarded at once; answers to requests that change files wait for those files."""
 
     def __init__(
         self,
         caller: socket.socket,
-        begun: Callable[[], None],
-        over: Callable[[], str],
-        at: Callable[[str], None],
+        before_request: Callable[[], None],
+        after_answer: Callable[[], str],
+        on_event: Callable[[str], None],
     ) -> None:
-        self._caller, self._begun, self._over, self._at = caller, begun, over, at
+        self._caller, self._before_request = caller, before_request
+        self._after_answer, self._on_event = after_answer, on_event
         self._in, self._out = FrameReader(), FrameReader()
-        self.asked = 0
-        """So many requests are not answered yet after which somebody looks at the workspace."""
+        self.unanswered = 0
+        """How many requests that may change the workspace are unanswered."""
         self.works = False
-        """Who called works with an agent."""
+        """Whether the caller has joined an agent."""
 
     def send(self, write: Callable[[str], None]) -> None:
         with contextlib.suppress(Exception):  # the other direction ends too then
-            is_sense = True
+            is_valid = True
             while data := self._caller.recv(BLOCK_BYTES):
                 try:
-                    for frame in self._in.feed(data) if is_sense else ():
-                        self._heed(_word(frame))
-                except FrameTooLargeError:  # the agent itself refuses that, and ends the line
-                    is_sense = False
+                    for frame in self._in.feed(data) if is_valid else ():
+                        self._prepare(_decode(frame))
+                except FrameTooLargeError:  # the guest program refuses that itself, and disconnects
+                    is_valid = False
                 write(base64.b64encode(data).decode("ascii") + "\n")
         self.leave()
 
-    def _heed(self, word: _RelayMessage) -> None:
-        """Do what *word*, which is about to go in, needs before that."""
-        if word.type in CHANGING:
-            self.asked += 1
-            self._begun()
-        elif word.type == "process_join" and not self.works:
+    def _prepare(self, message: _RelayMessage) -> None:
+        """Do what the request *message* requires before it is forwarded."""
+        if message.type in CHANGING:
+            self.unanswered += 1
+            self._before_request()
+        elif message.type == "process_join" and not self.works:
             self.works = True
-            self._at("joined")
-        elif word.type == "process_tell" and is_line(word.data):
-            self._at("told")
+            self._on_event("joined")
+        elif message.type == "process_tell" and is_line(message.data):
+            self._on_event("told")
 
     def receive(self, data: bytes) -> None:
         for frame in self._out.feed(data):
-            kind = _word(frame).type if self.asked or self.works else ""
-            if self.asked and kind in DONE:
-                frame = _hinted(frame, self._over())
-                self.asked -= 1
+            kind = _decode(frame).type if self.unanswered or self.works else ""
+            if self.unanswered and kind in FINAL_ANSWERS:
+                frame = _add_hint(frame, self._after_answer())
+                self.unanswered -= 1
             elif kind == "rest":
-                self._at("rests")
+                self._on_event("rests")
             elif kind == "ended":
-                self._at("ended")
+                self._on_event("ended")
             self._caller.sendall(len(frame).to_bytes(4, "big") + frame)
 
     def leave(self) -> None:
@@ -274,29 +275,29 @@ class _Line:
             self._caller.shutdown(socket.SHUT_RDWR)
 
 
-def _hinted(frame: bytes, more: str) -> bytes:
-    """The answer in *frame*, which says *more* to whoever asked."""
-    said = msgspec.json.decode(frame) if more else None
-    if not isinstance(said, dict) or said.get("type") == "answer":
+def _add_hint(frame: bytes, more: str) -> bytes:
+    """Return the answer in *frame*, with *more* added to its hint."""
+    answer = msgspec.json.decode(frame) if more else None
+    if not isinstance(answer, dict) or answer.get("type") == "answer":
         return frame
-    return msgspec.json.encode({**said, "hint": f"{said.get('hint') or ''} {more}".strip()})
+    return msgspec.json.encode({**answer, "hint": f"{answer.get('hint') or ''} {more}".strip()})
 
 
-def way(given: Mapping[str, Any]) -> RelayedSandbox:
-    """The way into the sandbox that a relay was *given*."""
-    return RelayedSandbox(given)
+def way(settings: Mapping[str, Any]) -> RelayedSandbox:
+    """Return the relay for the configuration *settings*."""
+    return RelayedSandbox(settings)
 
 
 def is_line(data: str) -> bool:
-    """Whether *data*, in base64, is the end of a line or of a prompt: something that an agent begins with."""
+    """Whether *data*, in base64, contains a line end: input on which an agent starts to work."""
     try:
-        said = base64.b64decode(data, validate=True)
+        raw = base64.b64decode(data, validate=True)
     except ValueError:
         return False
-    return b"\r" in said or b"\n" in said
+    return b"\r" in raw or b"\n" in raw
 
 
-def _word(frame: bytes) -> _RelayMessage:
+def _decode(frame: bytes) -> _RelayMessage:
     try:
         return msgspec.json.decode(frame, type=_RelayMessage)
     except msgspec.MsgspecError:

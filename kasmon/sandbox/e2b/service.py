@@ -1,6 +1,6 @@
-"""What kasmon asks of the service, in its official SDK's words; its errors are ours from here on.
+"""Calls of the service through its official SDK, with its errors converted to kasmon's.
 
-The SDK is told everything with each call: nothing of it is kept in this process but open connections.
+The SDK gets all settings with each call: this process keeps no state of it but open connections.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ EVERYWHERE: Final = "0.0.0.0/0"
 
 
 class ServiceAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """How the service is reached, and as whom. It holds a key: it goes to processes of ours by a pipe alone."""
+    """Address and key of the service. As it holds a key, it is passed to kasmon's processes by a pipe alone."""
 
     key: str
     api: str = ""
@@ -31,28 +31,28 @@ class ServiceAccess(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
 
     def options(self) -> dict[str, Any]:
-        """As the SDK takes them."""
-        given = {"api_key": self.key, "api_url": self.api, "sandbox_url": self.sandbox, "domain": self.domain}
-        return {**{name: value for name, value in given.items() if value}, "request_timeout": REQUEST_S}
+        """Return the SDK's keyword arguments."""
+        settings = {"api_key": self.key, "api_url": self.api, "sandbox_url": self.sandbox, "domain": self.domain}
+        return {**{name: value for name, value in settings.items() if value}, "request_timeout": REQUEST_S}
 
     def variables(self) -> dict[str, str]:
-        """As `access` finds it."""
-        return {name: getattr(self, field) for field, name in NAMED.items() if getattr(self, field)}
+        """Return the environment variables from which `access` builds an equal value."""
+        return {name: getattr(self, field) for field, name in VARIABLES.items() if getattr(self, field)}
 
 
-NAMED: Final = {"key": "E2B_API_KEY", "api": "E2B_API_URL", "sandbox": "E2B_SANDBOX_URL", "domain": "E2B_DOMAIN"}
+VARIABLES: Final = {"key": "E2B_API_KEY", "api": "E2B_API_URL", "sandbox": "E2B_SANDBOX_URL", "domain": "E2B_DOMAIN"}
 """The SDK's own variables."""
 _learned: list[ServiceAccess] = []
-"""As somebody who wanted something of this process said it last."""
+"""The access from the variables of the last caller that had a key."""
 
 
 def access(variables: Mapping[str, str] = os.environ) -> ServiceAccess | None:
-    """As the environment says it, or who wanted something of us; None where nobody has a key."""
-    return _in(variables) or (_learned[-1] if _learned else None)
+    """Return the access from the environment, else from a caller's variables; None where neither has a key."""
+    return _from_variables(variables) or (_learned[-1] if _learned else None)
 
 
-def needed() -> ServiceAccess:
-    """As `access`.
+def require_access() -> ServiceAccess:
+    """Return `access()`.
 
     Raises:
         SandboxError: if there is no key.
@@ -63,20 +63,20 @@ def needed() -> ServiceAccess:
 
 
 def learn(variables: Mapping[str, str]) -> None:
-    """Remember what *variables* of who wants something of us say of it, if they do: a host may have been without."""
-    if (found := _in(variables)) is not None:
+    """Remember the access in a caller's *variables*, if they have a key: the host may have been started without one."""
+    if (found := _from_variables(variables)) is not None:
         _learned[:] = [found]
 
 
-def _in(variables: Mapping[str, str]) -> ServiceAccess | None:
-    if not variables.get(NAMED["key"]):
+def _from_variables(variables: Mapping[str, str]) -> ServiceAccess | None:
+    if not variables.get(VARIABLES["key"]):
         return None
-    return ServiceAccess(**{field: variables.get(name, "") for field, name in NAMED.items()})
+    return ServiceAccess(**{field: variables.get(name, "") for field, name in VARIABLES.items()})
 
 
 @functools.cache
 def sdk() -> Any:
-    """The SDK.
+    """Return the SDK's module.
 
     Raises:
         ExtraMissingError: if it is not installed.
@@ -89,32 +89,31 @@ def sdk() -> Any:
 
 
 @contextlib.contextmanager
-def ours(what: str) -> Iterator[None]:
-    """The service's errors as ours; *what* did not happen then.
+def converted_errors(what: str) -> Iterator[None]:
+    """Convert the service's errors to kasmon's; *what* says what failed.
 
     Raises:
-        MissingError: if the service has no such sandbox.
-        SandboxUnreachableError: if it cannot be asked, or does not do it now.
-        SandboxError: if the sandbox's memory cannot be gone on from.
+        SandboxMissingError: if the service has no such sandbox.
+        SandboxUnreachableError: if it cannot be reached, or refuses now.
+        SandboxError: if the sandbox's memory cannot be resumed.
     """
-    known = sdk()
-    import httpx  # the SDK brings it, and lets some of its errors pass
+    errors = sdk()
+    import httpx  # a dependency of the SDK, which lets some of its errors pass
 
-    others = (httpx.HTTPError, OSError, json.JSONDecodeError)  # a proxy answers with a page
+    others = (httpx.HTTPError, OSError, json.JSONDecodeError)  # JSON: a proxy may answer with HTML
     try:
         yield
-    except known.SandboxNotFoundException as error:
+    except errors.SandboxNotFoundException as error:
         raise SandboxMissingError(what) from error
-    except (known.SandboxException, known.AuthenticationException, known.ServiceBusyException, *others) as error:
-        hint = (
-            "Set E2B_API_KEY to a valid key of the service." if isinstance(error, known.AuthenticationException) else ""
-        )
-        if isinstance(error, known.RateLimitException):
+    except (errors.SandboxException, errors.AuthenticationException, errors.ServiceBusyException, *others) as error:
+        is_rejected = isinstance(error, errors.AuthenticationException)
+        hint = "Set E2B_API_KEY to a valid key of the service." if is_rejected else ""
+        if isinstance(error, errors.RateLimitException):
             hint = "This key has too many sandboxes or requests: try again later, or remove some sandboxes."
-        said = f"the service says: {_first_line(error)}"
-        if isinstance(error, known.GuestUnresponsiveException):
-            raise SandboxError(what, said) from error
-        raise SandboxUnreachableError(what, said, hint) from error
+        message = f"the service says: {_first_line(error)}"
+        if isinstance(error, errors.GuestUnresponsiveException):
+            raise SandboxError(what, message) from error
+        raise SandboxUnreachableError(what, message, hint) from error
 
 
 class SandboxMissingError(SnapshotRefusedError):
@@ -125,7 +124,7 @@ class SandboxMissingError(SnapshotRefusedError):
         SandboxError.__init__(self, what, self.why)
 
 
-def made(
+def create(
     access: ServiceAccess,
     template: str,
     timeout_s: int,
@@ -135,19 +134,19 @@ def made(
     *,
     keeps: bool = True,
 ) -> "e2b.Sandbox":
-    """Make one that is paused, with its memory, when nobody used it for *timeout_s*, and wakes when it is used.
+    """Create a sandbox that the service pauses, with its memory, after *timeout_s* without use, and resumes on use.
 
     Args:
-        access: where.
-        template: what it is made from; empty is the service's own choice.
+        access: the service.
+        template: the template to create it from; empty is the service's default.
         timeout_s: in seconds.
-        name: by which `named` finds it.
-        hosts: whom it may reach; nobody where that is empty. Nobody reaches its ports by a public address.
-        attempt: of two calls of one attempt only one makes a sandbox.
-        keeps: its memory may be kept; else it is ended where it would be paused.
+        name: the name by which `find_named` finds it.
+        hosts: the hosts that it may reach; none where empty. Its ports have no public address.
+        attempt: idempotency key: repeated calls with the same one create one sandbox.
+        keeps: whether its memory may be stored; else it is ended instead of being paused.
 
     Raises:
-        SandboxError: if the service does not make it.
+        SandboxError: if the service cannot create it.
     """
     network: dict[str, Any] = {"allow_public_traffic": False}
     reach: dict[str, Any] = {"network": network}
@@ -155,7 +154,7 @@ def made(
         network |= _egress(hosts)
     else:
         reach["allow_internet_access"] = False
-    with ours("cannot create a sandbox"):
+    with converted_errors("cannot create a sandbox"):
         sandbox: e2b.Sandbox = sdk().Sandbox.create(
             template or None,
             timeout=timeout_s,
@@ -168,54 +167,54 @@ def made(
     return sandbox
 
 
-def connected(access: ServiceAccess, identity: str, timeout_s: int) -> "e2b.Sandbox":
-    """The sandbox *identity*, awake; for *timeout_s* more at least.
+def connect(access: ServiceAccess, identity: str, timeout_s: int) -> "e2b.Sandbox":
+    """Return the sandbox *identity*, resumed, with a timeout of at least *timeout_s* from now.
 
     Raises:
-        MissingError: if the service no longer has it.
+        SandboxMissingError: if the service no longer has it.
         SandboxError: if it cannot be reached.
     """
-    with ours("the sandbox cannot be resumed"):
+    with converted_errors("the sandbox cannot be resumed"):
         sandbox: e2b.Sandbox = sdk().Sandbox.connect(identity, timeout=timeout_s, **access.options())
     return sandbox
 
 
 def state(access: ServiceAccess, identity: str) -> str:
-    """`running` or `paused`; empty where the service has no such sandbox.
+    """Return `running` or `paused`; empty where the service has no such sandbox.
 
     Raises:
-        SandboxError: if the service does not say.
+        SandboxError: if the service cannot be asked.
     """
     try:
-        with ours("the sandbox cannot be inspected"):
+        with converted_errors("the sandbox cannot be inspected"):
             return str(sdk().Sandbox.get_info(identity, **access.options()).state.value)
     except SandboxMissingError:
         return ""
 
 
-def paused(access: ServiceAccess, identity: str) -> None:
-    """Pause it, with its memory; it is no error where it is paused already.
+def pause(access: ServiceAccess, identity: str) -> None:
+    """Pause it, with its memory; no error where it is paused already.
 
     Raises:
-        SandboxError: if it is not paused after this.
+        SandboxError: if it could not be paused.
     """
-    with ours("the sandbox was not paused"):
+    with converted_errors("the sandbox was not paused"):
         sdk().Sandbox.pause(identity, **access.options())
 
 
-def prolonged(access: ServiceAccess, identity: str, timeout_s: int) -> None:
-    """Let it run for *timeout_s* from now on, unless it is used again."""
-    with ours("the sandbox's lifetime was not extended"):
+def extend_timeout(access: ServiceAccess, identity: str, timeout_s: int) -> None:
+    """Set its timeout to *timeout_s* from now."""
+    with converted_errors("the sandbox's lifetime was not extended"):
         sdk().Sandbox.set_timeout(identity, timeout_s, **access.options())
 
 
-def reaching(access: ServiceAccess, identity: str, hosts: Sequence[str]) -> None:
-    """Let it reach *hosts* and nobody else from now on.
+def set_hosts(access: ServiceAccess, identity: str, hosts: Sequence[str]) -> None:
+    """Let it reach only *hosts* from now on.
 
     Raises:
-        SandboxError: if the service does not do it.
+        SandboxError: if the service cannot apply that.
     """
-    with ours("the hosts that the sandbox may reach were not changed"):
+    with converted_errors("the hosts that the sandbox may reach were not changed"):
         sdk().Sandbox.update_network(identity, _egress(hosts), **access.options())
 
 
@@ -223,31 +222,31 @@ def _egress(hosts: Sequence[str]) -> dict[str, Any]:
     return {"allow_out": list(hosts), "deny_out": [EVERYWHERE]}
 
 
-def copied(access: ServiceAccess, identity: str) -> str:
-    """Keep a snapshot of it, with its memory, at the service; its id, which is a template for others.
+def create_snapshot(access: ServiceAccess, identity: str) -> str:
+    """Create a snapshot of it, with its memory, at the service; return its id, usable as a template.
 
-    It has to run for that, and goes on.
+    The sandbox must be running, and keeps running.
 
     Raises:
-        SandboxError: if the service does not keep it.
+        SandboxError: if the service cannot create it.
     """
-    with ours("cannot create a snapshot"):
+    with converted_errors("cannot create a snapshot"):
         return str(sdk().Sandbox.create_snapshot(identity, **access.options()).snapshot_id)
 
 
-def dropped(access: ServiceAccess, snapshot: str) -> None:
-    """Leave nothing of *snapshot* at the service. Idempotent.
+def delete_snapshot(access: ServiceAccess, snapshot: str) -> None:
+    """Delete *snapshot* at the service. Idempotent.
 
     Raises:
-        SandboxError: if the service does not say that it is gone.
+        SandboxError: if the service does not confirm it.
     """
-    with ours("a snapshot was not removed at the service"):
+    with converted_errors("a snapshot was not removed at the service"):
         sdk().Sandbox.delete_snapshot(snapshot, **access.options())
 
 
-def named(access: ServiceAccess, name: str) -> tuple[str, ...]:
-    """The ids of all that were made as *name*."""
-    with ours("cannot list the sandboxes at the service"):
+def find_named(access: ServiceAccess, name: str) -> tuple[str, ...]:
+    """Return the ids of all sandboxes created as *name*."""
+    with converted_errors("cannot list the sandboxes at the service"):
         pages = sdk().Sandbox.list(query=sdk().SandboxQuery(metadata={"kasmon": name}), **access.options())
         found: list[str] = []
         while pages.has_next:
@@ -255,9 +254,9 @@ def named(access: ServiceAccess, name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def killed(access: ServiceAccess, identity: str) -> None:
-    """Leave nothing of it at the service. Idempotent."""
-    with contextlib.suppress(SandboxMissingError), ours("the sandbox was not ended at the service"):
+def kill(access: ServiceAccess, identity: str) -> None:
+    """End it and delete it at the service. Idempotent."""
+    with contextlib.suppress(SandboxMissingError), converted_errors("the sandbox was not ended at the service"):
         sdk().Sandbox.kill(identity, **access.options())
 
 

@@ -1,8 +1,8 @@
 """The tier `e2b`: a sandbox is a microVM at a service, reached by its id, paused there with its memory.
 
-This machine has a relay for each (`remote_guest/relay.py`), which joins whoever connects to its socket to the agent
-inside, and a copy of its workspace. Which sandbox at the service is whose stands in a record, and at the service as a
-name: so one that nobody noted is found again, and one that the service has no more is said to be gone.
+This machine has a relay for each (`remote_guest/relay.py`), which joins each client of its socket to the guest program,
+and a copy of its workspace. A record here, and a name at the service, assign sandboxes to sessions: so a sandbox whose
+record was lost is found again, and one that the service no longer has is reported as gone.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ from kasmon.paths import Paths, places
 from kasmon.sandbox.agent.credential_files import AT_A_SERVICE, keeps_memory
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
 from kasmon.sandbox.e2b import agent_command, service
-from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetched, inhabit
+from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetch_folders, set_up_guest
 from kasmon.sandbox.e2b.ports import E2bPorts
-from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, must_fit, widened
+from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, check_policy, find_widened_hosts
 from kasmon.sandbox.e2b.records import hosts as hosts_of
 from kasmon.sandbox.jail.bwrap_arguments import HOME, WORKSPACE
 from kasmon.sandbox.remote_guest import relay
@@ -44,9 +44,9 @@ from kasmon.sandbox.shared.safe_tree import raze
 
 WAY: Final = "kasmon.sandbox.e2b.relay"
 TIMEOUT_S: Final = 1200
-"""Unused for so long it is paused by the service itself: longer than kasmon waits, so only where kasmon is gone."""
+"""The service itself pauses one unused for so long: longer than kasmon waits, so only if kasmon has stopped."""
 PROLONG_S: Final = 240.0
-"""So often a run that goes on is told to the service."""
+"""Interval at which the timeout is extended during a run."""
 SIZED: Final = "its CPU, memory and disk come from its template at the service, not from its size"
 COPIED: Final = (
     "changes in its folder here are copied in before a run or prompt, and its own changes are copied out after it"
@@ -54,7 +54,7 @@ COPIED: Final = (
 
 
 class E2b:
-    """The sandboxes of one kasmon at the service. Making this touches nothing."""
+    """The sandboxes of one kasmon at the service. The constructor touches no file."""
 
     tier: Tier = "e2b"
     keeps_memory = True
@@ -69,32 +69,32 @@ class E2b:
     ) -> None:
         """
         Args:
-            of: whose; by default those of the kasmon that the environment names.
-            access: to the service; by default as the environment says.
-            timeout_s: unused for so many seconds the service pauses one by itself.
-            prolong_s: so often a run that goes on is told to the service, in seconds.
+            of: the kasmon's paths; by default those of the environment.
+            access: to the service; by default from the environment.
+            timeout_s: seconds without use after which the service itself pauses a sandbox.
+            prolong_s: interval at which the timeout is extended during a run, in seconds.
         """
         self.places = of or places()
         self.ground = HostFolders(self.places)
-        """What is here of each."""
+        """The folders of each session's sandbox on this machine."""
         self.ground.base = self.places.state / "e2b"
         self.ground.owner = (os.geteuid(), os.getegid())
         self._records = E2bRecords(self.places)
-        self._given, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
+        self._access, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
 
     @property
     def is_elsewhere(self) -> Literal[True]:
         return True
 
     def learn(self, variables: Mapping[str, str], /) -> None:
-        """Take the service's key from *variables*, where they have one and this process has none."""
+        """Take the service's key from *variables*, if they have one; the environment's own key has precedence."""
         service.learn(variables)
 
     def probe(self) -> TierProbe:
-        """Ask the service something; no sandbox is made for that, since they cost."""
-        began = time.monotonic()
+        """Ask the service for a list; no sandbox is created for that, since they cost money."""
+        started = time.monotonic()
         try:
-            service.named(self.access(), self._name(SessionId("probe")))
+            service.find_named(self.access(), self._name(SessionId("probe")))
         except ExtraMissingError as error:
             return TierProbe(tier="e2b", ok=False, why="the SDK is not installed", hint=error.hint)
         except KasmonError as error:
@@ -103,11 +103,11 @@ class E2b:
             tier="e2b",
             ok=True,
             why="its files and memory are at the service; no sandbox was created to test it",
-            measured_ms=(time.monotonic() - began) * 1000,
+            measured_ms=(time.monotonic() - started) * 1000,
         )
 
     def missing(self) -> UnavailableReason | None:
-        """Why none can be made from here, as far as that is seen without asking; None where nothing is missing."""
+        """Return which requirement is absent, without a call of the service; None where none is."""
         try:
             self.access()
         except KasmonError as error:
@@ -119,62 +119,62 @@ class E2b:
         return None
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
-        """The folder of this machine that has what `/workspace` inside has."""
+        """The folder of this machine that is synchronized with `/workspace` inside."""
         return self._records.workspace(policy)
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
-        """Make it; the agent inside answers when this returns.
+        """Create it; its guest program answers when this returns.
 
         Raises:
-            SandboxError: if there is one already, or none can be made. Whatever was begun is gone then.
-            RefusedError: if its policy wants what cannot be at a service.
+            SandboxError: if there is one already, or none can be created. Nothing is left behind then.
+            RefusedError: if its policy requires what a service cannot provide.
         """
-        return self._made(policy, E2bRecord(attempt=secrets.token_hex(16)))
+        return self._create(policy, E2bRecord(attempt=secrets.token_hex(16)))
 
     def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
-        """As `create`, for an agent: its home goes in and comes out too. Its memory is kept nowhere if it was handed
-        what must not be there.
+        """As `create`, for an agent: its home is synchronized too. Its memory is stored nowhere if it got secrets
+        that must not be there.
 
         Raises:
             SandboxError, RefusedError: as `create`.
         """
-        return self._made(policy, E2bRecord(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
+        return self._create(policy, E2bRecord(attempt=secrets.token_hex(16), has_home=True, keeps=keeps_memory(policy)))
 
-    def _made(self, policy: SandboxPolicy, record: E2bRecord) -> SandboxRuntime:
-        must_fit(policy)
+    def _create(self, policy: SandboxPolicy, record: E2bRecord) -> SandboxRuntime:
+        check_policy(policy)
         access = self.access()
         if (known := self._records.of(policy)) is not None and known.runtime is not None:
             raise SandboxError(f"cannot create a sandbox for {policy.session!r}", "it already has one")
         record = msgspec.structs.replace(record, hosts=hosts_of(policy))
-        # Removed by its name, where it has no id.
+        # `destroy` finds it by name, where it has no id yet.
         with or_nothing(lambda: self.destroy(policy, None), "cannot create a sandbox"):
             self._records.make(policy)
             self._records.write(policy, record)
             name, template, timeout_s = self._name(policy.session), policy.template, self._timeout_s
-            made = service.made(access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps)
-            inhabit(made, self._folders(policy, record))
-            runtime = self._relayed(policy, record, access, made.sandbox_id)
+            vm = service.create(access, template, timeout_s, name, record.hosts, record.attempt, keeps=record.keeps)
+            set_up_guest(vm, self._folders(policy, record))
+            runtime = self._start_relay(policy, record, access, vm.sandbox_id)
             self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
             return runtime
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
-        """Whether it is still that one, and is at the service.
+        """Whether *runtime* is still the recorded sandbox, and the service has it.
 
         Raises:
-            SandboxError: if the service does not say.
+            SandboxError: if the service cannot be asked.
         """
         record = self._records.of(policy)
-        if record is None or record.runtime is None or _who(record.runtime) != _who(runtime):
+        if record is None or record.runtime is None or _identity(record.runtime) != _identity(runtime):
             return False
         if not relay.is_there(runtime) and record.paused_at is None:
             return False
         return bool(service.state(self.access(), runtime.remote))
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
-        """The one of *policy* that is at the service, reached anew; None where that has none, or it was put to sleep.
+        """Reconnect to *policy*'s sandbox at the service; None where the service has none, or kasmon paused it.
 
         Raises:
-            SandboxError: if the service does not say.
+            SandboxError: if the service cannot be asked.
         """
         record = self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is not None:
@@ -183,12 +183,12 @@ class E2b:
         if not service.state(access, record.runtime.remote):
             return None
         relay.ended(record.runtime)
-        runtime = self._relayed(policy, record, access, record.runtime.remote)
+        runtime = self._start_relay(policy, record, access, record.runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
         return runtime
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
-        """The memory that the service keeps of it while it is paused, whose size it does not say."""
+        """Return the snapshot at the service of a paused sandbox; the service does not report its size."""
         record = self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is None:
             return None
@@ -196,14 +196,14 @@ class E2b:
         return Snapshot(id=identity, session=policy.session, tier="e2b", at=record.paused_at, made_by=maker)
 
     def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
-        """What `kept` gives; whether it may be gone on from is the service's to say, once it is asked for it."""
+        """Return the snapshot of `kept`; only the service can decide whether it may be resumed, when asked to."""
         snapshot = self.kept(policy)
         return None if snapshot is None else SnapshotVerdict(snapshot=snapshot)
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
     ) -> list[str]:
-        """The command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
+        """Return the command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
 
         Raises:
             SandboxError, RefusedError: as `fitted`.
@@ -213,148 +213,148 @@ class E2b:
     def fitted(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
     ) -> FittedProgram:
-        """How *argv* is run there: with the programs of its template, in a copy of *workdir*, which has its path.
+        """Return how *argv* is run there: with its template's programs, in a copy of *workdir* at the same path.
 
         Raises:
             SandboxError: if no API key for the service is set.
-            RefusedError: if *policy* wants what cannot be at a service.
+            RefusedError: if *policy* requires what a service cannot provide.
         """
-        must_fit(policy)
+        check_policy(policy)
         hosts_of(policy)
         return agent_command.fitted(self.access(), argv, workdir, variables)
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
     ) -> PauseResult:
-        """Let the service pause it, with its memory; it is kept there either way.
+        """Let the service pause it, with its memory, which it stores whether or not *to_disk* is set.
 
         Raises:
-            UnableError: if its memory may not be kept.
-            SandboxError: if that is not done; it runs then, or is gone.
+            UnableError: if its memory may not be stored.
+            SandboxError: if that fails; it runs then, or is gone.
         """
         record, known = self._records.known(policy, runtime.remote)
         if not record.keeps:
             raise UnableError(f"the sandbox of {policy.session!r} is not paused: {AT_A_SERVICE}.")
         relay.ended(known)
         if record.has_home:
-            self._fetched(policy, record, known)
-        service.paused(self.access(), runtime.remote)
+            self._fetch_folders(policy, record, known)
+        service.pause(self.access(), runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, paused_at=time.time()))
         return PauseResult(held=False, snapshot=runtime.remote)
 
-    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
-        """Let it go on; one that was not paused goes on as it was.
+    def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, paused: PauseResult, /) -> SandboxRuntime:
+        """Resume it; one that was not paused runs on.
 
         Raises:
-            SandboxError: if the service has it no more, or cannot be reached.
+            SandboxError: if the service no longer has it, or cannot be reached.
         """
-        (record, runtime), hosts = self._records.known(policy, slept.snapshot or runtime.remote), hosts_of(policy)
+        (record, runtime), hosts = self._records.known(policy, paused.snapshot or runtime.remote), hosts_of(policy)
         access = self.access()
-        service.connected(access, runtime.remote, self._timeout_s)
+        service.connect(access, runtime.remote, self._timeout_s)
         if hosts != record.hosts:
-            service.reaching(access, runtime.remote, hosts)
+            service.set_hosts(access, runtime.remote, hosts)
         if not relay.is_there(runtime):
-            runtime = self._relayed(policy, record, access, runtime.remote)
+            runtime = self._start_relay(policy, record, access, runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, runtime=runtime, paused_at=None, hosts=hosts))
         return runtime
 
     def fetch(self, policy: SandboxPolicy, /) -> None:
-        """Bring the folders here up to what it has in them, where it runs; nobody is joined to it then.
+        """Bring the folders here up to date with it, if it runs; the relay is stopped first.
 
         Raises:
-            SandboxError: if that cannot be done.
+            SandboxError: if that fails.
         """
         record = self._records.of(policy)
         if record is not None and record.runtime is not None and record.paused_at is None:
             relay.ended(record.runtime)
             if service.state(self.access(), record.runtime.remote) == "running":
-                self._fetched(policy, record, record.runtime)
+                self._fetch_folders(policy, record, record.runtime)
 
-    def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
-        """Have the service copy it with its memory for *other*; both sleep after that.
+    def fork(self, policy: SandboxPolicy, paused: PauseResult, other: SandboxPolicy, /) -> PauseResult:
+        """Let the service copy it with its memory for *other*; both are paused after that.
 
-        The service copies only what runs: so it wakes for that, with nobody in it, and sleeps again.
+        The service copies only a running sandbox, so it is resumed for that, without a relay, and paused again.
 
         Raises:
-            SnapshotRefusedError: if it does not sleep.
-            SandboxError: if it could not be copied; nothing of *other* is there then.
-            RefusedError: if *other* wants what cannot be at a service.
+            SnapshotRefusedError: if it is not paused.
+            SandboxError: if it could not be copied; nothing of *other* is left then.
+            RefusedError: if *other* requires what a service cannot provide.
         """
-        must_fit(other)
+        check_policy(other)
         if other.workspace:
             raise RefusedError("a fork of a sandbox at the service gets its own folder.", hint="Leave out the folder.")
         record, access = self._records.of(policy), self.access()
         if record is None or record.runtime is None or record.paused_at is None:
             raise SnapshotRefusedError("it is not paused at the service")
-        if (theirs := self._records.of(other)) is not None and theirs.runtime is not None:
+        if (other_record := self._records.of(other)) is not None and other_record.runtime is not None:
             raise SandboxError(f"cannot create a sandbox for {other.session!r}", "it already has one")
         identity = record.runtime.remote
-        with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):  # likewise
+        with or_nothing(lambda: self.forget(other), f"cannot create a sandbox for {other.session!r}"):  # as in `_made`
             self._records.make(other)
             FolderSync(self.workspace(policy), self._records.note(policy)).copy(
                 self.workspace(other), self._records.note(other)
             )
             fresh = E2bRecord(attempt=secrets.token_hex(16), hosts=hosts_of(other), paused_at=time.time())
             self._records.write(other, fresh)
-            service.connected(access, identity, self._timeout_s)
+            service.connect(access, identity, self._timeout_s)
             try:
-                snapshot = service.copied(access, identity)
+                snapshot = service.create_snapshot(access, identity)
             finally:
-                service.paused(access, identity)
+                service.pause(access, identity)
             try:
                 name = self._name(other.session)
-                made = service.made(access, snapshot, self._timeout_s, name, fresh.hosts, fresh.attempt).sandbox_id
-                service.paused(access, made)
+                created = service.create(access, snapshot, self._timeout_s, name, fresh.hosts, fresh.attempt).sandbox_id
+                service.pause(access, created)
             finally:
-                service.dropped(access, snapshot)
+                service.delete_snapshot(access, snapshot)
             self._records.write(
-                other, msgspec.structs.replace(fresh, runtime=self._placed(other, SandboxRuntime(), made))
+                other, msgspec.structs.replace(fresh, runtime=self._complete_runtime(other, SandboxRuntime(), created))
             )
-        return PauseResult(held=False, snapshot=made)
+        return PauseResult(held=False, snapshot=created)
 
     def allow(self, policy: SandboxPolicy, /) -> None:
-        """Let it reach whom *policy* says from now on; one that sleeps, once it wakes.
+        """Let it reach the hosts of *policy* from now on; a paused one, once it is resumed.
 
         Raises:
-            SandboxError: if the service does not do it.
-            RefusedError: if it cannot hold to it.
+            SandboxError: if the service cannot apply that.
+            RefusedError: if it cannot enforce it.
         """
         hosts, record = hosts_of(policy), self._records.of(policy)
         if record is None or record.runtime is None or record.paused_at is not None:
             return
-        service.reaching(self.access(), record.runtime.remote, hosts)
+        service.set_hosts(self.access(), record.runtime.remote, hosts)
         self._records.write(policy, msgspec.structs.replace(record, hosts=hosts))
 
     def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
-        """Nothing: the service does not tell whom it kept one from."""
+        """Return "": the service does not report refused hosts."""
         return ""
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> E2bPorts:
-        """The way to the ports of the one at *runtime*, which wakes for it.
+        """Return a connector to the ports of the sandbox at *runtime*, which is resumed for it.
 
         Raises:
-            SandboxError: if nothing here knows of it.
+            SandboxError: if there is no record of it.
         """
         self._records.known(policy, runtime.remote)
         return E2bPorts(self.access(), runtime.remote, self._timeout_s)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
-        """Leave nothing of it here but its workspace, and nothing at the service. Idempotent.
+        """Remove all of it at the service, and all here but its workspace. Idempotent.
 
         Raises:
-            SandboxError: if the service does not say that it is gone; the record stays, so that it can be tried again.
+            SandboxError: if the service does not confirm that; the record stays, so that it can be tried again.
         """
         record = self._records.of(policy)
         for known in (record.runtime if record else None, runtime):
             relay.ended(known)
         if record is not None:
             access = self.access()
-            for identity in {*service.named(access, self._name(policy.session)), *_remote(record.runtime)}:
-                service.killed(access, identity)
+            for identity in {*service.find_named(access, self._name(policy.session)), *_remote_ids(record.runtime)}:
+                service.kill(access, identity)
             self._records.remove(policy)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
-        """Remove what is kept of it here too; a folder that was given stays as it is. Idempotent.
+        """Remove its files here too; a folder given by the user stays unchanged. Idempotent.
 
         Raises:
             SandboxError: as for `destroy`, or if something is left here.
@@ -365,15 +365,15 @@ class E2b:
         return ""
 
     def access(self) -> service.ServiceAccess:
-        """How the service is reached.
+        """Return the access to the service.
 
         Raises:
             SandboxError: if there is no key for it.
         """
-        return self._given or service.needed()
+        return self._access or service.require_access()
 
-    def _fetched(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:
-        fetched(service.connected(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
+    def _fetch_folders(self, policy: SandboxPolicy, record: E2bRecord, runtime: SandboxRuntime) -> None:
+        fetch_folders(service.connect(self.access(), runtime.remote, self._timeout_s), self._folders(policy, record))
 
     def _folders(self, policy: SandboxPolicy, record: E2bRecord) -> tuple[GuestFolder, ...]:
         outside = FolderSync(self.workspace(policy), self._records.note(policy))
@@ -381,18 +381,18 @@ class E2b:
             return (GuestFolder("workspace", WORKSPACE, outside),)
         home = self.ground.home(policy.session)
         return (
-            GuestFolder("workspace", self.workspace(policy), outside),  # agents know their conversations by its path
+            GuestFolder("workspace", self.workspace(policy), outside),  # agents find their conversations by its path
             GuestFolder("home", HOME, FolderSync(str(home), home.with_name("home.json"))),
         )
 
-    def _relayed(
+    def _start_relay(
         self, policy: SandboxPolicy, record: E2bRecord, access: service.ServiceAccess, identity: str
     ) -> SandboxRuntime:
         path = self.places.runtime / f"{policy.session}.box"
-        given = {
+        settings = {
             "access": msgspec.to_builtins(access),
             "remote": identity,
-            "folders": [(name, place, *outside.where) for name, place, outside in self._folders(policy, record)],
+            "folders": [(name, path, *outside.where) for name, path, outside in self._folders(policy, record)],
             "keeps": record.keeps,
             "ground": str(self._records.ground(policy)),
             "volatile": [each.path for each in policy.volatile],
@@ -400,31 +400,31 @@ class E2b:
             "timeout_s": self._timeout_s,
             "prolong_s": self._prolong_s,
         }
-        return self._placed(policy, relay.started(WAY, path, given), identity)
+        return self._complete_runtime(policy, relay.started(WAY, path, settings), identity)
 
-    def _placed(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
+    def _complete_runtime(self, policy: SandboxPolicy, runtime: SandboxRuntime, identity: str) -> SandboxRuntime:
         return msgspec.structs.replace(
             runtime,
             remote=identity,
             ground=str(self._records.ground(policy)),
             workspace=self.workspace(policy),
-            notices=(SIZED, COPIED, *_widened(policy)),
+            notices=(SIZED, COPIED, *_widened_notices(policy)),
         )
 
     def _name(self, session: SessionId) -> str:
-        """Under which the service has it; no other kasmon's is called so."""
+        """Its unique name at the service, among all kasmons."""
         whose = os.uname().nodename.encode() + os.fsencode(self.places.state)
         return f"{hashlib.sha256(whose).hexdigest()[:16]}-{session}"
 
 
-def _widened(policy: SandboxPolicy) -> tuple[str, ...]:
-    found = ", ".join(widened(policy))
-    return (f"the service cannot restrict ports: it may reach {found} at port 80 too",) if found else ()
+def _widened_notices(policy: SandboxPolicy) -> tuple[str, ...]:
+    names = ", ".join(find_widened_hosts(policy))
+    return (f"the service cannot restrict ports: it may reach {names} at port 80 too",) if names else ()
 
 
-def _who(runtime: SandboxRuntime) -> tuple[object, ...]:
+def _identity(runtime: SandboxRuntime) -> tuple[object, ...]:
     return (runtime.pid, runtime.started, runtime.boot, runtime.remote)
 
 
-def _remote(runtime: SandboxRuntime | None) -> tuple[str, ...]:
+def _remote_ids(runtime: SandboxRuntime | None) -> tuple[str, ...]:
     return (runtime.remote,) if runtime is not None and runtime.remote else ()

@@ -1,8 +1,8 @@
-"""Bash: a real interactive shell at a terminal of its own, so that Ctrl-C is Ctrl-C; it is typed to, two lines a turn.
+"""Bash: an interactive shell on its own terminal, so that Ctrl-C works as usual; each turn types two lines to it.
 
-Each turn is a file that the shell sources, with its output where the agent hears it: so code may redirect the shell's
-own output, be of many lines or be wrong without ending the shell. `bashrc` says how the shell answers. The file through
-which it does is closed while code runs, and has another number each time.
+Each turn is a file that the shell sources, with its output sent to the guest program: so code may redirect the shell's
+own output, have many lines or contain errors without ending the shell. `bashrc` defines how the shell answers. The file
+descriptor for answers is closed while code runs, and has another number each time.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from kasmon.sandbox.guest.turn import GuestTurn
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100
 TIOCSIG = 0x40045436
-"""Linux: a signal to whoever has the terminal, whatever its modes are."""
+"""Linux: ioctl that signals the terminal's foreground process group, whatever its modes are."""
 WHOLE = b"\n# whole\n"
-"""How a file ends into which a shell wrote all that it holds."""
+"""The last line of a state file that the shell wrote completely."""
 STATE, CARRIED = "bash.state", "bash.carried"
 PASSING = ("bash.base", "bash.lent", "bash.forgotten", "bash.purged", "bash.names")
-"""Files that a turn needs, and nobody after it."""
+"""Files that are needed only during a turn."""
 ANSWER = re.compile(rb"([0-9a-f]{16}) (\d+) ([^\0]*)\0")
 
 
@@ -82,13 +82,13 @@ class BashInterpreter(Interpreter):
         self.place.drop(f"bash-{self.turns}", *PASSING)
 
     def _quiet(self) -> None:
-        """The terminal repeats nothing; again for each turn, since code may change that."""
+        """Turn off the terminal's echo; again for each turn, since code may change that."""
         modes = termios.tcgetattr(self._slave)
         modes[3] = (modes[3] | termios.ICANON | termios.ISIG) & ~termios.ECHO
         termios.tcsetattr(self._slave, termios.TCSANOW, modes)
 
     def _unread(self) -> None:
-        """What programs say to the terminal itself, past stdout and stderr, is for nobody."""
+        """Discard what programs write to the terminal itself, other than stdout and stderr."""
         with contextlib.suppress(OSError):
             os.read(self._master, 4096)
 
@@ -96,7 +96,7 @@ class BashInterpreter(Interpreter):
         fcntl.ioctl(self._master, TIOCSIG, signal.SIGINT)
 
     def plead(self) -> bool:
-        """A shell that hangs up writes down what it holds; what keeps it waiting is killed."""
+        """Send SIGHUP, at which the shell saves its state; kill the processes that it waits for."""
         os.kill(self.pid, signal.SIGHUP)
         for pid in members(self.pid):
             with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ class BashInterpreter(Interpreter):
         out, err, answers = self._numbers
         line = f"source {self._file(f'bash-{turn.number}', str(turn.words['code']))}"
         line += f" </dev/null >&{out} 2>&{err} {out}>&- {err}>&- {answers}>&-"
-        if self.last_code:  # `$?` is what the run before ended with
+        if self.last_code:  # `$?` is the exit code of the run before
             line = f"__k_back {self.last_code} || {line}"
         variables = turn.words.get("variables")
         if isinstance(variables, Mapping) and variables:
@@ -168,7 +168,7 @@ class BashInterpreter(Interpreter):
             data = os.read(self._control, 1 << 16)
         except OSError:
             return
-        if not data:  # it closed that, or is another program now: its end will be told
+        if not data:  # closed, or exec'ed another program, whose end is reaped
             self.loop.forget(self._control)
             if self.turn is None and self.pid:
                 end_family(self.pid)
@@ -196,7 +196,7 @@ class BashInterpreter(Interpreter):
         self.answered(nonce, said)
 
     def _names(self, state: str) -> dict[str, object]:
-        """What the file *state* has of the shell; nothing where the shell could not write it to its end."""
+        """Return which names the state file *state* contains; "lost" where the shell could not write it completely."""
         if not self.place.read(state).endswith(WHOLE):
             return {"lost": "its state could not be saved"}
         lines = self.place.read(f"{state}.names").decode("utf-8", "replace").splitlines()
@@ -209,5 +209,5 @@ class BashInterpreter(Interpreter):
 
 
 def quoted(text: str) -> str:
-    """*text* as one word for the shell."""
+    """Return *text* quoted as one word for the shell."""
     return "'" + text.replace("'", "'\\''") + "'"

@@ -1,4 +1,4 @@
-"""How a child is started: in a session of its own, with nothing inherited but what is named; without `subprocess`."""
+"""Starts a child process: in its own session, inheriting only the named files; without `subprocess`."""
 
 import os
 import resource
@@ -6,26 +6,26 @@ import signal
 from collections.abc import Mapping
 
 OURS = frozenset({"KASMON_LISTEN_FD", "KASMON_READY_FD", "KASMON_CONTROL", "KASMON_RUN"})
-"""Between the agent and what started it, or what it starts."""
+"""Variables between the guest program and its parent, or its children."""
 DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
-"""Signals that Python, or who started the agent, may have set aside."""
+"""Signals that Python, or the guest program's parent, may have ignored."""
 LOWEST, HIGHEST = 100, 1000
 
 
 def numbers(count: int) -> list[int]:
-    """So many numbers for a child's files that nobody meets by chance: high, different ones each time."""
+    """Return descriptor numbers for a child that code does not use by chance: high, and different each time."""
     top = min(HIGHEST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
     bottom = min(LOWEST, top // 2)
     found: list[int] = []
     while len(found) < count:
         number = bottom + int.from_bytes(os.urandom(2), "big") % (top - bottom)
-        if number not in found and number != 200 and not is_open(number):  # 200: a favourite of scripts for a lock
+        if number not in found and number != 200 and not is_open(number):  # 200: scripts often use it for a lock
             found.append(number)
     return found
 
 
 def is_open(number: int) -> bool:
-    """Whether we have a file of that number."""
+    """Whether this process has an open file of that number."""
     try:
         os.fstat(number)
     except OSError:
@@ -34,18 +34,17 @@ def is_open(number: int) -> bool:
 
 
 def surroundings(more: Mapping[str, str]) -> dict[str, str]:
-    """The agent's own environment without what is between others and us, and *more*."""
+    """Return the guest program's environment without the variables in `OURS`, and with *more*."""
     return {name: value for name, value in os.environ.items() if name not in OURS} | dict(more)
 
 
 def spawn(
     argv: list[str], environ: Mapping[str, str], files: Mapping[int, int], *, terminal: str = "", deaf: bool = False
 ) -> int:
-    """Start *argv* in a session of its own; the pid.
+    """Start *argv* in its own session, and return its pid.
 
-    *files*: which of our files it gets as which of its own. Its stdin is *terminal*, which then is its controlling one,
-    or at its end at once. stdout and stderr that are not given go nowhere. *deaf*: it ignores interrupts until it says
-    otherwise.
+    *files*: the child's descriptor -> this process's. Its stdin is *terminal*, as its controlling one, or /dev/null.
+    stdout and stderr that are not in *files* go to /dev/null. *deaf*: it ignores SIGINT until it changes that itself.
 
     Raises:
         OSError: if it cannot be started.

@@ -1,4 +1,4 @@
-"""One connection: frames in, frames out. Who does not read is not waited for, who leaves is not missed."""
+"""One client connection: receives and sends frames. A client that does not read blocks nothing; it is dropped."""
 
 import json
 import socket
@@ -9,13 +9,13 @@ from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, packed
 
 BLOCK_BYTES = 1 << 18
 LIVE_BYTES = 1 << 18
-"""So much that was not read yet, and live output is left out until it was; the answer has it."""
+"""With more unread bytes than this, live output is dropped; the answer contains it."""
 MOST_BYTES = 64 * 1024 * 1024
-"""So much that was not read yet, and the client is given up."""
+"""With more unread bytes than this, the client is disconnected."""
 
 
 class GuestConnection:
-    """*receive* gets each request, *left* is called once when it is gone."""
+    """A client; *receive* gets each request, *left* is called once when it has disconnected."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class GuestConnection:
         loop.watch(stream.fileno(), self._ready)
 
     def send(self, message: dict[str, object]) -> None:
-        """Send *message*, now or when it can be taken."""
+        """Send *message*, or buffer it until the client reads."""
         if not self._open:
             return
         try:
@@ -44,7 +44,7 @@ class GuestConnection:
             self._close()
 
     def send_live(self, message: dict[str, object]) -> bool:
-        """Send *message*, unless the client is behind; whether it was sent."""
+        """Send *message*, unless the client is behind; return whether it was sent."""
         if len(self._out) > LIVE_BYTES:
             return False
         self.send(message)

@@ -1,4 +1,4 @@
-"""What the kernel in here says of who we are and what we may; who keeps the sandbox compares it with what is out."""
+"""The kernel's data on this process and its rights; the host compares them with its own."""
 
 import os
 
@@ -6,7 +6,7 @@ from kasmon.sandbox.guest.request_fields import Words
 
 
 def looked() -> Words:
-    """The kernel's name, its boot, the network devices, our user and our capabilities; empty what it does not say."""
+    """Return kernel, boot id, network devices, user and capabilities; each is empty where the kernel gives none."""
     told = os.uname()
     status = dict(line.partition(":")[::2] for line in _read("/proc/self/status").splitlines())
     devices = [line.partition(":")[0].strip() for line in _read("/proc/net/dev").splitlines() if ":" in line]

@@ -1,6 +1,6 @@
-"""`kasmon` as an agent in a sandbox has it: what it may know of its place, and what it says of itself. Nothing else.
+"""The `kasmon` command inside a sandbox: only `kasmon ctx`, which shows the agent's context and writes notes.
 
-It reads `context.json`, which its host keeps current, and leaves notes for that host in a file that it may add to.
+It reads `context.json`, which the host keeps current, and appends notes for the host to an append-only file.
 """
 
 import json
@@ -14,7 +14,7 @@ LONGEST = 2000
 
 
 def main(arguments: "list[str]") -> int:
-    """Do as `kasmon ctx` would outside, as far as that can be done from here."""
+    """Do as `kasmon ctx` does outside, as far as possible from inside."""
     if arguments[:1] != ["ctx"]:
         return _usage("only `kasmon ctx` is available in a sandbox")
     said, wants_json, rest = {}, False, arguments[1:]
@@ -41,10 +41,10 @@ def main(arguments: "list[str]") -> int:
 
 
 def note(said: "dict[str, str]") -> None:
-    """Leave *said* for the host.
+    """Write *said* as a note for the host.
 
     Raises:
-        OSError: if it cannot be left.
+        OSError: if it cannot be written.
     """
     line = {
         "at": time.time(),
@@ -61,7 +61,7 @@ def note(said: "dict[str, str]") -> None:
 
 
 def words(context: "dict[str, object]") -> str:
-    """*context* for people."""
+    """Return *context* as text for the user."""
     known = [name for name in ("task", "title", "wave", "plan", "notes") if context.get(name) not in (None, "")]
     lines = [f"{context.get('name', '')} ({context.get('id', '')}), in a sandbox"]
     lines += [f"  {name:<7} {context[name]}" for name in known]

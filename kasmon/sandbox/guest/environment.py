@@ -1,4 +1,4 @@
-"""What is around the interpreters: the clock, files that a sleep does not keep, services and their ports."""
+"""The guest's clock, volatile files, services and ports: the requests that concern no interpreter."""
 
 import time
 
@@ -11,11 +11,11 @@ from kasmon.sandbox.guest.request_fields import InvalidRequestError, Words, numb
 from kasmon.sandbox.guest.services import GuestService
 
 DRIFT_S = 0.5
-"""A clock that is off by less is left alone: it is the machine's own, or as good."""
+"""A clock that is off by less is left alone: it is the machine's own, or accurate enough."""
 
 
 class GuestEnvironment:
-    """Each act takes a request, and gives its answer or sends that later."""
+    """Request handlers: each takes a request, and returns its answer or sends that later."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""One thread that waits for files, ended children and times; where nothing is due, it sleeps without a limit."""
+"""An event loop on one thread: files, ended children and timers; without a timer it blocks indefinitely."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ from collections.abc import Callable
 READABLE = select.POLLIN
 WRITABLE = select.POLLOUT
 TICK_S = 0.2
-"""How long it sleeps at most while something is due: so much of a time in which it was frozen may count."""
+"""Longest sleep while a timer is set: at most this much of a freeze may count towards it."""
 FROZEN_S = 1.0
-"""Who was away for so much longer than it slept was frozen."""
+"""A process that slept this much longer than requested was frozen."""
 
 
 class Timer:
-    """Something to be done once, at a time of the monotonic clock."""
+    """A call to be made once, at a time of the monotonic clock."""
 
     __slots__ = ("act", "at")
 
@@ -26,9 +26,9 @@ class Timer:
 
 
 class EventLoop:
-    """Calls what was given for a file when that is ready, and *reap* when a child ended.
+    """Calls the handler of a file when that is ready, and *reap* when a child ended.
 
-    A handler may be called once too often, where its file's number was closed and given anew: files do not block.
+    A handler may be called in vain, if its file's number was closed and reused: so files must be non-blocking.
     """
 
     def __init__(self, reap: Callable[[], None]) -> None:
@@ -45,29 +45,29 @@ class EventLoop:
         self.watch(self._woken, self._wake)
 
     def watch(self, file: int, ready: Callable[[], object], events: int = READABLE) -> None:
-        """Call *ready* whenever *file* is; takes the place of what was given for it before."""
+        """Call *ready* whenever *file* is ready; replaces the earlier handler of *file*."""
         self._handlers[file] = ready
         self._poll.register(file, events)
 
     def forget(self, file: int) -> None:
-        """Watch *file* no longer; to be called before it is closed."""
+        """Stop watching *file*; to be called before it is closed."""
         if self._handlers.pop(file, None):
             with contextlib.suppress(OSError, KeyError):
                 self._poll.unregister(file)
 
     def after(self, seconds: float, act: Callable[[], None]) -> Timer:
-        """Call *act* once, so many seconds from now."""
+        """Call *act* once, after *seconds*."""
         timer = Timer(time.monotonic() + seconds, act)
         self._timers.append(timer)
         return timer
 
     def cancel(self, timer: Timer | None) -> None:
-        """Let *timer* not come, if it did not yet."""
+        """Cancel *timer*, unless it was called already."""
         if timer in self._timers:
             self._timers.remove(timer)
 
     def run(self) -> None:
-        """Never returns. A time in which the whole process was frozen does not count for what is due."""
+        """Run forever. Timers do not advance while the whole process is frozen."""
         while True:
             self._look_at_the_clock(0.0)
             limit_s = None
@@ -87,11 +87,11 @@ class EventLoop:
     def _call(self, act: Callable[[], object]) -> None:
         try:
             act()
-        except Exception as error:  # noqa: BLE001 - a mistake of ours must not take along what interpreters hold
+        except Exception as error:  # noqa: BLE001 - a bug here must not end the interpreters
             print(f"internal error in the guest program: {error!r}", file=sys.stderr)  # noqa: T201
 
     def _look_at_the_clock(self, slept_s: float | None) -> None:
-        """Where more time went by since the last look than *slept_s* explains, whatever is due is due later."""
+        """Postpone all timers by the time since the last call that *slept_s* does not explain."""
         before, self._now = self._now, time.monotonic()
         if slept_s is not None and self._now - before > slept_s + FROZEN_S:
             for timer in self._timers:

@@ -1,10 +1,10 @@
-"""Gives and takes the files of a folder where nobody outside sees it: what changed since the last time, and no more.
+"""Synchronizes a folder in a guest that shares none with the host: sends and applies what changed since the last time.
 
-    python3 -I -S files.py give FOLDER NOTE      says on stdout what changed in FOLDER since NOTE was written
-    python3 -I -S files.py take FOLDER NOTE GIFT writes what GIFT says into FOLDER; says which were changed in here too
+    python3 -I -S files.py give FOLDER NOTE      prints what changed in FOLDER since NOTE was written
+    python3 -I -S files.py take FOLDER NOTE GIFT applies GIFT to FOLDER; prints the paths that were changed in here too
 
-What changed is JSON: `whole` (nothing was known before), `gone` (paths), `fresh` (path -> kind, mode, mtime, content in
-base64, or where a link leads), `left` (path -> why it is not given).
+The changes are JSON: `whole` (there was no earlier state), `gone` (paths), `fresh` (path -> kind, mode, content in
+base64, or a link's target), `left` (path -> why it is left out).
 """
 
 import base64
@@ -14,12 +14,12 @@ import stat
 import sys
 
 MOST_BYTES = 64 * 1024 * 1024
-"""A larger file, and what is beyond so much at once, is left."""
+"""A larger file, and files beyond this total at a time, are left out."""
 KINDS = {stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l"}
 
 
 def seen(top: str) -> dict[str, list[object]]:
-    """Each path in *top* with its kind, mode, size, times and inode."""
+    """Return each path in *top* with its kind, mode, size, times and inode."""
     found: dict[str, list[object]] = {}
     folders = [""]
     while folders:
@@ -44,7 +44,7 @@ def _facts(facts: os.stat_result) -> "list[object] | None":
 
 
 def given(top: str, before: dict[str, list[object]] | None) -> tuple[dict[str, object], dict[str, list[object]]]:
-    """What changed in *top* since *before*, and what is there now."""
+    """Return the changes in *top* since *before*, and its current state."""
     now, known = seen(top), before or {}
     fresh: dict[str, object] = {}
     left: dict[str, str] = {}
@@ -82,9 +82,9 @@ def give(top: str, note: str) -> None:
 
 
 def take(top: str, note: str, gift: str) -> None:
-    """Write what the file *gift* says into *top*; it is removed then.
+    """Apply the changes in the file *gift* to *top*, and delete that file.
 
-    What was changed in here since it was told goes beside what comes, or stays where that is gone.
+    A file that was changed in here too is renamed to `.inside`, or stays where the other side removed it.
     """
     with open(gift) as file:  # noqa: PTH123
         told = json.load(file)
@@ -112,7 +112,7 @@ def take(top: str, note: str, gift: str) -> None:
 
 
 def _removed(whole: str, facts: "list[object]") -> bool:
-    """Whether what *facts* say is at *whole* is gone now: of a folder that has more in here, nothing is."""
+    """Remove the path *whole*, of the kind in *facts*; return whether it is gone. A non-empty folder stays."""
     try:
         (os.rmdir if facts[0] == "d" else os.unlink)(whole)
     except OSError:
@@ -135,7 +135,7 @@ def _put(whole: str, told: dict[str, str]) -> None:
 
 
 def _beside(whole: str) -> str:
-    """A name beside *whole* that nobody has."""
+    """Return an unused name next to *whole*."""
     found, number = f"{whole}.inside", 1
     while os.path.lexists(found):
         number += 1

@@ -1,18 +1,18 @@
-"""What goes over a stream: four bytes of length, the highest first, and then a JSON object of that length."""
+"""Framing of JSON messages on a stream: a length of four bytes, big-endian, and then a JSON object of that length."""
 
 import json
 import socket
 
 LIMIT_BYTES = 16 * 1024 * 1024
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # kept here: code that changes `json` does not change us
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # bound here: code that patches `json` has no effect
 
 
 class FrameTooLargeError(ValueError):
-    """A frame longer than `LIMIT_BYTES`; nothing behind it can be read."""
+    """A frame longer than `LIMIT_BYTES`; nothing after it can be read."""
 
 
 def packed(message: object, limit: int = LIMIT_BYTES) -> bytes:
-    """*message* as a frame of *limit* bytes at most.
+    """Return *message* as a frame of at most *limit* bytes.
 
     Raises:
         FrameTooLargeError: if it does not fit into one.
@@ -24,16 +24,16 @@ def packed(message: object, limit: int = LIMIT_BYTES) -> bytes:
 
 
 class FrameReader:
-    """Cuts what comes into frames."""
+    """Splits received bytes into frames."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are whole with *data*.
+        """Return the frames that are complete with *data*.
 
         Raises:
-            FrameTooLargeError: once a longer one begins; give it nothing more then.
+            FrameTooLargeError: once a longer one begins; the reader is unusable then.
         """
         held, whole, at = self._held, list[bytes](), 0
         held += data
@@ -45,12 +45,12 @@ class FrameReader:
                 break
             whole.append(bytes(held[at + 4 : at + 4 + length]))
             at += 4 + length
-        self._held = bytearray(memoryview(held)[at:])  # what was given away is not held on to
+        self._held = bytearray(memoryview(held)[at:])  # a new object: holds no returned data
         return whole
 
 
 def received(stream: socket.socket) -> bytes | None:
-    """The next frame of a blocking *stream*; None at its end."""
+    """Read the next frame of a blocking *stream*; None at its end."""
     head = _exactly(stream, 4)
     return None if head is None else _exactly(stream, int.from_bytes(head, "big"))
 

@@ -1,4 +1,4 @@
-"""One interpreter: its process, its queue of turns, and what is heard of both. It does one turn at a time."""
+"""One interpreter: its process, its queue of turns and its output. It does one turn at a time."""
 
 import contextlib
 import math
@@ -18,12 +18,12 @@ from kasmon.sandbox.guest.turn import STREAMS, GuestTurn
 
 YOUNG_S = 0.3
 DEAF_S = float(os.environ.pop("KASMON_DEAF_S", "0.1"))
-"""Where an interpreter says when code begins: so long after that an interrupt ends the code alone. node takes its own
-handler away before the code's is there; a processor that is emulated may take longer for that."""
+"""For interpreters that report when code begins: an interrupt this long after that ends only the code. node removes its
+own signal handler before the code's is installed; an emulated processor may take longer for that."""
 START_S = 10.0
-"""How much longer than its time a run is left alone whose code has not begun: its interpreter starts, and slowly."""
+"""How much longer than its time limit a run may take whose code has not begun: its interpreter may start slowly."""
 LAST_S = 1.0
-"""How long after that it has to leave by itself what can be carried over."""
+"""How long after that it has to exit by itself, with its state saved."""
 GIVEN_UP_S = 5.0
 """After which a killed process that does not end is no longer waited for."""
 QUEUE = 64
@@ -31,13 +31,13 @@ LOOSE_BYTES = 64 * 1024
 
 
 class Interpreter:
-    """A subclass knows how to start it, how to give it a turn, and how to interrupt it."""
+    """Base class; a subclass defines how to start it, how to give it a turn, and how to interrupt it."""
 
     name = ""
     asks_twice = False
-    """Whether a second interrupt does what a first did not, and harms nothing."""
+    """Whether a second interrupt may work where the first did not, and does no harm."""
     says_begun = False
-    """Whether it says when code begins, and what is interrupted before that is interrupted then."""
+    """Whether it reports when code begins; an earlier interrupt is delayed until then."""
 
     def __init__(self, loop: EventLoop, place: PrivateFolder) -> None:
         self.loop, self.place = loop, place
@@ -52,38 +52,38 @@ class Interpreter:
         self._carried = False
         self._asking = InterruptAttempt(loop)
 
-    # What a subclass gives.
+    # For subclasses to override.
 
     def start(self) -> int:
-        """Start the process, and give its pid."""
+        """Start the process, and return its pid."""
         raise NotImplementedError
 
     def feed(self, turn: GuestTurn) -> None:
-        """Give it *turn*; it will answer with the turn's nonce."""
+        """Send it *turn*; it will answer with the turn's nonce."""
         raise NotImplementedError
 
     def signal_interrupt(self, is_second: bool) -> None:
-        """What Ctrl-C is to it; the second time too."""
+        """Send it its equivalent of Ctrl-C, the first or the second time."""
         os.kill(self.pid, signal.SIGINT)
 
     def plead(self) -> bool:
-        """Ask it to end and leave what can be carried over; whether that makes sense."""
+        """Ask it to save its state and exit; return False where it cannot."""
         return False
 
     def carries(self) -> bool:
-        """Whether the process that just ended left its state for the next."""
+        """Whether the process that just ended saved its state for the next."""
         return False
 
     def close(self) -> None:
-        """Its process is gone: close what led to it."""
+        """Close all files that lead to the process, which has ended."""
 
     def listen(self) -> None:
-        """Take what it answered meanwhile."""
+        """Read its pending answers."""
 
-    # What others ask for.
+    # Requests.
 
     def submit(self, turn: GuestTurn) -> bool:
-        """Let *turn* run when those before it are done; False where too many wait already."""
+        """Queue *turn*; return False where the queue is full."""
         if len(self.queue) >= QUEUE:
             return False
         self.queue.append(turn)
@@ -91,9 +91,9 @@ class Interpreter:
         return True
 
     def interrupt(self, answer: Answer, word: str = "") -> None:
-        """Interrupt what runs, or only the run of *word*; the answer says, after two seconds at most, what came of it.
+        """Interrupt the current run, or only the run *word*; the answer reports the reaction within two seconds.
 
-        One that waits for its turn never begins then.
+        A run that is still queued is removed.
         """
         turn = self.turn
         if word and (turn is None or turn.word != word):
@@ -107,7 +107,7 @@ class Interpreter:
         self._interrupt(turn)
 
     def _withdrawn(self, word: str) -> bool:
-        """Take the run of *word* out of the queue, and tell whoever waits for it; whether it was there."""
+        """Remove the run *word* from the queue and answer its clients; return whether it was queued."""
         turn = next((each for each in self.queue if each.word == word), None)
         if turn is not None:
             self.queue.remove(turn)
@@ -115,7 +115,7 @@ class Interpreter:
         return turn is not None
 
     def begun(self, nonce: object, *, waits: bool) -> None:
-        """The interpreter says that the code of the turn of *nonce* begins, or that it *waits* for something now."""
+        """Handle the interpreter's report that the code of the turn *nonce* begins, or *waits* at an `await`."""
         turn = self.turn
         if turn is None or nonce != turn.nonce:
             return
@@ -137,11 +137,11 @@ class Interpreter:
         with contextlib.suppress(OSError):
             self.signal_interrupt(turn.again is not None)
         is_first = turn.again is None
-        if is_first and (self.asks_twice or time.monotonic() - turn.begun_at < YOUNG_S):  # it may not have begun inside
+        if is_first and (self.asks_twice or time.monotonic() - turn.begun_at < YOUNG_S):  # code may not have begun
             turn.again = self.loop.after(YOUNG_S, lambda: self._interrupt(turn))
 
     def reset(self) -> None:
-        """End the process with all it started in its session; the next run starts anew and says nothing of it."""
+        """End the process with all in its session; the next run starts it anew and does not report that."""
         if self.turn:
             self.turn.killed = True
         if self.pid:
@@ -154,14 +154,14 @@ class Interpreter:
         self.forget_carried()
 
     def forget_carried(self) -> None:
-        """Nothing of what an earlier process left is for the next."""
+        """Delete the saved state of an earlier process."""
 
     def forget_said(self) -> None:
-        """What background jobs said and no run was told is gone."""
+        """Delete output of background jobs that no run has returned yet."""
         self._take_loose()
 
     def is_to_keep(self) -> bool:
-        """Whether there is anything that it, or one before it, may hold."""
+        """Whether it, or the saved state of an earlier process, may hold anything."""
         return bool(self.pid) or self._carried
 
     def state(self) -> dict[str, object]:
@@ -173,7 +173,7 @@ class Interpreter:
             "queued": sum(turn.do == "run" for turn in self.queue),
         }
 
-    # A turn's course.
+    # A turn, from start to end.
 
     def _next(self) -> None:
         while self.turn is None and self.queue:
@@ -224,7 +224,7 @@ class Interpreter:
     def _unmoved(self) -> None:
         turn = self.turn
         assert turn
-        if turn.do != "run":  # something of ours is no reason to lose what it holds
+        if turn.do != "run":  # an internal operation must not cost the interpreter's state
             turn.answer({"lost": f"{self.name} took longer than {turn.timeout_s:g} s"})
             return
         starts = self.says_begun and turn.hears_at == math.inf
@@ -244,10 +244,10 @@ class Interpreter:
         end_family(self.pid)
 
     def answered(self, nonce: object, said: dict[str, object]) -> None:
-        """The interpreter says that it is done with the turn of *nonce*."""
+        """Handle the interpreter's answer to the turn *nonce*."""
         turn = self.turn
         if turn is None or nonce != turn.nonce:
-            return  # of no turn of ours: somebody else wrote it
+            return  # not the interpreter's: code wrote it
         self.ears.hear_all()
         self._over(turn)
         if turn.do == "run":
@@ -268,8 +268,8 @@ class Interpreter:
     # The process's end.
 
     def reaped(self, status: int) -> None:
-        """The process ended with *status*, as `waitpid` gives it."""
-        self.listen()  # it may have been done before it ended
+        """Handle the process's end; *status* is of `waitpid`."""
+        self.listen()  # it may have answered before it ended
         self._dead(os.waitstatus_to_exitcode(status))
 
     def _dead(self, code: int) -> None:
@@ -296,7 +296,7 @@ class Interpreter:
         self.close()
 
     def output(self, stream: str) -> int:
-        """The file that its process gets as *stream*."""
+        """Return the file that its process gets as *stream*."""
         return self.ears.theirs(stream)
 
     def _heard(self, stream: str, data: bytes) -> None:
@@ -307,7 +307,7 @@ class Interpreter:
 
 
 def goes_first(pid: int) -> None:
-    """Where memory is short, process *pid* goes before the agent does."""
+    """Let the OOM killer prefer process *pid* to the guest program."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as file:  # noqa: PTH123
         file.write(b"500")
 

@@ -1,6 +1,6 @@
-"""What the interpreters hold, as bytes that another sandbox can take up: name for name, and honest where it cannot.
+"""Saves the state of the interpreters as bytes, name by name, with a reason for each that is lost; and loads it.
 
-It is made and read in here, by the interpreters themselves: whoever keeps it outside never looks into it.
+The interpreters themselves write and parse it; the host stores it unread.
 """
 
 import base64
@@ -19,10 +19,10 @@ Words = dict[str, object]
 
 
 def unpacked(data: object) -> bytes:
-    """The bytes of a base64 text.
+    """Return the bytes of a base64 text.
 
     Raises:
-        ValueError: if it is none.
+        OSError: if *data* is no base64.
     """
     if not isinstance(data, str):
         raise OSError("'data' is base64")
@@ -33,7 +33,7 @@ def unpacked(data: object) -> bytes:
 
 
 class StateSaver:
-    """Asks each interpreter for what it holds; `tell` gets `part`s, then the answer."""
+    """Lets each interpreter save its state; `tell` gets `part`s, then the answer."""
 
     MOST_BYTES = 32 * 1024 * 1024
 
@@ -77,7 +77,7 @@ class StateSaver:
 
 
 class StateLoader:
-    """Gives each interpreter what one of its kind held; the answer says what each has of it now."""
+    """Lets each interpreter load the saved state of its kind; the answer has the names restored in each."""
 
     def __init__(self, place: PrivateFolder, interpreters: Mapping[str, Interpreter], state: bytes) -> None:
         self._place, self._interpreters, self._state = place, interpreters, state

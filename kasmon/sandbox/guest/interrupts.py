@@ -1,4 +1,4 @@
-"""Those who asked for an interrupt: each hears once what came of it, or that nothing did within its time."""
+"""Clients that wait for the result of an interrupt: each gets one answer, at the latest when its time is over."""
 
 from collections.abc import Callable
 
@@ -11,14 +11,14 @@ Answer = Callable[[dict[str, object]], None]
 
 
 class InterruptAttempt:
-    """They ask for one interpreter."""
+    """The waiting clients of one interpreter."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
         self._all: list[tuple[Timer, Answer]] = []
 
     def add(self, answer: Answer, still_runs: Callable[[], bool]) -> None:
-        """Call *answer* with what came of it; with `no reaction` where what they mean *still_runs* at the end."""
+        """Call *answer* with the result; with `no reaction` if *still_runs* returns True when the time is over."""
         self._all.append((self._loop.after(GRACE_S, lambda: self._over(still_runs)), answer))
 
     def _over(self, still_runs: Callable[[], bool]) -> None:
@@ -26,7 +26,7 @@ class InterruptAttempt:
             self.tell("no reaction")
 
     def tell(self, state: str) -> None:
-        """That is what came of it."""
+        """Answer all waiting clients with *state*."""
         everybody, self._all = self._all, []
         for timer, answer in everybody:
             self._loop.cancel(timer)

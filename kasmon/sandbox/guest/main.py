@@ -1,10 +1,10 @@
-"""The agent inside a sandbox: it answers on the socket it was given and keeps the interpreters; it runs no code itself.
+"""Entry point of the guest program: it serves requests on a socket, and runs code only in interpreters.
 
-    python3 -I -S main.py            the agent: KASMON_LISTEN_FD is a listening socket, KASMON_READY_FD a pipe
-    python3 main.py python           the python interpreter, as the agent starts it
+    python3 -I -S main.py            the guest program: KASMON_LISTEN_FD is a listening socket, KASMON_READY_FD a pipe
+    python3 main.py python           the python interpreter, as the guest program starts it
 
-It says `R` on the pipe when it answers. This folder needs Python 3.11 and its standard library, and nothing else of
-kasmon: it is no package of the house, and is called `kasmon.sandbox.guest` in here so that it goes by one name.
+It writes `R` to the pipe once it serves. This folder requires Python 3.11 and its standard library, and nothing else of
+kasmon. kasmon is not installed here, so the folder is registered as `kasmon.sandbox.guest`, its name on the host.
 """
 
 import os
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _know_ourselves(folder: str) -> None:
-    """Let the modules of *folder* be imported by the name that they have in the house."""
+    """Make the modules of *folder* importable by the name that they have on the host."""
     name = ""
     for part in ("kasmon", "sandbox", "guest"):
         name = f"{name}.{part}".lstrip(".")

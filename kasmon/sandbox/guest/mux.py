@@ -1,8 +1,8 @@
-"""Connections into and out of a sandbox that has one line: each is carried on it, and none holds another one up.
+"""Multiplexes connections into and out of a sandbox over its single stream; a slow one does not block the others.
 
-One end of the line is inside, one outside, and both are this. Either asks the other one for a connection: those inside
-for the way out, those outside for a port. Of each connection a side sends at most `WINDOW_BYTES` that the other one has
-not passed on yet, so neither has to hold more, whatever the other one says.
+Both ends of the stream, inside and outside, use this module. Either asks the other for connections: the inside end for
+the egress, the outside end for a port. On each connection an end has at most `WINDOW_BYTES` in flight that the other
+has not acknowledged, so neither buffers more, whatever the other sends.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from kasmon.sandbox.guest.mux_frames import CALL, DROP, ENDS, SAYS, THERE, TOOK
 WINDOW_BYTES = 256 * 1024
 PIECE_BYTES = 32 * 1024
 MOST = 128
-"""Connections at once; one more is over at once."""
+"""Connections at once; a further one is closed at once."""
 WORDS_BYTES = 64
-"""The longest line of a caller that says whither it wants."""
+"""The longest first line of a caller, which names its destination."""
 OUT = "out"
-"""Whither those inside want: outside, by whatever stands there."""
+"""The destination of connections from inside: the egress on the outside."""
 INSIDE, OUTSIDE = 1, 2
-"""The first number of a connection that an end asks for; the others follow in steps of two."""
+"""The number of the first connection that an end opens; the next ones follow in steps of two."""
 PROXY_PORT = 3128
 
 Emit = Callable[[int, int, bytes], None]
@@ -31,32 +31,32 @@ Told = Callable[[str], None]
 
 
 class MuxConnection:
-    """One connection, at one end."""
+    """One multiplexed connection, at one end."""
 
     def __init__(self, channel: int, stream: socket.socket) -> None:
         stream.setblocking(False)
         self.channel, self.stream = channel, stream
         self.waiting = bytearray()
-        """What the other end said and this stream did not take yet."""
+        """Data from the other end that this stream has not accepted yet."""
         self.room = WINDOW_BYTES
         self.untold = 0
-        """So much was taken, and the other end does not know."""
+        """How many bytes were accepted without an acknowledgement."""
         self.says_more = self.hears_more = True
         self.connects = False
         self.told: Told | None = None
-        """Who waits to hear that it is there (told an empty text), or why not."""
+        """Called once: with an empty text when it is connected, else with the reason why not."""
 
 
 class ConnectionMux:
-    """One end. It has a file of its own (`fileno`) that is readable when `serve` has something to do."""
+    """One end. Its `fileno` is readable when `serve` has something to do."""
 
     def __init__(self, emit: Emit, first: int, to: To) -> None:
         """
         Args:
-            emit: sends a record's kind, number and content to the other end.
+            emit: sends a record's kind, connection number and content to the other end.
             first: `INSIDE` or `OUTSIDE`.
-            to: makes the connection that the other end wants; it need not be there yet. Raises OSError if it
-                may not be.
+            to: opens the connection that the other end requests, possibly still connecting. Raises OSError if it
+                is not allowed.
         """
         self._emit, self._next, self._first, self._to = emit, first, first, to
         self._events = select.epoll()
@@ -69,13 +69,13 @@ class ConnectionMux:
         return self._events.fileno()
 
     def serve(self, limit_s: float = 0.0) -> None:
-        """Go on with what can be gone on with; waits for that up to *limit_s*, -1 being for ever."""
+        """Handle all ready files; waits for one up to *limit_s*, forever for -1."""
         for file, events in self._events.poll(limit_s):
             if handler := self._handlers.get(file):
                 handler(events)
 
     def watch(self, file: int, handler: Callable[[int], None], wanted: int = select.EPOLLIN) -> None:
-        """Call *handler* with what came of *wanted* for *file*, in `serve`; nothing wanted is nothing watched."""
+        """Call *handler* from `serve` with the ready events of *wanted* for *file*; 0 unregisters it."""
         is_known = file in self._handlers
         if not wanted:
             self.forget(file)
@@ -84,22 +84,22 @@ class ConnectionMux:
         (self._events.modify if is_known else self._events.register)(file, wanted)
 
     def forget(self, file: int) -> None:
-        """Watch *file* no longer; to be called before it is closed."""
+        """Stop watching *file*; to be called before it is closed."""
         if self._handlers.pop(file, None):
             self._events.unregister(file)
 
-    # Who comes.
+    # Accepting connections.
 
     def listen(self, listener: socket.socket, where: str) -> None:
-        """Let whoever comes to *listener* speak with *where* of the other end."""
+        """Connect each client of *listener* to *where* at the other end."""
         self._take(listener, lambda came: self._begin(came, where, None))
 
     def ask(self, listener: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
-        """Give *do* whoever comes to *listener*, with the line that it says first."""
+        """Call *do* with each client of *listener* and the first line that it sends."""
         self._take(listener, lambda came: _Caller(self, came, do))
 
     def call(self, stream: socket.socket, where: str) -> None:
-        """Let *stream* speak with *where* of the other end; it hears `ok` first, or why not, and a newline."""
+        """Connect *stream* to *where* at the other end; it first gets the line `ok`, or the reason why not."""
 
         def told(why: str) -> None:
             with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ class ConnectionMux:
         self._begin(stream, where, told)
 
     def rest(self) -> None:
-        """Have no connection, and take none, until `go_on`. Who comes meanwhile waits."""
+        """Close all connections, and accept none until `go_on`; new clients wait in the backlog."""
         self.part()
         self._rests = True
         for listener, _ in self._listeners:
@@ -120,7 +120,7 @@ class ConnectionMux:
             self.watch(listener.fileno(), accept)
 
     def part(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for way in list(self._ways.values()):
             self._drop(way, "it was parted")
 
@@ -147,10 +147,10 @@ class ConnectionMux:
         self._emit(CALL, channel, where.encode())
         self._watch(way)
 
-    # From the other end.
+    # Records from the other end.
 
     def heard(self, kind: int, channel: int, content: bytes) -> None:
-        """Take a record of the other end. What is said of a connection that is over means nothing."""
+        """Handle a record of the other end; one for a closed connection is ignored."""
         if kind == CALL:
             self._called(channel, content)
             return
@@ -234,7 +234,7 @@ class ConnectionMux:
             self._emit(ENDS, way.channel, b"")
 
     def _flush(self, way: MuxConnection) -> None:
-        """Give the stream what it takes, and tell the other end."""
+        """Write pending data to the stream, and acknowledge it to the other end."""
         if way.connects:
             return
         try:
@@ -252,7 +252,7 @@ class ConnectionMux:
             way.untold = 0
 
     def _settle(self, way: MuxConnection) -> None:
-        """Tell the stream of the other end's end, and wait for what comes; where nothing can come, it is over."""
+        """Forward the other end's EOF to the stream, and update what to wait for; close it once both sides ended."""
         if way.channel not in self._ways:
             return
         if not way.hears_more and not way.waiting and not way.connects:
@@ -280,7 +280,7 @@ class ConnectionMux:
 
 
 class _Caller:
-    """Somebody who came, until the line is there that it says first."""
+    """A new client until its first line is complete."""
 
     def __init__(self, ways: ConnectionMux, stream: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
         stream.setblocking(False)
@@ -289,7 +289,7 @@ class _Caller:
 
     def _hear(self) -> None:
         try:
-            piece = self._stream.recv(1)  # what is behind the line is for the other end
+            piece = self._stream.recv(1)  # data after the line is for the other end
         except BlockingIOError:
             return
         except OSError:
@@ -305,20 +305,20 @@ class _Caller:
 
 
 def to_port(where: str) -> socket.socket:
-    """A connection to the port *where* of this end's own loopback; it may not be there yet.
+    """Open a connection to the port *where* of this end's loopback; it may still be connecting.
 
     Raises:
-        OSError, OverflowError, ValueError: if there is none.
+        OSError, OverflowError, ValueError: if that fails.
     """
     port = int(where)
     return _connecting(socket.socket(socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", port))
 
 
 def to_gate(where: str, path: str) -> socket.socket:
-    """A connection to the way out, which listens at *path*.
+    """Open a connection to the egress, which listens at *path*.
 
     Raises:
-        OSError: if it is not there, or it is not the way out that is wanted.
+        OSError: if that fails, or *where* is not the egress.
     """
     if where != OUT:
         raise OSError(1, "unknown destination")
@@ -340,10 +340,10 @@ def _connecting(stream: socket.socket, address: "tuple[str, int] | str") -> sock
 
 
 def door(port: int = PROXY_PORT) -> socket.socket:
-    """Where programs inside find their proxy, listening.
+    """Return a listening socket at the proxy port that programs inside use.
 
     Raises:
-        OSError: if somebody else does already.
+        OSError: if the port is in use.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

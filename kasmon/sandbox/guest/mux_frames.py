@@ -1,19 +1,19 @@
-"""What goes over a sandbox's one line: records of a kind, for a connection, with so many bytes."""
+"""Records on a sandbox's single stream: each has a kind, a connection number and its content."""
 
 import json
 import struct
 
 HEAD = struct.Struct(">BII")
 OPEN, DATA, CLOSE, ASK, SAID, PIECE = range(1, 7)
-"""A connection to the agent comes, speaks, goes; the door asks, the machine says; bytes of the file named before."""
+"""A guest client's connection opens, sends, closes; request of the VM's host end, the guest's answer; file content."""
 CALL, THERE, SAYS, TOOK, ENDS, DROP = range(7, 13)
-"""Of `ways`: a connection is wanted, is there, speaks, was listened to, will say no more, is over with its reason."""
+"""Of `mux`: a connection is requested, is open, sends, acknowledges, reached EOF, is closed with a reason."""
 PIECE_BYTES = 1 << 16
 MOST_BYTES = 1 << 22
 
 
 class WrongRecordError(ValueError):
-    """What came is no record; nothing behind it can be read."""
+    """The data is no record; nothing after it can be read."""
 
 
 def packed(kind: int, channel: int, content: bytes = b"") -> bytes:
@@ -21,21 +21,21 @@ def packed(kind: int, channel: int, content: bytes = b"") -> bytes:
 
 
 def told(kind: int, words: dict[str, object]) -> bytes:
-    """*words* as a record."""
+    """Return *words* as a JSON record."""
     return packed(kind, 0, json.dumps(words).encode("ascii"))
 
 
 class MuxRecordReader:
-    """Cuts what comes into records."""
+    """Splits received bytes into records."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, int, bytes]]:
-        """The records, each as kind, connection and content, that are whole with *data*.
+        """Return the records that are complete with *data*, each as kind, connection and content.
 
         Raises:
-            WrongRecordError: if it is none.
+            WrongRecordError: if the data is no record.
         """
         held, at, whole = self._held, 0, list[tuple[int, int, bytes]]()
         held += data
@@ -48,5 +48,5 @@ class MuxRecordReader:
             at += HEAD.size
             whole.append((kind, channel, bytes(held[at : at + length])))
             at += length
-        self._held = bytearray(held[at:])  # what was given away is not held on to
+        self._held = bytearray(held[at:])  # a new object: holds no returned data
         return whole

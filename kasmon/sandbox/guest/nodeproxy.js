@@ -1,10 +1,10 @@
 'use strict';
-// Sends what node programs ask of the web to the sandbox's proxy: `fetch`, `http` and `https`, as `http_proxy` says.
+// Routes requests of node programs by `fetch`, `http` and `https` to the sandbox's proxy, as `http_proxy` says.
 //
-// Run before each node program (`node --require`). Node before 22.21 knows no proxy by itself, and later ones open a tunnel
-// even for what is said in plain, which the proxy of a sandbox refuses. Whatever has found the proxy by itself, such a
-// node that was told so or a library, is left alone; so is what opens sockets of its own (`net`, `tls`), which ends as it
-// did before: there is no such host.
+// Loaded before each node program (`node --require`). Node before 22.21 supports no proxy itself, and later versions
+// tunnel even plain HTTP, which the sandbox's proxy refuses. A program that uses the proxy itself, by node's own option
+// or a library, is left alone. Programs that open sockets directly (`net`, `tls`) still fail, as the host name
+// cannot be resolved in a sandbox.
 const http = require('http');
 const https = require('https');
 
@@ -26,7 +26,7 @@ function isFar(host) {
   return Boolean(host) && !spared.has(String(host).toLowerCase().replace(/^\[|\]$/g, ''));
 }
 
-// A connection to `host` through the proxy, which is asked for one by CONNECT.
+// Open a connection to `host` through the proxy, by CONNECT.
 function tunnel(host, port, done) {
   const to = `${host.includes(':') ? `[${host}]` : host}:${port}`;
   const asking = http.request({
@@ -41,7 +41,7 @@ function tunnel(host, port, done) {
   asking.end();
 }
 
-// Every agent of `http` and `https`, a program's own among them.
+// Patch every agent of `http` and `https`, including a program's own.
 function requests() {
   const { addRequest } = http.Agent.prototype;
   http.Agent.prototype.addRequest = function (request, options, ...more) {
@@ -67,7 +67,7 @@ function requests() {
   };
 }
 
-// `fetch` looks for its dispatcher where every copy of its library does; node makes that at the first call.
+// `fetch` takes its dispatcher from a global symbol; node creates it at the first call.
 function fetches() {
   const plain = globalThis.fetch;
   let isReady = false;

@@ -1,8 +1,8 @@
 'use strict';
-// The node interpreter: one realm for all turns; top-level `let`, `const` and `class` go on and may be said again.
+// The node interpreter: one realm for all turns; top-level `let`, `const` and `class` persist and may be redeclared.
 //
-// node --expose-internals: only for its own rewriting of top-level await, and the parser that this needs. Without them
-// code runs all the same, and `await` stands in functions only. --experimental-vm-modules: for `import()` before node 20.12.
+// node --expose-internals: only for node's own rewriting of top-level await, and the parser it needs. Without them code
+// still runs, but `await` works only in functions. --experimental-vm-modules: for `import()` before node 20.12.
 const fs = require('fs');
 const net = require('net');
 const path = require('path');
@@ -26,7 +26,7 @@ let rewritten = null, parser = null;
 try {
   ({ processTopLevelAwait: rewritten } = require('internal/repl/await'));
   parser = require('internal/deps/acorn/acorn/dist/acorn');
-} catch { /* as said above */ }
+} catch { /* see the top of this file */ }
 
 globalThis.module = { exports: {} };
 globalThis.exports = globalThis.module.exports;
@@ -34,7 +34,7 @@ globalThis.require = createRequire(path.join(cwd(), '_'));
 const began = new Set(Object.getOwnPropertyNames(globalThis));
 const isOurs = (name) => began.has(name);
 
-let interrupt = null; // how to end what is awaited
+let interrupt = null; // rejects the awaited promise
 process.on('SIGINT', () => { if (interrupt) interrupt(new Interrupted()); });
 process.on('uncaughtException', (error) => say(2, `Uncaught, in the background: ${told(error)}\n`));
 process.on('unhandledRejection', (error) => say(2, `Not handled, in the background: ${told(error)}\n`));
@@ -54,7 +54,7 @@ function told(error) {
   return lines.filter((line) => !/^\s+at .*(node:|nodeworker\.js)/.test(line)).join('\n');
 }
 
-// stdout and stderr are put back where the turn before closed them; each is known by a second way to the same pipe.
+// stdout and stderr are reopened if the turn before closed them; a second descriptor identifies the pipe of each.
 const spare = [1, 2].map((file) => fs.openSync(`/proc/self/fd/${file}`, 'w'));
 
 function isSpared(at) {
@@ -69,20 +69,20 @@ function mend() {
   ['stdout', 'stderr'].forEach((name, at) => {
     const isGone = !isSpared(at);
     if (isGone) {
-      try { fs.closeSync(at + 1); } catch { /* it is closed */ } // else another file was opened in its place
-      fs.openSync(`/proc/self/fd/${spare[at]}`, 'w'); // it gets the lowest number that is free
+      try { fs.closeSync(at + 1); } catch { /* it is closed */ } // else the code opened another file in its place
+      fs.openSync(`/proc/self/fd/${spare[at]}`, 'w'); // it gets the lowest free number
     }
     const old = process[name];
     if (!isGone && !old.destroyed && !old.writableEnded) return;
     isNew = true;
     const made = new net.Socket({ fd: at + 1, readable: false, writable: true });
-    made._destroy = (error, done) => done(error); // like node's own it closes no file: the next one has the same
+    made._destroy = (error, done) => done(error); // like node's own, it closes no file, which the next one reuses
     Object.defineProperty(process, name, { value: made, configurable: true, enumerable: true, writable: true });
   });
   if (isNew) globalThis.console = new Console(process.stdout, process.stderr);
 }
 
-// `let`, `const` and `class` at the top become `var`: so a later turn sees them, and may say them again.
+// Turn top-level `let`, `const` and `class` into `var`, so that later turns see them and may redeclare them.
 function open(code) {
   if (!parser) return code;
   let tree;
@@ -101,21 +101,21 @@ function open(code) {
 
 function script(code, turn) {
   let text = open(code);
-  if (/^\s*\{/.test(code) && !/;\s*$/.test(code)) { // an object, as it is meant here, and not a block
+  if (/^\s*\{/.test(code) && !/;\s*$/.test(code)) { // taken as an object literal, not a block
     try { new vm.Script(`(${code.trim()})`); text = `(${code.trim()})`; } catch { /* a block */ }
   }
   let awaits = null;
-  try { awaits = rewritten && rewritten(text); } catch { /* the script itself says what is wrong */ }
+  try { awaits = rewritten && rewritten(text); } catch { /* compiling the script reports the error */ }
   const options = { filename: `[node #${turn}]`, importModuleDynamically: LOADER };
   return { made: new vm.Script(awaits || text, options), awaits: Boolean(awaits) };
 }
 
-// An interrupt before the one or the other would be lost, or end us: while a script begins or ends, node has no ear for it.
+// Report where interrupts take effect: while a script starts or ends, one would be lost, or end the process.
 function begins(nonce, waits) {
-  try { writeSync(control, framed({ begun: nonce, waits })); } catch { /* nobody listens any more, and we end by that */ }
+  try { writeSync(control, framed({ begun: nonce, waits })); } catch { /* closed: that ends this process */ }
 }
 
-// A signal that comes while the one before it ends a script is kept by node, and ends the next script: this one is it.
+// If a signal arrives while an earlier one ends a script, node keeps it and ends the next script: this one absorbs it.
 const NEXT = new vm.Script('Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50)');
 const isSignalled = (error) => Boolean(error) && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED';
 
@@ -131,7 +131,7 @@ async function value(code, turn, nonce) {
   begins(nonce, false);
   const result = made.runInThisContext({ displayErrors: true, breakOnSigint: true });
   if (!awaits) return result;
-  result.catch(() => {}); // where it is interrupted, nobody hears it
+  result.catch(() => {}); // avoids an unhandled rejection after an interrupt
   const stopped = new Promise((_, fail) => { interrupt = fail; });
   begins(nonce, true);
   const ended = await Promise.race([result, stopped]);
@@ -172,7 +172,7 @@ function folder() {
   try { return cwd(); } catch { return ''; }
 }
 
-// Why a value cannot be kept as it is; nothing where it can. A class's instance would come back as a plain object.
+// Return why a value cannot be saved as it is; '' where it can. A class's instance would be restored as a plain object.
 function flaw(value, seen = new Set()) {
   if (typeof value === 'function') return /^class\b/.test(String(value)) ? `class ${value.name}` : 'function';
   if (typeof value === 'symbol') return 'symbol';

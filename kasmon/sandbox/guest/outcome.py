@@ -1,4 +1,4 @@
-"""How a run ended, in the seed's four words and ours: what came out, what is kept, and what to do next."""
+"""Results of runs: the four basic fields (stdout, stderr, exit_code, session_preserved), further ones, and a hint."""
 
 import signal
 import time
@@ -10,11 +10,11 @@ TIMED_OUT = 124
 NOT_DONE = 125
 INTERRUPTED = 130
 UNHEARD = 113
-"""How our own workers end where nobody can hear them any more."""
+"""Exit code of kasmon's workers when their control channel is closed."""
 
 
 def ended(code: int) -> str:
-    """How a process ended, by its exit code where that is not negative, else by its signal."""
+    """Describe how a process ended, by its exit code where that is not negative, else by its signal."""
     if code == UNHEARD:
         return "code closed its control channel"
     if code >= 0:
@@ -28,13 +28,13 @@ def ended(code: int) -> str:
 
 
 def refusal(request: Mapping[str, object], why: str, code: int = 1) -> dict[str, object]:
-    """The seed's answer to what was not run."""
+    """Return the answer to a request that was not executed, in the four basic fields."""
     words: dict[str, object] = {"stdout": "", "stderr": why, "exit_code": code, "session_preserved": True}
     return {"id": request["id"], **words} if "id" in request else words
 
 
 def withdrawn() -> dict[str, object]:
-    """The answer to a run that was interrupted before it was its turn."""
+    """Return the result of a run that was interrupted while queued."""
     why = "It was interrupted while waiting: nothing was run."
     return {"stdout": "", "stderr": why, "exit_code": INTERRUPTED, "session_preserved": True, "hint": why}
 
@@ -42,9 +42,9 @@ def withdrawn() -> dict[str, object]:
 def outcome(
     name: str, turn: GuestTurn, *, said: Mapping[str, object] | None, died: int | None, carried: bool
 ) -> dict[str, object]:
-    """The answer to a run of interpreter *name*: it *said* that it is done, or it *died* meanwhile.
+    """Return the result of a run of interpreter *name*: from its answer *said*, or of its exit code *died*.
 
-    *carried*: it died, and the next one takes up what it held.
+    *carried*: it died, and the next process restores its state.
     """
     texts = {stream: turn.keep[stream].text() for stream in STREAMS}
     omitted = sum(count for _, count in texts.values())
@@ -57,7 +57,7 @@ def outcome(
         code = died if died is not None and died >= 0 else 128 - (died or 0)
     hint = _hint(name, turn, kept=kept, died=died, carried=carried, omitted=omitted)
     stderr = texts["stderr"][0]
-    if turn.overdue or died is not None:  # the seed says it there
+    if turn.overdue or died is not None:  # part of the basic fields
         stderr += ("\n" if stderr and not stderr.endswith("\n") else "") + hint
     words: dict[str, object] = {
         "stdout": texts["stdout"][0],
@@ -115,6 +115,6 @@ _CARRIED = "its variables, functions and folder are carried over to the next run
 
 
 def lost_before(name: str, how: str, carried: bool) -> str:
-    """What the first run after an interpreter's death says."""
+    """Return the notice of the first run after an interpreter's death."""
     rest = "its variables, functions and folder were carried over, its background jobs were not." if carried else _LOST
     return f"{name} had ended before this run ({how}) and was restarted: {rest}"

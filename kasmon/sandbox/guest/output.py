@@ -1,16 +1,16 @@
-"""What a process says on one stream, kept until whoever hears it says that he has it; counted in bytes from the first.
+"""Buffers of a process's streams, with byte offsets from the stream's start; data stays until it is acknowledged.
 
-So a line that breaks loses nothing and doubles nothing: who comes back says how much he has, and gets what follows.
+So a broken connection neither loses nor repeats data: a client that reconnects sends its offset and gets the rest.
 """
 
 
 class OutputBuffer:
-    """*begin* is the number of the first byte that is still kept, *end* that of the next one to come."""
+    """Output: *begin* is the offset of the first byte still stored, *end* that of the next one to come."""
 
     def __init__(self) -> None:
         self.begin, self._kept = 0, bytearray()
         self.is_over = False
-        """Nothing comes any more."""
+        """The stream has ended."""
 
     @property
     def end(self) -> int:
@@ -18,39 +18,39 @@ class OutputBuffer:
 
     @property
     def held(self) -> int:
-        """How many bytes are kept."""
+        """How many bytes are stored."""
         return len(self._kept)
 
     def add(self, data: bytes) -> None:
         self._kept += data
 
     def forget(self, to: int) -> None:
-        """Whoever hears has all before number *to*."""
+        """Drop all bytes before offset *to*: the client has them."""
         to = min(max(to, self.begin), self.end)
         del self._kept[: to - self.begin]
         self.begin = to
 
     def since(self, at: int, most: int) -> bytes:
-        """So many bytes at most from number *at* on, which is none that was forgotten."""
+        """Return at most *most* bytes from offset *at*, which must not be before *begin*."""
         return bytes(self._kept[at - self.begin : at - self.begin + most])
 
 
 class InputBuffer:
-    """What a process is told, each byte once; kept until it takes it."""
+    """Input: each byte is accepted once, and stored until the process reads it."""
 
     def __init__(self) -> None:
         self.end = 0
-        """How many bytes were ever taken."""
+        """How many bytes were ever accepted."""
         self.waiting = bytearray()
-        """What the process has not taken yet."""
+        """Data that the process has not read yet."""
         self.is_over = False
-        """Nothing more is to come; it is told so once it has all."""
+        """No more data follows; the process gets EOF once it has read all."""
 
     def take(self, at: int, data: bytes) -> None:
-        """Take *data*, whose first byte has number *at*; what is there already is left out.
+        """Accept *data*, which starts at offset *at*; bytes accepted before are skipped.
 
         Raises:
-            ValueError: if something before it is missing.
+            ValueError: if bytes before *at* are missing.
         """
         if at > self.end:
             raise ValueError(f"bytes {self.end} to {at} are missing")

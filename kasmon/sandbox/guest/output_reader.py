@@ -1,4 +1,4 @@
-"""What a process says on stdout and stderr: heard as it comes, and to its end when it says that it is done."""
+"""Reads stdout and stderr of a process as they arrive, and completely when it reports that it is done."""
 
 import errno
 import fcntl
@@ -15,15 +15,15 @@ BLOCK_BYTES = 1 << 16
 
 
 class OutputReader:
-    """A pipe for each stream; the same for each process that is started after another, so that what one left behind may
-    go on speaking."""
+    """One pipe for each stream; restarted processes get the same pipes, so background jobs of earlier ones can still
+    write."""
 
     def __init__(self, loop: EventLoop, heard: Callable[[str, bytes], None]) -> None:
         self._loop, self._tell = loop, heard
         self._ends: dict[str, tuple[int, int]] = {}
 
     def open(self) -> None:
-        """Listen, from the first time on."""
+        """Create the pipes and watch them, at the first call."""
         for stream in STREAMS if not self._ends else ():
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
@@ -31,11 +31,11 @@ class OutputReader:
             self._loop.watch(ours, functools.partial(self._hear, stream))
 
     def theirs(self, stream: str) -> int:
-        """The file into which is spoken."""
+        """Return the write end of *stream*."""
         return self._ends[stream][1]
 
     def hear_all(self) -> None:
-        """What is said already, and not what somebody goes on to say."""
+        """Read all data that is in the pipes now, but not what arrives meanwhile."""
         for stream, (ours, _) in self._ends.items():
             left = struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, b"\0\0\0\0"))[0]
             while left > 0 and (heard := self._hear(stream)):

@@ -1,4 +1,4 @@
-"""Whether somebody listens on a port in here."""
+"""Tests whether a port in here accepts connections."""
 
 import errno
 import socket
@@ -10,7 +10,7 @@ LIMIT_S = 1.0
 
 
 def probe(loop: EventLoop, port: int, tell: Callable[[bool], None]) -> None:
-    """Tell, within a second, whether 127.0.0.1 takes a connection at *port*."""
+    """Call *tell* within a second with whether 127.0.0.1 accepts a connection at *port*."""
     stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     stream.setblocking(False)
 

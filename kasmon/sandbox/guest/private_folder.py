@@ -1,11 +1,11 @@
-"""Where the agent lays down what it gives to interpreters: a folder for nobody else, in memory where that can be."""
+"""The guest program's private folder for files to its interpreters: mode 0700, in memory where possible."""
 
 import contextlib
 import os
 
 
 def program(name: str) -> str:
-    """The path of a program.
+    """Return the path of a program.
 
     Raises:
         FileNotFoundError: if the sandbox has none of that name.
@@ -18,7 +18,7 @@ def program(name: str) -> str:
 
 
 class PrivateFolder:
-    """Made when it is needed, and again where code removed it."""
+    """Created on first use, and again if code removed it."""
 
     def __init__(self) -> None:
         roots = (os.environ.get("TMPDIR", ""), "/run")
@@ -26,7 +26,7 @@ class PrivateFolder:
         self.path = f"{root}/kasmon-{os.urandom(6).hex()}"
 
     def write(self, name: str, data: bytes) -> str:
-        """Write the file *name*; its path."""
+        """Write the file *name*, and return its path."""
         path = f"{self.path}/{name}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -39,7 +39,7 @@ class PrivateFolder:
         return path
 
     def read(self, name: str) -> bytes:
-        """What the file *name* holds; nothing where it is not there."""
+        """Return the content of the file *name*; empty where it does not exist."""
         try:
             with open(f"{self.path}/{name}", "rb") as file:  # noqa: PTH123
                 return file.read()
@@ -47,13 +47,13 @@ class PrivateFolder:
             return b""
 
     def drop(self, *names: str) -> None:
-        """Remove these files, where they are."""
+        """Remove these files, where they exist."""
         for name in names:
             with contextlib.suppress(OSError):
                 os.unlink(f"{self.path}/{name}")  # noqa: PTH108
 
     def take_away(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove the folder with its content."""
         with contextlib.suppress(OSError):
             self.drop(*os.listdir(self.path))  # noqa: PTH208
             os.rmdir(self.path)  # noqa: PTH106

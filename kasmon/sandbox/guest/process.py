@@ -1,6 +1,6 @@
-"""A program that somebody outside works with, on a terminal of its own or on pipes: what it says, is told, and its end.
+"""A program for a client outside, on its own terminal or on pipes: its output, its input, and its end.
 
-Where nobody takes what it says, it waits, as it would before a pipe that nobody reads.
+Where no client reads its output, it blocks, as on a full pipe.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from kasmon.sandbox.guest.process_group import end_family, members
 
 BLOCK_BYTES = 1 << 15
 HELD_BYTES = 1 << 18
-"""So much of a stream is kept; then the process waits."""
+"""So much of a stream is buffered; then the process blocks."""
 LAST_BLOCKS = 64
-"""So many blocks are read of what a process left behind when it ended."""
+"""So many blocks of remaining output are read when a process has ended."""
 NOT_FOUND, NOT_ALLOWED = 127, 126
 TAKEN = "taken"
 Size = tuple[int, int]
@@ -30,8 +30,8 @@ Size = tuple[int, int]
 
 
 class GuestProcess:
-    """Started when this is made; *tell* is called with the name of a stream that has news, with `TAKEN` when it took of
-    what it was told, and with "" when it ended.
+    """Started by the constructor; *tell* is called with the name of a stream that has new data, with `TAKEN` when the
+    process read from its input, and with "" when it ended.
 
     Raises:
         OSError: if the program cannot be started.
@@ -52,7 +52,7 @@ class GuestProcess:
         self._files: dict[str, int] = {}
         self._input = -1
         self.code: int | None = None
-        """How it ended; a signal is negative. None while it runs."""
+        """Its exit code; a signal is negative. None while it runs."""
         self._is_terminal = size is not None
         files, theirs = self._terminal(size) if size else self._pipes()
         try:
@@ -82,15 +82,15 @@ class GuestProcess:
         self._files["err"], stderr = os.pipe()
         return [stdin, stdout, stderr], [stdin, stdout, stderr]
 
-    # What it says.
+    # Output.
 
     def has(self, stream: str, to: int) -> None:
-        """Whoever hears has *stream* before number *to*; it goes on where it waited for that."""
+        """Drop *stream* before offset *to*, which the client has; a process that blocked on that continues."""
         self.streams[stream].forget(to)
         self._attend()
 
     def _attend(self) -> None:
-        """Listen where there is room, and go on telling it what it was told."""
+        """Watch the streams whose buffers have space, and the input while data waits for it."""
         wanted: dict[int, int] = {}
         for name, file in self._files.items():
             if not self.streams[name].is_over and self.streams[name].held < HELD_BYTES:
@@ -111,7 +111,7 @@ class GuestProcess:
         self._attend()
 
     def _hear(self, name: str) -> bool:
-        """Take what *name* says now; whether there was something."""
+        """Read pending data of *name*; return whether there was any."""
         heard = self.streams[name]
         if heard.is_over:
             return False
@@ -120,7 +120,7 @@ class GuestProcess:
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EINTR):
                 return False
-            data = b""  # a terminal that nobody has open any more
+            data = b""  # a terminal that no process has open any more
         if not data:
             heard.is_over = True
             return False
@@ -128,20 +128,20 @@ class GuestProcess:
         self._tell(name)
         return True
 
-    # What it is told.
+    # Input.
 
     def tell(self, at: int, data: bytes) -> None:
-        """Tell it *data*, whose first byte has number *at*.
+        """Send it *data*, which starts at offset *at*.
 
         Raises:
-            ValueError: if something before it is missing.
+            ValueError: if bytes before *at* are missing.
         """
         self.told.take(at, data)
         self._write()
         self._attend()
 
     def close(self) -> None:
-        """Its stdin is at its end once it has what it was told; a terminal has none."""
+        """Close its stdin once all data was read; a terminal stays open."""
         self.told.is_over = True
         self._write()
         self._attend()
@@ -156,7 +156,7 @@ class GuestProcess:
                 self._tell(TAKEN)
             return
         except OSError:
-            waiting.clear()  # it does not listen any more
+            waiting.clear()  # it closed its stdin
         if before:
             self._tell(TAKEN)
         if self.told.is_over and not self._is_terminal and self._input >= 0:
@@ -164,7 +164,7 @@ class GuestProcess:
             os.close(self._input)
             self._input = -1
 
-    # What is done to it.
+    # Control.
 
     def resize(self, size: Size) -> None:
         if self._is_terminal:
@@ -192,7 +192,7 @@ class GuestProcess:
         self._tell("")
 
     def end(self) -> None:
-        """Leave nothing of it. Idempotent."""
+        """End it with all in its session, and close its files. Idempotent."""
         if self.pid:
             end_family(self.pid)
         for pid in members(self.session):
@@ -209,10 +209,10 @@ class GuestProcess:
 
 
 def _begun(argv: list[str], variables: Mapping[str, str], workdir: str, files: list[int], *, is_terminal: bool) -> int:
-    """Start *argv* on *files*; its process, which leads a session whose terminal that is.
+    """Start *argv* on *files* as the leader of a new session, with that terminal; return its pid.
 
     Raises:
-        OSError: if it cannot be.
+        OSError: if that fails.
     """
     heard, tells = os.pipe()
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""The processes that one started: those of its session. What made a session of its own is not found."""
+"""The processes of a session, found by its leader. A process that created its own session is not found."""
 
 import contextlib
 import os
@@ -6,16 +6,16 @@ import signal
 
 
 def end_family(leader: int) -> None:
-    """Kill *leader*, and whatever is in its session."""
+    """Kill *leader* and all processes of its session."""
     for pid in [*members(leader), leader]:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
 def members(leader: int) -> list[int]:
-    """The processes of *leader*'s session, without itself."""
+    """Return the processes of *leader*'s session, without *leader*."""
     try:
-        names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is dear to import
+        names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is slow to import
     except OSError:
         return []
     return [int(name) for name in names if int(name) != leader and _session(name) == leader]

@@ -1,19 +1,19 @@
-"""Processes that are worked with from outside: each by the name of its run, by one client at a time, over broken lines.
+"""Processes for clients outside: each has a run name and serves one client at a time, which may reconnect.
 
     process_start   run, argv, variables, workdir, columns and rows (on a terminal) or neither (on pipes), notes
-    process_join    run, has: stream -> how many bytes of it are there already; what follows is sent as it comes
-    process_has     run, stream, to: these need not be kept any more; is not answered
-    process_tell    run, at, data: on its stdin, the first byte's number; the answer says how many were ever taken
-    process_close   run: its stdin is at its end
+    process_join    run, has: stream -> the offset up to which the client has it; later data is sent as it arrives
+    process_has     run, stream, to: data before this offset may be dropped; is not answered
+    process_tell    run, at, data: for its stdin, with its offset; the answer says how many bytes were ever accepted
+    process_close   run: closes its stdin
     process_resize  run, columns, rows
     process_signal  run, number
 
-A run that is started again by its name is the one that was. To whoever joined last goes what follows; when he leaves,
-to whoever joined before him and is still there: a line that broke may come in behind the one that took its place.
+Starting a run again by its name returns the existing one. The client that joined last gets the output; when it leaves,
+the one before it that is still connected: a broken connection may be detected after its replacement has joined.
 
     stream          name, at, data
-    rest            it says nothing just now; not as often as it does so
-    ended           code, once all that it said was sent; a signal is negative
+    rest            it is idle, with no output for a moment; sent less often than output
+    ended           code, once all output was sent; a signal is negative
 """
 
 import base64
@@ -33,17 +33,17 @@ from kasmon.sandbox.guest.request_fields import InvalidRequestError, Words, numb
 
 PIECE_BYTES = 1 << 15
 FULL_BYTES = 1 << 18
-"""So much that a process was told and has not taken, and who tells it is answered once it is less."""
+"""With more unread input than this, `process_tell` is answered only once it is less."""
 REST_S = 0.3
 LONGEST_S = 5.0
-"""Who goes on and on saying something is said to rest so often."""
+"""A process with continuous output is reported as `rest` at this interval."""
 NOTES = "notes"
 NOTES_BYTES = 1 << 20
 MOST_CELLS = 10_000
 
 
 class ProcessClient:
-    """Who works with a process, and how much of each stream he was sent."""
+    """A client of a process, and up to which offset it was sent each stream."""
 
     def __init__(self, client: GuestConnection, sent: dict[str, int]) -> None:
         self.client, self.sent = client, sent
@@ -51,7 +51,7 @@ class ProcessClient:
 
 
 class ProcessRun:
-    """One process, the notes that are left beside it, and who works with it."""
+    """One process, its notes file, and its clients."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
@@ -71,7 +71,7 @@ class ProcessRun:
         self.process = GuestProcess(self._loop, argv, surroundings(variables), workdir, size, self._told)
 
     def _open_notes(self, path: str) -> None:
-        """Make *path* a pipe, so that what is noted is heard at once."""
+        """Create *path* as a FIFO, so that notes are read at once."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
@@ -89,7 +89,7 @@ class ProcessRun:
             self._notes.add(data)
 
     def _close_notes(self) -> None:
-        """Take what was noted; nobody is in the way of who opens that path, where nobody would hear him. Idempotent."""
+        """Read the remaining notes, and remove the FIFO: a writer would block without a reader. Idempotent."""
         if self._notes_file < 0:
             return
         with contextlib.suppress(BlockingIOError):
@@ -129,7 +129,7 @@ class ProcessRun:
         self._settle()
 
     def _settle(self) -> None:
-        """Answer who told it something, where it has taken most of that."""
+        """Answer the pending `process_tell` requests, once the process has read most of its input."""
         if len(self.process.told.waiting) <= FULL_BYTES:
             owed, self._owed = self._owed, []
             for answer in owed:
@@ -177,7 +177,7 @@ class ProcessRun:
 
 
 class Processes:
-    """Each act takes a request, and gives its answer or sends that later."""
+    """Request handlers: each takes a request, and returns its answer or sends that later."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop

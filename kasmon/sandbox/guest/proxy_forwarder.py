@@ -1,9 +1,9 @@
-"""Carries what programs in a sandbox send to their proxy, from a port in here to the socket that leads outside.
+"""Forwards connections of programs in a sandbox from the proxy's port to the socket that leads outside.
 
 Runs inside, on the standard library alone: `python3 -I -S proxy_forwarder.py [-- PROGRAM ARGUMENT...]`. With a program
-it listens, goes into the background, and becomes that program. What comes to 127.0.0.1:3128 goes to the socket at
-`KASMON_PROXY`; where that is not there, the sandbox has no network, and a connection ends at once. One process and one
-thread: it counts little against what a sandbox may have.
+it listens, forks into the background, and executes that program. Connections to 127.0.0.1:3128 go to the socket at
+`KASMON_PROXY`. Where that is absent, the sandbox has no network, and a connection ends at once. It is one process with
+one thread, so it uses little of the sandbox's limits.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ import sys
 
 PROXY_PORT = 3128
 FULL = 256 * 1024
-"""So many bytes wait for an end that does not read; then the other one is not read."""
+"""With so many bytes pending for one end, the other one is not read."""
 PIECE = 64 * 1024
 MOST = 128
-"""Connections at once; one more is closed."""
+"""Connections at once; a further one is closed."""
 
 
 class ForwardEnd:
-    """One end of a connection, and the bytes that wait to be written to it."""
+    """One end of a connection, and the bytes to be written to it."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -33,7 +33,7 @@ class ForwardEnd:
 
 
 class ProxyForwarder:
-    """All that is carried in one sandbox."""
+    """All forwarded connections of one sandbox."""
 
     def __init__(self, door: str) -> None:
         self.door = door
@@ -58,7 +58,7 @@ class ProxyForwarder:
                         came.close()
 
     def join(self, came: socket.socket) -> None:
-        """Let *came* speak with the proxy."""
+        """Connect *came* to the proxy."""
         near, far = ForwardEnd(came), ForwardEnd(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         near.other, far.other = far, near
         self.ends |= {near, far}
@@ -71,7 +71,7 @@ class ProxyForwarder:
             self.watch(far)
 
     def watch(self, end: ForwardEnd) -> None:
-        """Wait for what *end* can go on with."""
+        """Register the events that *end* can handle now."""
         wanted = 0
         if end.says_more and end.other is not None and len(end.other.waiting) < FULL:
             wanted |= selectors.EVENT_READ
@@ -106,7 +106,7 @@ class ProxyForwarder:
             end.other.waiting += piece
 
     def settle(self, end: ForwardEnd) -> None:
-        """Tell each of the two what the other one's end means to it, and wait for what comes."""
+        """Forward EOF between the two ends, and register their events; close both once both ended."""
         ends = [each for each in (end, end.other) if each is not None and each in self.ends]
         for each in ends:
             other = each.other
@@ -130,7 +130,7 @@ class ProxyForwarder:
 
 
 def relay(environment: "os._Environ[str]") -> ProxyForwarder:
-    """A relay that listens; what comes before it serves waits."""
+    """Return a listening forwarder; clients wait in the backlog until it serves."""
     made = ProxyForwarder(environment.get("KASMON_PROXY", "/run/kasmon/proxy.sock"))
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -141,7 +141,7 @@ def relay(environment: "os._Environ[str]") -> ProxyForwarder:
 
 
 def leave(ours: set[int]) -> None:
-    """Hold nothing open of what the program was given, but *ours*: whoever waits for its end waits for no other's."""
+    """Close all inherited files but *ours*, so that a reader of the program's output gets EOF when the program ends."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for handle in (0, 1, 2):
         os.dup2(nothing, handle)
@@ -157,10 +157,10 @@ def main(arguments: list[str]) -> None:
         left, leaves = os.pipe()
         if os.fork():
             os.close(leaves)
-            os.read(left, 1)  # its end: the program begins when nothing of its is held any more
+            os.read(left, 1)  # EOF: the child has closed the program's files
             os.close(left)
             os.execvp(arguments[1], arguments[1:])
-        os.setsid()  # a Ctrl-C is the program's
+        os.setsid()  # Ctrl-C goes to the program alone
         leave({made.events.fileno(), *(key.fd for key in made.events.get_map().values())})
     made.serve()
 

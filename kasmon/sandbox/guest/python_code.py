@@ -1,4 +1,4 @@
-"""Code of one turn as parts that can be run: `await` may stand anywhere, and a last expression shows its value."""
+"""Compiles the code of one turn into runnable parts; `await` is allowed at top level, a last expression is shown."""
 
 import __future__
 
@@ -7,16 +7,16 @@ import builtins
 import linecache
 import types
 
-CO_COROUTINE = 0x80  # `inspect` is dear to import
+CO_COROUTINE = 0x80  # `inspect` is slow to import
 FILE = "<python #"
 LINES_KEPT = 4 * 1024 * 1024
-"""So many characters of earlier turns are held for tracebacks; the oldest go first."""
-_compile = compile  # kept here, like the rest: code may put anything in the place of a builtin
+"""How many characters of earlier turns are kept for tracebacks; the oldest are dropped first."""
+_compile = compile  # bound here, as elsewhere: code may replace a builtin
 AWAITS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 class PythonCode:
-    """Compiles turn after turn; what `from __future__` says goes on in the next."""
+    """Compiles turn after turn; `from __future__` imports stay in effect."""
 
     def __init__(self, main: types.ModuleType) -> None:
         self._flags = 0
@@ -24,7 +24,7 @@ class PythonCode:
         main.__dict__["__builtins__"] = builtins
 
     def parts(self, code: str, turn: object) -> list[tuple[types.CodeType, bool]]:
-        """What to run, in order, each with whether it gives something to await.
+        """Return the code objects to run, in order, each with whether its result must be awaited.
 
         Raises:
             SyntaxError: before anything was run.
@@ -44,7 +44,7 @@ class PythonCode:
         return [(part, bool(part.co_flags & CO_COROUTINE)) for part in compiled]
 
     def _hold(self, name: str, code: str) -> None:
-        """Let tracebacks show the lines of *code*."""
+        """Make the lines of *code* available to tracebacks."""
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         self._held[name] = len(code)
         while len(self._held) > 1 and sum(self._held.values()) > LINES_KEPT:

@@ -1,4 +1,4 @@
-"""Whether a value of the code holds a credential, as far as one can look into it."""
+"""Finds credentials in values of the code, to a limited depth, and overwrites them in the C library's environment."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ VALUES = 100_000
 
 
 def holds(value: object, secrets: list[str]) -> bool:
-    """Whether *value*, or something in it, is a text with one of *secrets*; looks a few floors deep."""
+    """Whether *value*, or a value in it up to `FLOORS` levels deep, is a text that contains one of *secrets*."""
     pile, seen = [(value, 0)], 0
     while pile and (seen := seen + 1) < VALUES:
         each, depth = pile.pop()
@@ -27,12 +27,12 @@ def holds(value: object, secrets: list[str]) -> bool:
 
 
 def wipe(names: Sequence[str], values: Sequence[str]) -> None:
-    """Write over what the C library still holds of variables *names*, which are unset, with one of *values*.
+    """Overwrite the C library's copies of the unset variables *names* with one of *values*.
 
-    It keeps every text that a variable ever had, and uses it again for the same text: so it is found.
+    It keeps each string that a variable ever had, and reuses it for an equal one: so setting it again finds the copy.
     """
     try:
-        import ctypes  # here alone: it takes longer to load than all else
+        import ctypes  # imported here: it takes long to load
 
         library = ctypes.CDLL(None)
         library.getenv.restype = ctypes.c_void_p

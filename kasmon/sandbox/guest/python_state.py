@@ -1,7 +1,7 @@
-"""What the python interpreter holds, name for name, as bytes that another one of the same version can take up.
+"""Saves the python interpreter's names as bytes that another one of the same version can load.
 
-The standard pickle, which refuses what it cannot keep, and beyond it functions and classes of the code itself, by their
-compiled code. Names that share an object share it again. A pickle is code: it is read in here only, never outside.
+Uses the standard pickle, plus compiled code for functions and classes that the code itself defined. Names that share
+an object share it again. Loading a pickle can execute code: it is loaded only in the sandbox.
 """
 
 import abc
@@ -24,7 +24,7 @@ _OWN_OF_CLASSES = {"__dict__", "__weakref__", "_abc_impl", "__slots__", "__abstr
 
 
 def save(main: types.ModuleType, begun: Begun, request: Words) -> Words:
-    """Write what *main* holds to the file of *request*; which names that are, and why others are not."""
+    """Write the names of *main* to the file of *request*; return the saved names, and the reason for each other one."""
     secrets = [str(each).encode() for each in _list(request.get("secrets"))]
     kept: dict[str, object] = {}
     lost: dict[str, str] = {}
@@ -33,7 +33,7 @@ def save(main: types.ModuleType, begun: Begun, request: Words) -> Words:
             continue
         try:
             data = _pickled(value, main)
-        except Exception:  # noqa: BLE001 - whatever an object says when it is asked to be kept
+        except Exception:  # noqa: BLE001 - an object may raise anything when pickled
             lost[name] = _kind(value)
         else:
             if any(secret in data for secret in secrets if secret):
@@ -56,7 +56,7 @@ def save(main: types.ModuleType, begun: Begun, request: Words) -> Words:
 
 
 def load(main: types.ModuleType, begun: Begun, request: Words) -> Words:
-    """Take up what another one wrote to the file of *request*."""
+    """Load the names that another interpreter wrote to the file of *request*."""
     with open(str(request["path"]), "rb") as file:  # noqa: PTH123
         whole = pickle.load(file)
     if whole["version"] != sys.version_info[:2]:
@@ -136,13 +136,13 @@ class _Saver(pickle.Pickler):
 
 _OF_FUNCTIONS = ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__qualname__", "__module__")
 _TYPES = {each: name for name, each in vars(types).items() if isinstance(each, type) and each.__module__ == "builtins"}
-"""They say that they are builtins, and are not found there."""
+"""Types whose module is `builtins` although they cannot be found there."""
 _MARKS = {type(each) for name, each in vars(dataclasses).items() if name in ("MISSING", "KW_ONLY", "_FIELD")}
-"""Of these there is one each, and it is looked for by its identity."""
+"""Types of unique sentinels, which are compared by identity."""
 
 
 def _is_found(value: types.FunctionType) -> bool:
-    """Whether another process finds the function by its name, and need not be told what it does."""
+    """Whether another process can import the function by its name, so that its code need not be saved."""
     found: object = sys.modules.get(value.__module__) if value.__module__ != "__main__" else None
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)

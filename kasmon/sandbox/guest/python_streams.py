@@ -1,4 +1,4 @@
-"""The python interpreter's stdin, stdout and stderr: code may close them, and has them again in the next turn."""
+"""The python interpreter's stdin, stdout and stderr: if code closes them, they are reopened for the next turn."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ NAMES = ("stdout", "stderr")
 
 
 class PythonStreams:
-    """Holds a second way to each, which no child gets."""
+    """Holds a duplicate of each output stream, which no child inherits."""
 
     def __init__(self) -> None:
         self._kept = [os.dup(1), os.dup(2)]
@@ -18,8 +18,8 @@ class PythonStreams:
             out.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
 
     def mend(self) -> None:
-        """Put back what is closed, or is another file now; an object that code put in its place stays if it is open."""
-        if getattr(sys.stdin, "closed", True):  # `exit()` does that
+        """Reopen streams that are closed or replaced; an open object that code assigned to `sys.stdout` stays."""
+        if getattr(sys.stdin, "closed", True):  # `exit()` closes it
             if (nothing := os.open("/dev/null", os.O_RDONLY)) != 0:
                 os.dup2(nothing, 0)
                 os.close(nothing)
@@ -36,13 +36,13 @@ class PythonStreams:
                 setattr(sys, name, self._text(number))
 
     def flush(self) -> None:
-        """Let everything that was said be said."""
+        """Flush stdout and stderr."""
         for out in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 out.flush()
 
     def cry(self, data: bytes) -> None:
-        """Say *data* on stderr, whatever code put in its place."""
+        """Write *data* to the original stderr, whatever code replaced it by."""
         with contextlib.suppress(OSError):
             _write(self._kept[1], data)
 

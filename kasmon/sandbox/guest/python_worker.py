@@ -1,6 +1,6 @@
 """The python interpreter: one namespace for all turns, on the process's real stdin, stdout and stderr.
 
-It blocks until the next request. Once code awaited something, an event loop is there, and goes on between turns.
+It blocks until the next request. Once code has awaited something, an event loop exists and runs between turns.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100
 INTERRUPTED = 130
 UNHEARD = 113
-"""How it ends where nobody can hear it any more."""
+"""Its exit code when its control channel is closed."""
 
 _exit, _getpid, _environ = os._exit, os.getpid, os.environ
 _loads, _getcwd = json.loads, os.getcwd
@@ -33,13 +33,13 @@ Words = dict[str, object]
 
 
 def work() -> None:
-    """Answer what comes on the socket that the environment names, until it ends."""
+    """Serve requests on the socket that the environment names, until that ends."""
     stream = socket.socket(fileno=int(os.environ.pop("KASMON_CONTROL")))
     os.set_inheritable(stream.fileno(), False)
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     for name in [name for name in sys.modules if name.partition(".")[0] == "kasmon"]:
-        del sys.modules[name]  # what code imports by that name is not us
+        del sys.modules[name]  # code that imports kasmon must not get these modules
     sys.argv, sys.path[0] = [""], ""
     PythonWorker(stream, main).serve()
 
@@ -52,7 +52,7 @@ class PythonWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_running = self._is_wanted_out = False
-        """Running: between the beginning and the end of a turn. Wanted out: it was interrupted before its code ran."""
+        """Running: a turn has begun and not ended. Wanted out: it was interrupted before its code ran."""
         self._streams = PythonStreams()
         self._begun_with = (dict(_environ), list(sys.path))
         self._acts: dict[object, Callable[[Words], Words]] = {
@@ -69,14 +69,14 @@ class PythonWorker:
         while frame := self._next():
             request = _loads(frame)
             said = self._acts[request["do"]](request)
-            if _getpid() != self._pid:  # code forked, and its child came back here: there is one of us
+            if _getpid() != self._pid:  # code forked: its child must not serve
                 self._streams.flush()
                 _exit(0)
             try:
                 self._stream.sendall(packed({**said, "nonce": request["nonce"]}))
             except OSError:
                 _exit(UNHEARD)
-            frame, request, said = b"", {}, {}  # a secret in them is not held on to
+            frame, request, said = b"", {}, {}  # they may contain a secret
         _exit(0)
 
     def _next(self) -> bytes | None:
@@ -88,7 +88,7 @@ class PythonWorker:
             _exit(UNHEARD)
 
     def _go_on(self, loop: "asyncio.AbstractEventLoop") -> None:
-        """Let background tasks go on until there is a request."""
+        """Run background tasks until there is a request."""
         came = loop.create_future()
 
         def arrive() -> None:
@@ -99,7 +99,7 @@ class PythonWorker:
         while not came.done():
             try:
                 loop.run_until_complete(came)
-            except BaseException:  # noqa: BLE001 - of a background task, which must not end the interpreter
+            except BaseException:  # noqa: BLE001 - a background task must not end the interpreter
                 self._show()
         loop.remove_reader(self._stream.fileno())
 
@@ -119,7 +119,7 @@ class PythonWorker:
                 self._is_running = False
         except SystemExit as end:
             code = self._exit_code(end)
-        except BaseException as error:  # noqa: BLE001 - whatever code raises is an answer
+        except BaseException as error:  # noqa: BLE001 - any exception of the code is reported
             code = INTERRUPTED if type(error).__name__ in ("KeyboardInterrupt", "CancelledError") else 1
             self._show()
         for name, value in before.items():
@@ -158,7 +158,7 @@ class PythonWorker:
             self._task = None
 
     def _interrupted(self, number: int, frame: types.FrameType | None) -> None:
-        """Raise where code runs; where it awaits, cancel that; in front of both, let it not begin; else let it be."""
+        """Raise in running code; cancel awaiting code; before either, cancel the turn; between turns, do nothing."""
         if not self._is_running:
             return
         while frame is not None:
@@ -178,25 +178,25 @@ class PythonWorker:
         return 1
 
     def _show(self) -> None:
-        """The traceback of what is being handled, without our own part of it."""
+        """Print the traceback of the current exception, without kasmon's own frames."""
         kind, error, trace = sys.exc_info()
         while trace and trace.tb_frame.f_code.co_filename.startswith((HERE, _ASYNCIO)):
             trace = trace.tb_next
         step = trace
         while step and step.tb_next:
-            if step.tb_next.tb_frame.f_code.co_filename.startswith(HERE):  # where an interrupt came in
+            if step.tb_next.tb_frame.f_code.co_filename.startswith(HERE):  # where an interrupt was raised
                 step.tb_next = None
             step = step.tb_next
         try:
             import traceback
 
             traceback.print_exception(kind, error, trace)
-        except BaseException:  # noqa: BLE001 - code may have put anything in the place of stderr
+        except BaseException:  # noqa: BLE001 - code may have replaced stderr
             with contextlib.suppress(OSError):
                 self._streams.cry(f"{kind.__name__ if kind else ''}: {error!s:.2000}\n".encode(errors="replace"))
 
     def _mend(self) -> None:
-        """Have stdin, stdout and stderr again where the turn before closed them, and be open to interrupts."""
+        """Restore stdin, stdout and stderr if the turn before closed them, and the SIGINT handler."""
         if signal.getsignal(signal.SIGINT) != self._interrupted:
             signal.signal(signal.SIGINT, self._interrupted)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -215,7 +215,7 @@ class PythonWorker:
             known.update(variables)
         return {}
 
-    # What is kept, and what must not be.
+    # State to save, and secrets to delete.
 
     def _forget(self, request: Words) -> Words:
         names, values = request["names"], request["values"]
@@ -250,7 +250,7 @@ class PythonWorker:
         try:
             spec.loader.exec_module(module)
             said: Words = getattr(module, act)(self._main, self._begun_with, request)
-        except BaseException as error:  # noqa: BLE001 - what cannot be saved is said, and ends nothing
+        except BaseException as error:  # noqa: BLE001 - a failed save is reported, and ends nothing
             return {"lost": f"{type(error).__name__}: {error}"}
         finally:
             del sys.modules["_kasmon_state"]

@@ -1,4 +1,4 @@
-"""The fields of a request: each is what it is to be, or the request is refused."""
+"""Validated access to the fields of a request; an invalid field refuses the request."""
 
 import re
 
@@ -8,11 +8,11 @@ Words = dict[str, object]
 
 
 class InvalidRequestError(ValueError):
-    """The request makes no sense as it is."""
+    """The request is invalid."""
 
 
 def number(message: Words, key: str, default: float, most: float) -> float:
-    """The number *key*, from 0 to *most*; *default* where it is not given."""
+    """Return the number *key*, from 0 to *most*; *default* where it is absent."""
     value = message.get(key, default)
     if value is None:
         return default
@@ -22,7 +22,7 @@ def number(message: Words, key: str, default: float, most: float) -> float:
 
 
 def variables_of(message: Words) -> dict[str, str]:
-    """The variables of a request; none where they are not given."""
+    """Return the variables of a request; none where they are absent."""
     variables = message.get("variables") or {}
     if not isinstance(variables, dict):
         raise InvalidRequestError("'variables' are names and texts")
@@ -35,7 +35,7 @@ def variables_of(message: Words) -> dict[str, str]:
 
 
 def texts(message: Words, key: str) -> list[str]:
-    """The list of texts *key*; empty where it is not given."""
+    """Return the list of texts *key*; empty where it is absent."""
     value = message.get(key, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise InvalidRequestError(f"{key!r} are texts")

@@ -1,4 +1,4 @@
-"""Where requests come in: each is looked at, given to whom it is for, and answered when that is done."""
+"""Entry point and dispatch of the guest program: each request is checked, routed, and answered once it is done."""
 
 import contextlib
 import os
@@ -28,11 +28,11 @@ from kasmon.sandbox.guest.worker_interpreters import NodeInterpreter, PythonInte
 
 PROTOCOL = 1
 CLIENTS = 256
-"""Who comes when there are so many finds the door closed."""
+"""Most clients at a time; further connections are closed at once."""
 
 
 def serve() -> None:
-    """Answer on the listening socket that was handed over, for ever."""
+    """Serve on the inherited listening socket, forever."""
     for usual in (0, 1, 2):
         if not is_open(usual):
             os.open("/dev/null", os.O_RDWR)
@@ -98,7 +98,7 @@ class RequestRouter:
         self.loop.watch(listening.fileno(), self._accept)
 
     def shut(self) -> None:
-        """End everything that was started in here, and ourselves."""
+        """End all processes started in here, and this one."""
         self._processes.end()
         for service in self._upkeep.services.values():
             service.end()
@@ -142,7 +142,7 @@ class RequestRouter:
             answer = act(client, message)
         except (InvalidRequestError, OSError) as error:
             client.send(refusal(message, str(error)))
-        except Exception as error:  # noqa: BLE001 - whoever asked is not left waiting for a mistake of ours
+        except Exception as error:  # noqa: BLE001 - a bug here must not leave the client without an answer
             client.send(refusal(message, f"internal error in the guest program: {error!r}", NOT_DONE))
         else:
             if answer is not None:
@@ -168,7 +168,7 @@ class RequestRouter:
     def _ask_all(
         self, client: GuestConnection, message: Words, asked: list[Interpreter], do: str, words: Mapping[str, object]
     ) -> Words | None:
-        """Let each of *asked* do it in its turn; the answer has what each said."""
+        """Submit *do* to each of *asked*; the answer has the reply of each."""
         said: dict[str, Words] = {}
 
         def hear(name: str, answer: Words) -> None:
@@ -183,7 +183,7 @@ class RequestRouter:
                 hear(each.name, {"lost": f"{each.name} is busy"})
         return None if asked else {"interpreters": {}}
 
-    # What is kept, and what must not be.
+    # State to save, and secrets to delete.
 
     def _forget(self, client: GuestConnection, message: Words) -> Words | None:
         names, values = texts(message, "names"), [value for value in texts(message, "values") if value]
@@ -232,16 +232,16 @@ class RequestRouter:
         return looked()
 
     def _level(self, client: GuestConnection, message: Words) -> None:
-        """Who mirrors our folders outside does so before it passes this on, as before what came of a run."""
+        """Answer at once: the relay copies the mirrored folders out before it forwards this, as for a run's result."""
         client.send({"id": message.get("id"), "type": "level"})
 
     def _renew(self, client: GuestConnection, message: Words) -> Words:
-        """Be another agent from now on: this is a copy of one, in a sandbox of its own."""
+        """Take a new instance id: this process is a copy of another, in a sandbox of its own."""
         self._instance = os.urandom(8).hex()
         return {}
 
     def _surround(self, client: GuestConnection, message: Words) -> Words | None:
-        """Let all that is started from now on have these variables, and the interpreters that run already."""
+        """Set these variables in the running interpreters, and for all processes started from now on."""
         variables = variables_of(message)
         os.environ.update(variables)
         living = [each for each in self._interpreters.values() if each.pid]

@@ -1,4 +1,4 @@
-"""No code runs twice: a run that is asked for again by its own word gets the answer of the first time."""
+"""Results of recent runs: a run requested again by its key gets the first result, and is not executed again."""
 
 from kasmon.sandbox.guest.turn import GuestTurn
 
@@ -8,7 +8,7 @@ WORDS = 4096
 
 
 class RunResultCache:
-    """The last answers, each by its run's word; of older ones only that they were given."""
+    """The last results, by the runs' keys; of older runs only that they were executed."""
 
     def __init__(self) -> None:
         self.going: dict[str, GuestTurn] = {}
@@ -17,7 +17,7 @@ class RunResultCache:
         self._given: dict[str, None] = {}
 
     def keep(self, word: str, answer: dict[str, object]) -> None:
-        """The run of *word* is done."""
+        """Store *answer* as the result of the run *word*."""
         self.going.pop(word, None)
         self._answers[word] = answer
         self._sizes[word] = sum(len(value) for value in answer.values() if isinstance(value, str))
@@ -29,12 +29,12 @@ class RunResultCache:
             del self._given[next(iter(self._given))]
 
     def forget(self) -> None:
-        """Hold no answer any more, only that they were given."""
+        """Delete all results; only that they were given stays known."""
         self._answers.clear()
         self._sizes.clear()
 
     def answer(self, word: str) -> dict[str, object] | None:
-        """What came of the run of *word*; None where it was never asked for, or still runs."""
+        """Return the result of the run *word*; None where it is unknown, or still runs."""
         if word in self._answers:
             return self._answers[word]
         if word in self._given:

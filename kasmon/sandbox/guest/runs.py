@@ -1,4 +1,4 @@
-"""Runs of code: each goes by a word of its own, is done once, and by that word is asked for again and interrupted."""
+"""Runs of code: each has a key, is executed once, and can be recalled and interrupted by its key."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,19 @@ LONGEST_S = 7 * 86400.0
 
 
 class GuestRuns:
-    """Each act takes a request, and gives its answer or sends that later."""
+    """Request handlers: each takes a request, and returns its answer or sends that later."""
 
     def __init__(self, interpreter: Callable[..., Interpreter]) -> None:
-        """*interpreter*: the one that a request names, else the one of the name that is given with it."""
+        """*interpreter*: returns the one that a request names, else the one of the given default name."""
         self._interpreter = interpreter
         self._remembered = RunResultCache()
 
     def forget_said(self) -> None:
-        """Hold no answer any more, only that they were given."""
+        """Delete all stored results; only that they were given stays known."""
         self._remembered.forget()
 
     def execute(self, client: GuestConnection, message: Words) -> None:
-        """Let the code run when it is its turn; where its word is known, tell what comes of it or came."""
+        """Queue the code for execution; where its key is known, attach the client to that run instead."""
         interpreter = self._interpreter(message, "bash")
         if self.recalled(client, message):
             return
@@ -43,11 +43,11 @@ class GuestRuns:
             )
 
     def recall(self, client: GuestConnection, message: Words) -> Words | None:
-        """Tell what comes or came of the run of a word, and run nothing: `unknown` where nobody asked for that one."""
+        """Attach the client to the run of a key, and run nothing; the state is `unknown` where there is none."""
         return None if self.recalled(client, message) else {"state": "unknown"}
 
     def recalled(self, client: GuestConnection, message: Words) -> bool:
-        """Tell *client* what comes or came of the run that *message* names; whether there is one."""
+        """Send *client* the result of the run that *message* names, now or at its end; return whether it is known."""
         word = message.get("once")
         if not isinstance(word, str):
             return False
@@ -60,7 +60,7 @@ class GuestRuns:
         return True
 
     def interrupt(self, client: GuestConnection, message: Words) -> None:
-        """Interrupt what runs in an interpreter, or there only the run of a word: another one goes on."""
+        """Interrupt the current run of an interpreter, or only that with a given key."""
         word = message.get("once")
         self._interpreter(message).interrupt(
             lambda words: client.send({"id": message.get("id"), "type": "answer", **words}),
@@ -81,7 +81,7 @@ class GuestRuns:
         )
 
     def _attend(self, client: GuestConnection, message: Words, turn: GuestTurn) -> None:
-        """Let *client* have the answer of *turn*, and before that hear what it says, if it wants to."""
+        """Send *client* the result of *turn* at its end, and its live output and start if *message* requests those."""
         name = message.get("id")
         if message.get("stream") is True:
             turn.listeners.append(
@@ -96,7 +96,7 @@ class GuestRuns:
 
 
 def _answer(client: GuestConnection, message: Words) -> Callable[[Words], None]:
-    """What gives *client* the answer to *message*, in the shape that it asked in."""
+    """Return a callback that sends *client* the answer to *message*, with a type where the request has an id."""
 
     def answer(words: Words) -> None:
         client.send({"id": message.get("id"), "type": "result", **words} if "id" in message else words)

@@ -1,4 +1,4 @@
-"""What runs in the sandbox beside the agent: started by a line for bash, known by its name, with its last words."""
+"""Services in the sandbox: each is started by a bash command line, has a name, and keeps the end of its output."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ WORDS_BYTES = 8 * 1024
 
 
 class GuestService:
-    """A process in a session of its own; stdin is at its end."""
+    """A process in its own session; its stdin is /dev/null."""
 
     def __init__(self, loop: EventLoop, start: str, variables: Mapping[str, str]) -> None:
         self._loop = loop
@@ -55,7 +55,7 @@ class GuestService:
         return {"pid": self.pid, "ended": self.how, "said": self._said.text()[0]}
 
     def forget_said(self) -> None:
-        """What it said so far is gone."""
+        """Delete its output so far."""
         self._said = TruncatingBuffer(WORDS_BYTES)
 
     def _hear(self) -> None:

@@ -1,6 +1,6 @@
-"""Starts the agent where nobody can hand it a socket: it listens at a path in here, and goes on when we have ended.
+"""Starts the guest program without an inherited socket: it listens at a path, as a daemon.
 
-python3 -I -S standalone.py PATH           ends once the agent answers at PATH
+python3 -I -S standalone.py PATH           exits once the guest program answers at PATH
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 def main(path: str) -> None:
     if _begun():
         return
-    if os.path.exists(path):  # noqa: PTH110 - as all of what runs in here: pathlib is a third of a start
+    if os.path.exists(path):  # noqa: PTH110 - as in all guest modules: importing pathlib takes a third of the start
         os.unlink(path)  # noqa: PTH108
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
@@ -23,7 +23,7 @@ def main(path: str) -> None:
 
 
 def _begun() -> bool:
-    """Whether this is the one that waited for the agent, whose beginning is the other one that comes back."""
+    """Fork; return whether this is the parent, which returns only once the guest program is ready."""
     heard, told = os.pipe()
     if os.fork():
         os.close(told)

@@ -1,9 +1,9 @@
-"""Joins whoever started it to the agent at a path in here: what comes on stdin goes there, what it says to stdout.
+"""Connects its stdin and stdout to the guest program at a path.
 
     python3 -I -S stdio_join.py PATH
-    python3 -I -S stdio_join.py PORT      to a port in here; an empty line says that it is there
+    python3 -I -S stdio_join.py PORT      to a TCP port in here; an empty line reports the connection
 
-Both directions are lines of base64, since the way carries text alone. It ends when one of them does.
+Both directions are lines of base64, since the transport carries only text. It exits when either direction ends.
 """
 
 import base64

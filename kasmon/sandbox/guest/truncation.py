@@ -1,8 +1,8 @@
-"""What is kept of long output: its beginning and its end, with the exact number of bytes that are missing between."""
+"""Truncation of long output: its start and its end are kept, with the exact number of bytes omitted between."""
 
 
 class TruncatingBuffer:
-    """Holds *cap* bytes at most of all that is added, however much that is."""
+    """Holds at most *cap* bytes of all data added."""
 
     def __init__(self, cap: int) -> None:
         self._half = max(1, cap // 2)
@@ -21,7 +21,7 @@ class TruncatingBuffer:
                 del self._tail[: -self._half]
 
     def text(self) -> tuple[str, int]:
-        """The text, and how many bytes of it are left out; no character is cut in two there."""
+        """Return the text, and how many bytes of it are omitted; no character is split."""
         head, tail = bytes(self._head), bytes(self._tail[-self._half :])
         if len(head) + len(tail) == self.total:
             return (head + tail).decode("utf-8", "replace"), 0
@@ -32,7 +32,7 @@ class TruncatingBuffer:
 
 
 def _without_begun(data: bytes) -> bytes:
-    """*data* without a character at its end of which only the beginning is there."""
+    """Return *data* without an incomplete character at its end."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # the first byte of a character
@@ -42,7 +42,7 @@ def _without_begun(data: bytes) -> bytes:
 
 
 def _without_rest(data: bytes) -> bytes:
-    """*data* without the rest of a character at its beginning."""
+    """Return *data* without the rest of a character at its start."""
     cut = 0
     while cut < min(3, len(data)) and data[cut] & 0xC0 == 0x80:
         cut += 1

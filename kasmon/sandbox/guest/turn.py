@@ -1,4 +1,4 @@
-"""One thing that an interpreter is asked to do: for how long, what it said meanwhile, and who waits for the answer."""
+"""One turn of an interpreter: its request, time limit, output so far, and the clients that wait for its answer."""
 
 import codecs
 import math
@@ -13,13 +13,13 @@ STREAMS = ("stdout", "stderr")
 TIME_S = 30.0
 CAP_BYTES = 256 * 1024
 MOST_CAP_BYTES = 1024 * 1024
-"""So that an answer always fits into a frame, whatever its bytes are."""
+"""So that an answer always fits into a frame, whatever its bytes."""
 
 _decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class GuestTurn:
-    """A run, or something of ours (`do` is not `run`) that needs the interpreter for itself as well."""
+    """A run, or an internal operation (`do` is not `run`) that needs the interpreter exclusively as well."""
 
     def __init__(
         self,
@@ -32,36 +32,36 @@ class GuestTurn:
     ) -> None:
         self.do, self.words, self.session = do, words, session
         self.word = ""
-        """By which it is asked for again, and interrupted; empty where it has none."""
+        """Its key, by which it can be recalled and interrupted; empty where it has none."""
         self.timeout_s = timeout_s
         self.nonce = os.urandom(8).hex()
-        """Stands in the interpreter's answer; what comes without it is not the interpreter's."""
+        """Part of the interpreter's answer; an answer without it is not the interpreter's."""
         self.keep = {stream: TruncatingBuffer(min(cap, MOST_CAP_BYTES)) for stream in STREAMS}
         self._decoders = {stream: _decoder("replace") for stream in STREAMS}
         self.listeners: list[Callable[[str, str], object]] = []
-        """Each is told, with the name of a stream, what comes on it."""
+        """Each is called with the name of a stream, and the text that arrived on it."""
         self.waiting: list[Callable[[dict[str, object]], None]] = []
-        """Each is given the answer, once."""
+        """Each is called with the answer, once."""
         self.began: list[Callable[[], None]] = []
-        """Each is called when it is this turn's turn."""
+        """Each is called when the turn starts."""
         self.begun_at = 0.0
         self.number = 0
         self.timer: Timer | None = None
         self.again: Timer | None = None
-        """When it is interrupted once more, since it may not have begun inside the interpreter the first time."""
+        """When the second interrupt is sent: the first one may have come before the code started."""
         self.hears_at = math.inf
-        """From when on an interrupt is heard; for ever unheard while its code has not begun."""
+        """The time from which an interrupt has effect; infinite before its code has started."""
         self.is_unwanted = False
-        """It was interrupted before that."""
+        """An interrupt was requested before that."""
         self.held: Timer | None = None
-        """When it is interrupted that was before that."""
+        """When that early interrupt is sent."""
         self.overdue = self.interrupted = self.killed = self.restarted = False
         self.lost_before = ""
-        """What became of the interpreter's state before this run; empty where nothing did."""
+        """What happened to the interpreter's state before this run; empty where nothing did."""
         self.carried = False
-        """Whether a restarted interpreter has what the one before had."""
+        """Whether a restarted interpreter has the state of the one before."""
         self.earlier = ("", "")
-        """What background jobs said on each stream since the last run."""
+        """Output of background jobs on each stream since the last run."""
 
     def begin(self) -> None:
         self.begun_at = time.monotonic()
@@ -69,13 +69,13 @@ class GuestTurn:
             call()
 
     def heard(self, stream: str, data: bytes) -> None:
-        """The interpreter, or what it started, said *data* on *stream*."""
+        """Handle *data* that the interpreter, or a process it started, wrote to *stream*."""
         self.keep[stream].add(data)
         if self.listeners and (text := self._decoders[stream].decode(data)):
             self._tell(stream, text)
 
     def heard_all(self) -> None:
-        """No more will come."""
+        """Handle the end of its output."""
         for stream in STREAMS if self.listeners else ():
             if text := self._decoders[stream].decode(b"", final=True):
                 self._tell(stream, text)
@@ -85,7 +85,7 @@ class GuestTurn:
             listener(stream, text)
 
     def answer(self, words: dict[str, object]) -> None:
-        """Give *words* to all who wait."""
+        """Send *words* to all waiting clients."""
         self.heard_all()
         waiting, self.waiting = self.waiting, []
         for call in waiting:

@@ -1,4 +1,4 @@
-"""A file that is written whole, or not: what was there stays until the new one is."""
+"""Atomic writing of a file: the old content stays until the new one is complete."""
 
 import contextlib
 import os
@@ -7,10 +7,10 @@ FLAGS = os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write(path: str, data: bytes, mode: int) -> None:
-    """Write *data* to *path* with *mode*; its folders are made, for nobody else.
+    """Write *data* to *path* with *mode*; absent folders are created with mode 0700.
 
     Raises:
-        OSError: if that cannot be; whatever was at *path* is still there.
+        OSError: if that fails; the file at *path* is unchanged then.
     """
     folder = os.path.dirname(path) or "."  # noqa: PTH120
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103

@@ -1,4 +1,4 @@
-"""Python and node: workers of ours that read frames from a socket of their own and answer there."""
+"""Python and node: worker processes that read requests from a socket and answer there."""
 
 import json
 import os
@@ -19,8 +19,8 @@ BLOCK_BYTES = 1 << 18
 
 
 class WorkerInterpreter(Interpreter):
-    """The number of its socket is another one each time, and an answer needs the turn's nonce: code does not meet them
-    by chance. Code that goes looking in its own process finds both; nothing in one process can stop it."""
+    """Its socket has another number each time, and an answer needs the turn's nonce: code does not find them by chance.
+    Code that searches its own process finds both; nothing within one process can prevent that."""
 
     _socket: socket.socket | None = None
 
@@ -46,7 +46,7 @@ class WorkerInterpreter(Interpreter):
 
     def feed(self, turn: GuestTurn) -> None:
         words = {"do": turn.do, "nonce": turn.nonce, "turn": turn.number, **turn.words}
-        self._out += packed(words, 8 * LIMIT_BYTES)  # what came as one byte may go on as six
+        self._out += packed(words, 8 * LIMIT_BYTES)  # JSON escapes may make six bytes of one
         self._send()
 
     def _send(self) -> None:
@@ -78,7 +78,7 @@ class WorkerInterpreter(Interpreter):
         except (OSError, FrameTooLargeError):
             self._deaf()
             return
-        # It closed its end, and may still be at work: a program in its place. What it says and how it ends is told.
+        # It closed its end, and may still run: another program after exec. Its output and end are still reported.
         self.loop.forget(self._socket.fileno())
         if self.turn is None:
             self._deaf()
@@ -94,7 +94,7 @@ class WorkerInterpreter(Interpreter):
             self.answered(said.pop("nonce", None), said)
 
     def _deaf(self) -> None:
-        """It cannot be spoken to any more."""
+        """End a worker that can no longer be reached."""
         if self.pid:
             end_family(self.pid)
 
@@ -117,7 +117,7 @@ class NodeInterpreter(WorkerInterpreter):
     asks_twice = says_begun = True
 
     def signal_interrupt(self, is_second: bool) -> None:
-        """While it waits for a child with all it has, it hears nothing: the child is interrupted as well, then."""
+        """Interrupt it; the second time its children too: it handles no signal while it waits for one."""
         (os.killpg if is_second else os.kill)(self.pid, signal.SIGINT)
 
     def argv(self) -> list[str]:

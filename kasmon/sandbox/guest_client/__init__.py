@@ -1,1 +1,1 @@
-"""The outside half of `guest/`: requests to the interpreters in a sandbox. Start with `channel`."""
+"""The host's side of `guest/`: requests to the guest program in a sandbox. Start with `channel`."""

@@ -1,8 +1,8 @@
-"""The way to the agent inside a sandbox, from outside: runs, their interpreters, and what healing and checkpoints need.
+"""Client of the guest program in a sandbox: code runs, interpreters, and requests for healing and checkpoints.
 
-A line that breaks is tried again a few times, for two seconds in all. No code runs twice by that: each run goes by a
-word of its own, and the agent answers a word it knows with what came of it the first time; and where another agent
-answers than the one that got the run, nothing is sent again.
+A broken connection is retried a few times, for two seconds in all. No code runs twice by that: each run has a key, and
+the guest program answers a known key with the first run's result. If another instance answers than the one that got
+the run, nothing is sent again.
 """
 
 import base64
@@ -21,11 +21,11 @@ from kasmon.sandbox.guest_client.messages import ConfinementReport, GuestReply, 
 from kasmon.sandbox.guest_client.protocol import InterruptResult, Output, SavedInterpreters
 
 LIMIT_S: Final = 10.0
-"""How long the agent may take for anything that runs no code."""
+"""How long the guest program may take for a request that runs no code."""
 LOOK_S: Final = 10.0
-"""A run that waits for others is waited for; so often it is looked whether the agent lives."""
-BEYOND_S: Final = 15.0
-"""How much longer than its time a run may take: to be interrupted, to be ended, to be told."""
+"""While a run waits for others, its client pings the guest program at this interval."""
+EXTRA_S: Final = 15.0
+"""How long a run may exceed its time limit: to be interrupted, ended and reported."""
 LEVEL_S: Final = 60.0
 STATE_S: Final = 90.0
 PART_BYTES: Final = 4 * 1024 * 1024
@@ -37,21 +37,21 @@ Words: TypeAlias = dict[str, Any]
 
 
 class GuestChannel:
-    """Calls may come from any thread, and wait for their own answer alone.
+    """Calls may come from any thread, and block only on their own answer.
 
-    What a sandbox says comes as it is: it is not cleaned, and may be a lie; only its shape is sure.
+    Text from a sandbox is passed on unchanged: it is not sanitized and may be false; only its shape is checked.
     """
 
     def __init__(self, path: str, *, name: str = "") -> None:
         """
         Args:
-            path: the socket on which the agent listens.
-            name: of the session, for what is said to people.
+            path: the guest program's socket.
+            name: of the session, for messages.
         """
         self._name = name
         self.is_asleep = False
-        """Set by who puts the sandbox to sleep: a run that waits then does not take its silence for its end."""
-        self._lines = ConnectionPool(path)
+        """Set by the caller that pauses the sandbox: a waiting run then does not time out."""
+        self._pool = ConnectionPool(path)
         self._ids = itertools.count(1)
 
     def run(
@@ -65,19 +65,19 @@ class GuestChannel:
         cap: int | None = None,
         run: str = "",
     ) -> RunResult:
-        """Run *code* when the interpreter is free, and wait for what comes of it; the code's errors are no errors here.
+        """Run *code* when the interpreter is free, and return its result; an error in the code raises nothing here.
 
         Args:
-            timeout_s: how long it may run; it is interrupted then, and ended where that does nothing.
-            variables: of its environment, for this run alone.
-            on_output: is called in this thread with what comes, as it comes; a line that broke may have lost some. What
-                it raises is raised here, and the run goes on without anybody to hear it.
-            cap: so many bytes of each stream are kept; None is the agent's own measure.
-            run: its word, where the caller may have to ask for the same run again; the agent knows the last 4096.
+            timeout_s: how long it may run; then it is interrupted, and ended where that has no effect.
+            variables: environment variables, for this run alone.
+            on_output: called in this thread with output as it arrives; a broken connection may have lost some. If it
+                raises, the exception propagates from here, and the run continues without a reader.
+            cap: how many bytes of each stream are returned; None is the guest program's default.
+            run: the run's key, if the caller may request the same run again; the guest knows the last 4096.
 
         Raises:
             UsageError: if *code* is no text that can be sent.
-            AgentLostError: if the agent does not answer; `may_have_run` says whether the code may have begun.
+            AgentLostError: if the guest program does not answer; `may_have_run` says whether the code may have started.
         """
         request: Words = {
             "id": str(next(self._ids)), "type": "execute", "interpreter": interpreter, "code": code,
@@ -86,93 +86,93 @@ class GuestChannel:
         }  # fmt: skip
         if cap is not None:
             request["cap"] = cap
-        heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
-        return _ran(heard)
+        reply = self._pool.ask(_frame(request), lambda conn: self._receive_result(conn, timeout_s, on_output))
+        return _run_result(reply)
 
     def recall(self, run: str, *, timeout_s: float, on_output: Output | None = None) -> RunResult | None:
-        """What comes or came of the run whose word is *run*, which is not run by this; None where nobody ever asked for
-        that one here. What it said before this is not said again meanwhile.
+        """Return the result of the run with the key *run*, which is not run again; None if the guest does not know it.
+        Waits for the run's end. Output from before the call is not repeated to *on_output*.
 
         Raises:
-            AgentLostError: if the agent does not answer.
+            AgentLostError: if the guest program does not answer.
         """
         request = {"id": "", "type": "recall", "once": run, "began": True, "stream": on_output is not None}
-        heard = self._lines.ask(_frame(request), lambda line: self._hear_run(line, timeout_s, on_output))
-        return None if heard.type == "answer" else _ran(heard)
+        reply = self._pool.ask(_frame(request), lambda conn: self._receive_result(conn, timeout_s, on_output))
+        return None if reply.type == "answer" else _run_result(reply)
 
-    def _hear_run(self, line: AgentConnection, timeout_s: float, on_output: Output | None) -> RunReply:
-        began = False
-        slept = self.is_asleep
+    def _receive_result(self, conn: AgentConnection, timeout_s: float, on_output: Output | None) -> RunReply:
+        has_begun = False
+        was_paused = self.is_asleep
         deadline = time.monotonic() + LOOK_S
         while True:
             try:
-                heard = line.receive(RunReply, deadline)
+                reply = conn.receive(RunReply, deadline)
             except TimeoutError:
-                if self.is_asleep or slept:
-                    slept = self.is_asleep
-                    deadline = time.monotonic() + (LOOK_S if slept or not began else timeout_s + BEYOND_S)
+                if self.is_asleep or was_paused:
+                    was_paused = self.is_asleep
+                    deadline = time.monotonic() + (LOOK_S if was_paused or not has_begun else timeout_s + EXTRA_S)
                     continue
-                if began:
+                if has_begun:
                     raise AgentLostError(
                         "it does not report a run whose time limit expired", may_have_run=True
                     ) from None
-                self._look()
+                self._check_alive()
                 deadline = time.monotonic() + LOOK_S
                 continue
-            if heard.type == "began":
-                began, deadline = True, time.monotonic() + timeout_s + BEYOND_S
-            elif heard.type != "stream":
-                return heard
+            if reply.type == "began":
+                has_begun, deadline = True, time.monotonic() + timeout_s + EXTRA_S
+            elif reply.type != "stream":
+                return reply
             elif on_output:
-                on_output("stderr" if heard.name == "stderr" else "stdout", heard.data)
+                on_output("stderr" if reply.name == "stderr" else "stdout", reply.data)
 
-    def _look(self) -> None:
+    def _check_alive(self) -> None:
         try:
             self.ping(secrets.token_hex(8))
         except AgentLostError as error:
             raise AgentLostError("it does not respond while a run is waiting", may_have_run=True) from error
 
     def interrupt(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
-        """Interrupt what runs, or of that only the run whose word is *run*; what came of it within two seconds.
+        """Interrupt the current run, or only that with the key *run*; return its reaction within two seconds.
 
         Raises:
-            AgentLostError: if the agent does not answer.
+            AgentLostError: if the guest program does not answer.
         """
-        said = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
-        return InterruptResult(said.state) if said.state in REACTIONS else InterruptResult.NONE
+        reply = self._ask({"type": "interrupt", "interpreter": interpreter, "once": run or None}, again=False)
+        return InterruptResult(reply.state) if reply.state in REACTIONS else InterruptResult.NONE
 
     def reset(self, interpreter: Interpreter) -> None:
-        """End the interpreter and what it started; the next run starts it anew.
+        """End the interpreter and its child processes; the next run starts it anew.
 
         Raises:
-            AgentLostError: likewise, as for all below.
+            AgentLostError: if the guest program does not answer, as for all methods below.
         """
         self._ask({"type": "reset", "interpreter": interpreter})
 
     def prewarm(self, interpreters: Sequence[Interpreter]) -> dict[str, str]:
-        """Start these, so that no run waits for that; why not, for each that cannot be."""
-        said = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
-        return {name: str(told.lost) for name, told in said.interpreters.items() if told.lost}
+        """Start these, so that no run waits for a start; return the reason for each that failed."""
+        reply = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
+        return {name: str(part.lost) for name, part in reply.interpreters.items() if part.lost}
 
     def surround(self, variables: Mapping[str, str]) -> None:
-        """Let all that runs inside from now on have *variables*, and the interpreters that run already.
+        """Set *variables* in the running interpreters, and in all processes started inside from now on.
 
         Raises:
-            SandboxError: if one of those cannot be told.
+            SandboxError: if an interpreter cannot be updated.
         """
-        said = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
-        for name, told in said.interpreters.items():
-            if told.lost:
-                raise SandboxError(f"{name} does not have its variables", str(told.lost))
+        reply = self._ask({"type": "surround", "variables": dict(variables)}, limit_s=40.0)
+        for name, part in reply.interpreters.items():
+            if part.lost:
+                raise SandboxError(f"{name} does not have its variables", str(part.lost))
 
     def ping(self, nonce: str) -> GuestStatus:
-        """How the agent stands, asked with *nonce*.
+        """Return the guest program's status, requested with *nonce*.
 
         Raises:
-            SandboxError: if what answers does not know the nonce.
+            SandboxError: if the answer has another nonce.
         """
-        pong = self._lines.ask(
-            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda line: line.receive(Pong, _soon())
+        pong = self._pool.ask(
+            _frame({"id": "", "type": "ping", "nonce": nonce}), lambda conn: conn.receive(Pong, _deadline())
         )
         if pong.nonce != nonce:
             raise SandboxError("the sandbox cannot be trusted", "it answers with another nonce")
@@ -189,37 +189,37 @@ class GuestChannel:
         )
 
     def look(self) -> ConfinementReport | None:
-        """What the agent finds of where it is; None where it is of a kasmon that did not ask for that."""
-        said = self._lines.ask(
-            _frame({"id": "", "type": "look"}), lambda line: line.receive(ConfinementReport, _soon())
+        """Return the guest program's report of its confinement; None if its version cannot make one."""
+        reply = self._pool.ask(
+            _frame({"id": "", "type": "look"}), lambda conn: conn.receive(ConfinementReport, _deadline())
         )
-        return said if said.type == "answer" else None
+        return reply if reply.type == "answer" else None
 
     def level(self) -> None:
-        """What is mirrored of its folders outside is there as it is inside when this returns."""
-        self._lines.ask(
-            _frame({"id": "", "type": "level"}), lambda line: line.receive(GuestReply, time.monotonic() + LEVEL_S)
+        """Return once the mirrored copy of its folders outside is up to date."""
+        self._pool.ask(
+            _frame({"id": "", "type": "level"}), lambda conn: conn.receive(GuestReply, time.monotonic() + LEVEL_S)
         )
 
     def set_clock(self, at: float) -> float:
-        """Put its clock to *at*; how many seconds it was behind. A jail has this machine's, and is left alone."""
+        """Set its clock to *at*; return how many seconds it was behind. A jail shares this machine's: no effect."""
         return self._ask({"type": "set_clock", "now": at}).drift_s
 
     def write_volatile(self, path: str, content: bytes, mode: int) -> None:
-        """Write a file inside, whole or not at all.
+        """Write a file inside, atomically.
 
         Raises:
-            SandboxError: if it cannot be written there.
+            SandboxError: if it cannot be written.
         """
         data = base64.b64encode(content).decode("ascii")
         self._ask({"type": "write_volatile", "path": path, "data": data, "mode": mode})
 
     def listens(self, port: int, limit_s: float = 1.0) -> bool:
-        """Whether somebody inside takes a connection at *port* of 127.0.0.1, within a second."""
+        """Whether a program inside accepts a connection at 127.0.0.1:*port*, within a second."""
         return self._ask({"type": "probe", "port": port}, limit_s=limit_s + LIMIT_S).listening
 
     def spawn(self, service: ServiceSpec, variables: Mapping[str, str] = {}) -> None:
-        """Start *service*; one of its name that runs already is ended first.
+        """Start *service*; a running one of the same name is ended first.
 
         Raises:
             SandboxError: if it cannot be started.
@@ -228,58 +228,58 @@ class GuestChannel:
         self._ask({**request, "again": True})
 
     def forget(self, variables: Sequence[str], values: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-        """Take *variables* out of every interpreter's environment, and what holds one of *values* out of its names.
+        """Remove *variables* from every interpreter's environment, and the names whose values contain one of *values*.
 
-        Gives the names that went, for each interpreter: those at the top that hold such a text, some floors deep. What
-        the agent itself still had of old answers and of background jobs is gone as well. Memory that was given back is
+        Returns the removed names of each interpreter: top-level names that hold such a text, up to some levels deep.
+        The guest program's own copies in stored answers and output of background jobs are deleted too. Freed memory is
         not overwritten.
         """
-        said = self._ask({"type": "forget", "names": list(variables), "values": list(values)}, limit_s=STATE_S)
-        for name, told in said.interpreters.items():
-            if told.lost:
-                raise SandboxError(f"{name} cannot delete the values of credentials", str(told.lost))
-        return {name: told.purged for name, told in said.interpreters.items()}
+        reply = self._ask({"type": "forget", "names": list(variables), "values": list(values)}, limit_s=STATE_S)
+        for name, part in reply.interpreters.items():
+            if part.lost:
+                raise SandboxError(f"{name} cannot delete the values of credentials", str(part.lost))
+        return {name: part.purged for name, part in reply.interpreters.items()}
 
     def save_state(self, secrets: Sequence[str] = ()) -> SavedInterpreters:
-        """What the interpreters hold, name for name, for `load_state` of another sandbox; only ever read in there.
+        """Return what the interpreters hold, name by name, for `load_state` of another sandbox; parsed only in there.
 
-        A name that holds one of *secrets* is lost; so is an interpreter, where it cannot be told by name.
+        A name that contains one of *secrets* is lost; so is an interpreter that cannot be saved name by name.
         """
         frame = _frame({"id": str(next(self._ids)), "type": "save_state", "secrets": list(secrets)})
-        parts, said = self._lines.ask(frame, _hear_parts)
-        return _saved(b"".join(parts), _granted(said, "save_state"))
+        parts, reply = self._pool.ask(frame, _receive_parts)
+        return _saved_interpreters(b"".join(parts), _check_reply(reply, "save_state"))
 
     def load_state(self, content: bytes) -> SavedInterpreters:
-        """Let the interpreters take up *content*; which names they have of it.
+        """Load *content* into the interpreters; return which names they restored.
 
         Raises:
-            SandboxError: if it is no state.
+            SandboxError: if it is no saved state.
         """
         pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
         frames = [_frame({"type": "load_part", "data": base64.b64encode(piece).decode("ascii")}) for piece in pieces]
         whole = b"".join([*frames, _frame({"id": "", "type": "load_state"})])
-        return _saved(content, self._answer(whole, "load_state", limit_s=STATE_S))
+        return _saved_interpreters(content, self._answer(whole, "load_state", limit_s=STATE_S))
 
     def shutdown(self) -> None:
-        """End the agent with all it started; it is no error where it is gone already."""
+        """End the guest program and all its child processes; no error where it is gone already."""
         with contextlib.suppress(AgentLostError):
             self._ask({"type": "shutdown"}, again=False)
         self.close()
 
     def close(self) -> None:
-        """Let go of it; the agent goes on. Whoever waits gets `AgentLostError`."""
-        self._lines.close()
+        """Close the connections; the guest program continues. Waiting calls raise `AgentLostError`."""
+        self._pool.close()
 
     def _ask(self, request: Words, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
         return self._answer(_frame({"id": "", **request}), str(request["type"]), limit_s=limit_s, again=again)
 
-    def _answer(self, frame: bytes, what: str, *, limit_s: float, again: bool = True) -> GuestReply:
-        said = self._lines.ask(frame, lambda line: line.receive(GuestReply, time.monotonic() + limit_s), again=again)
-        return _granted(said, what)
+    def _answer(self, frame: bytes, request_type: str, *, limit_s: float, again: bool = True) -> GuestReply:
+        reply = self._pool.ask(frame, lambda conn: conn.receive(GuestReply, time.monotonic() + limit_s), again=again)
+        return _check_reply(reply, request_type)
 
 
-def _ran(heard: RunReply) -> RunResult:
-    return RunResult(**{field: getattr(heard, field) for field in RunResult.__struct_fields__})
+def _run_result(reply: RunReply) -> RunResult:
+    return RunResult(**{field: getattr(reply, field) for field in RunResult.__struct_fields__})
 
 
 def _frame(request: Words) -> bytes:
@@ -290,36 +290,36 @@ def _frame(request: Words) -> bytes:
         raise UsageError(f"the sandbox cannot accept this request: {why}.") from error
 
 
-def _granted(said: GuestReply, what: str) -> GuestReply:
-    if said.type != "answer":
-        raise SandboxError(f"the sandbox refused {what!r}", said.stderr.rstrip("."))
-    return said
+def _check_reply(reply: GuestReply, request_type: str) -> GuestReply:
+    if reply.type != "answer":
+        raise SandboxError(f"the sandbox refused {request_type!r}", reply.stderr.rstrip("."))
+    return reply
 
 
-def _soon() -> float:
+def _deadline() -> float:
     return time.monotonic() + LIMIT_S
 
 
-def _hear_parts(line: AgentConnection) -> tuple[list[bytes], GuestReply]:
+def _receive_parts(conn: AgentConnection) -> tuple[list[bytes], GuestReply]:
     parts: list[bytes] = []
     deadline = time.monotonic() + STATE_S
     while True:
-        said = line.receive(GuestReply, deadline)
-        if said.type != "part":
-            return parts, said
+        reply = conn.receive(GuestReply, deadline)
+        if reply.type != "part":
+            return parts, reply
         try:
-            parts.append(base64.b64decode(said.data, validate=True))
+            parts.append(base64.b64decode(reply.data, validate=True))
         except ValueError as error:
             raise AgentConnectionError("its answer is not a state", is_sent=True, is_wrong=True) from error
         if sum(map(len, parts)) > STATE_BYTES:
             raise AgentConnectionError("its answer does not end", is_sent=True, is_wrong=True)
 
 
-def _saved(content: bytes, said: GuestReply) -> SavedInterpreters:
+def _saved_interpreters(content: bytes, reply: GuestReply) -> SavedInterpreters:
     kept: list[str] = []
     lost: list[str] = []
-    for interpreter, told in said.interpreters.items():
-        kept += [f"{interpreter}: {name}" for name in told.kept]
-        every = told.lost if isinstance(told.lost, dict) else {interpreter: told.lost}
-        lost += [f"{interpreter}: {name} ({why})" for name, why in every.items()]
+    for interpreter, part in reply.interpreters.items():
+        kept += [f"{interpreter}: {name}" for name in part.kept]
+        reasons = part.lost if isinstance(part.lost, dict) else {interpreter: part.lost}
+        lost += [f"{interpreter}: {name} ({why})" for name, why in reasons.items()]
     return SavedInterpreters(content=content, kept=tuple(kept), lost=tuple(lost))

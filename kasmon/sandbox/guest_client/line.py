@@ -1,7 +1,6 @@
-"""One connection to the agent inside: whole frames out, whole frames in, each within a time.
+"""One connection to the guest program: sends and receives whole frames, each within a time limit.
 
-What comes is the sandbox's word, and the sandbox is not trusted: a frame has a bound, and is of the shape that is
-expected, or is refused.
+The sandbox is not trusted: a frame that is too large, or not of the expected shape, is refused.
 """
 
 import socket
@@ -17,9 +16,9 @@ Shape = TypeVar("Shape")
 
 
 class AgentConnectionError(Exception):
-    """The connection is of no more use; `is_sent` says whether the last request went out whole.
+    """The connection is unusable; `is_sent` says whether the last request was sent completely.
 
-    `is_wrong`: it did not break, but gave what no agent of ours gives.
+    `is_wrong`: it did not break, but sent what no guest program of kasmon sends.
     """
 
     def __init__(self, why: str, *, is_sent: bool, is_wrong: bool = False) -> None:
@@ -28,17 +27,17 @@ class AgentConnectionError(Exception):
 
 
 class AgentConnection:
-    """Used by one thread at a time."""
+    """A connection, used by one thread at a time."""
 
     def __init__(self, path: str, limit_s: float) -> None:
         """
         Raises:
-            LineError: if nobody listens at *path*.
+            AgentConnectionError: if no process listens at *path*.
         """
-        self._held = bytearray()
+        self._buffer = bytearray()
         self.is_sent = False
         self.instance = ""
-        """Which agent this is; another one has another word."""
+        """The id of the guest program's process that answers; a restarted one has another."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(limit_s)
         try:
@@ -51,7 +50,7 @@ class AgentConnection:
         """Send *frame*, as `packed` makes it.
 
         Raises:
-            LineError: if it did not go out whole: the agent does nothing with a part of it.
+            AgentConnectionError: if it was not sent completely: the guest program ignores a partial frame.
         """
         self.is_sent = False
         try:
@@ -62,17 +61,17 @@ class AgentConnection:
         self.is_sent = True
 
     def receive(self, shape: type[Shape], deadline: float) -> Shape:
-        """The next frame, of *shape*; *deadline* is of the monotonic clock.
+        """Return the next frame, as *shape*; *deadline* is of the monotonic clock.
 
         Raises:
-            TimeoutError: if it has not come whole by then; the line is as good as before.
-            LineError: if the line ended, or what came is no frame of that shape.
+            TimeoutError: if it is not complete by then; the connection stays usable.
+            AgentConnectionError: if the connection ended, or the frame is not of that shape.
         """
         length = int.from_bytes(self._peek(4, deadline), "big")
         if length > LIMIT_BYTES:
             raise AgentConnectionError(f"it sends {length} bytes at once", is_sent=self.is_sent, is_wrong=True)
         frame = bytes(memoryview(self._peek(4 + length, deadline))[4:])
-        del self._held[: 4 + length]
+        del self._buffer[: 4 + length]
         try:
             return msgspec.json.decode(frame, type=shape)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -80,12 +79,12 @@ class AgentConnection:
             raise AgentConnectionError(why, is_sent=self.is_sent, is_wrong=True) from error
 
     def _peek(self, length: int, deadline: float) -> bytes:
-        while len(self._held) < length:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+        while len(self._buffer) < length:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 raise TimeoutError
             try:
-                self._socket.settimeout(left_s)
+                self._socket.settimeout(remaining_s)
                 data = self._socket.recv(BLOCK_BYTES)
             except TimeoutError:
                 raise
@@ -95,26 +94,26 @@ class AgentConnection:
                 ) from error
             if not data:
                 raise AgentConnectionError("the connection ended", is_sent=self.is_sent)
-            self._held += data
-        return bytes(self._held[:length])
+            self._buffer += data
+        return bytes(self._buffer[:length])
 
     def break_off(self) -> None:
-        """Let whoever waits on it, in another thread, wait no longer."""
+        """End the wait of another thread on this connection."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             return
 
     def close(self) -> None:
-        """Hang up. Idempotent."""
+        """Close the socket. Idempotent."""
         self._socket.close()
 
 
 def packed(message: object) -> bytes:
-    """*message* as a frame.
+    """Return *message* as a frame.
 
     Raises:
-        ValueError: if it is too large, or holds what is no text.
+        ValueError: if it is too large, or contains text that cannot be encoded.
     """
     data = msgspec.json.encode(message)
     if len(data) > LIMIT_BYTES:

@@ -1,7 +1,7 @@
-"""Several lines to one agent inside: each request goes over one of them, and one that breaks is tried again.
+"""A pool of connections to one guest program: each request uses one of them, and is retried if that breaks.
 
-Nothing is done twice by that: a part of a request is nothing to the agent; where a whole one got there, the same is
-sent to the same agent alone, which knows a run by its word.
+Nothing is done twice by that: a partial request has no effect; once a whole one was sent, it is repeated only to the
+same instance, which recognizes a run by its key.
 """
 
 import threading
@@ -15,11 +15,11 @@ from kasmon.errors import AgentLostError
 from kasmon.sandbox.guest_client.line import AgentConnection, AgentConnectionError, packed
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
-"""Between one try and the next."""
+"""Pauses between two tries."""
 LIMIT_S: Final = 10.0
-"""How long the agent may take to say who it is, or to take a request."""
+"""How long the guest program may take to identify itself, or to accept a request."""
 
-Heard = TypeVar("Heard")
+Answer = TypeVar("Answer")
 
 
 class _Hello(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class _Hello(msgspec.Struct, frozen=True):
 
 
 class ConnectionPool:
-    """Used from any thread; whoever asks has a line for itself until it has heard."""
+    """Used from any thread; each caller has a connection of its own until it got its answer."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -37,92 +37,92 @@ class ConnectionPool:
         self._is_closed = False
 
     def close(self) -> None:
-        """End them all; whoever waits on one gets `AgentLostError`."""
+        """Close all connections; waiting calls raise `AgentLostError`."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
-            for line in self._used:
-                line.break_off()
-        for line in idle:
-            line.close()
+            for connection in self._used:
+                connection.break_off()
+        for connection in idle:
+            connection.close()
 
-    def ask(self, frame: bytes, hear: Callable[[AgentConnection], Heard], *, again: bool = True) -> Heard:
-        """Send *frame* until somebody hears it, and *hear* what comes; to one agent alone, once one may have it.
+    def ask(self, frame: bytes, receive: Callable[[AgentConnection], Answer], *, again: bool = True) -> Answer:
+        """Send *frame* and read the answer with *receive*; retry, only to the same instance once it may have it.
 
-        Not *again*: once alone, where it may have got there.
+        *again* False: no second try where the request may have been received.
 
         Raises:
-            AgentLostError: if that does not come about within about two seconds, or *hear* is out of time.
+            AgentLostError: if that fails for about two seconds, or *receive* times out.
         """
         sent_to = ""
         why = "it is closed"
         for pause_s in (*PAUSES_S, 0.0):
-            line = None
+            connection = None
             try:
-                line = self._take()
-                if sent_to and line.instance != sent_to:
+                connection = self._acquire()
+                if sent_to and connection.instance != sent_to:
                     why = "it was replaced after the request was sent"
-                    self._give_up(line)
+                    self._discard(connection)
                     break
-                line.send(frame, LIMIT_S)
-                sent_to = line.instance
-                heard = hear(line)
+                connection.send(frame, LIMIT_S)
+                sent_to = connection.instance
+                answer = receive(connection)
             except AgentConnectionError as error:
                 why = str(error)
-                self._give_up(line)
+                self._discard(connection)
                 if self._is_closed or error.is_wrong or (error.is_sent and not again):
                     break
                 time.sleep(pause_s)
             except TimeoutError:
-                self._give_up(line)
-                may_have_run = line is not None or bool(sent_to)
+                self._discard(connection)
+                may_have_run = connection is not None or bool(sent_to)
                 raise AgentLostError("it does not respond in time", may_have_run=may_have_run) from None
             except BaseException:
-                self._give_up(line)
+                self._discard(connection)
                 raise
             else:
-                self._give_back(line)
-                return heard
+                self._release(connection)
+                return answer
         raise AgentLostError(why, may_have_run=bool(sent_to))
 
-    def _take(self) -> AgentConnection:
-        """A line to whoever is there.
+    def _acquire(self) -> AgentConnection:
+        """Return an idle connection, or a new one.
 
         Raises:
-            TimeoutError: if somebody is there who is silent: it is no use to try that again.
-            LineError: if there is none.
+            TimeoutError: if a process accepts the connection but does not answer: a retry is useless.
+            AgentConnectionError: if no connection can be made.
         """
         with self._lock:
             if self._is_closed:
                 raise AgentConnectionError("it is closed", is_sent=False)
             if self._idle:
-                line = self._idle.pop()
-                self._used.add(line)
-                return line
-        line = AgentConnection(self._path, LIMIT_S)
+                connection = self._idle.pop()
+                self._used.add(connection)
+                return connection
+        connection = AgentConnection(self._path, LIMIT_S)
         with self._lock:
-            self._used.add(line)
+            self._used.add(connection)
         try:
-            line.send(packed({"id": "", "type": "ping", "nonce": ""}), LIMIT_S)
-            line.instance = line.receive(_Hello, time.monotonic() + LIMIT_S).instance
+            connection.send(packed({"id": "", "type": "ping", "nonce": ""}), LIMIT_S)
+            connection.instance = connection.receive(_Hello, time.monotonic() + LIMIT_S).instance
         except TimeoutError:
-            self._give_up(line)
+            self._discard(connection)
             raise
         except AgentConnectionError as error:
-            self._give_up(line)
+            self._discard(connection)
             raise AgentConnectionError(str(error), is_sent=False, is_wrong=error.is_wrong) from error
-        return line
+        return connection
 
-    def _give_back(self, line: AgentConnection) -> None:
+    def _release(self, connection: AgentConnection) -> None:
         with self._lock:
-            self._used.discard(line)
+            self._used.discard(connection)
             if not self._is_closed:
-                self._idle.append(line)
+                self._idle.append(connection)
                 return
-        line.close()
+        connection.close()
 
-    def _give_up(self, line: AgentConnection | None) -> None:
-        if line:
+    def _discard(self, connection: AgentConnection | None) -> None:
+        if connection:
             with self._lock:
-                self._used.discard(line)
-            line.close()
+                self._used.discard(connection)
+            connection.close()

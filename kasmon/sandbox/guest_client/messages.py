@@ -1,4 +1,4 @@
-"""What the agent inside says, as shapes: whatever is of another shape is refused where it comes in."""
+"""The shapes of the guest program's messages; a message of another shape is refused on receipt."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,10 @@ from kasmon.sandbox.guest_client.protocol import InterpretersState
 
 
 class InterpreterStatus(msgspec.Struct, frozen=True):
-    """How one interpreter stands."""
+    """Status of one interpreter."""
 
     pid: int = 0
-    """0: it does not run; it is started at its next turn."""
+    """0: not running; it is started at its next turn."""
     starts: int = 0
     turns: int = 0
     busy: bool = False
@@ -20,22 +20,22 @@ class InterpreterStatus(msgspec.Struct, frozen=True):
 
 
 class ServiceStatus(msgspec.Struct, frozen=True):
-    """How a service stands."""
+    """Status of a service."""
 
     pid: int = 0
     ended: str = ""
-    """How, where it has."""
+    """How it ended; empty while it runs."""
     said: str = ""
-    """The beginning and the end of it, stdout and stderr in one."""
+    """The start and the end of its output, stdout and stderr together."""
 
 
 class GuestStatus(InterpretersState, frozen=True, kw_only=True):
-    """Who answers, and how it stands."""
+    """Identity and status of the guest program."""
 
     instance: str
     protocol: int
     pid: int
-    """As the sandbox counts."""
+    """In the sandbox's PID namespace."""
     up_s: float
     now: float
     """Its clock."""
@@ -44,7 +44,7 @@ class GuestStatus(InterpretersState, frozen=True, kw_only=True):
 
 
 class Pong(msgspec.Struct, frozen=True):
-    """How the agent stands, as it says itself."""
+    """The guest program's own report of its status."""
 
     nonce: str
     instance: str
@@ -57,7 +57,7 @@ class Pong(msgspec.Struct, frozen=True):
 
 
 class ConfinementReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent inside finds of where it is; empty what the kernel in there does not say."""
+    """The guest program's report of its confinement; a field is empty where the kernel inside does not provide it."""
 
     type: str = "answer"
     kernel: str = ""
@@ -72,16 +72,16 @@ class ConfinementReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InterpreterReply(msgspec.Struct, frozen=True):
-    """What one interpreter says."""
+    """One interpreter's part of an answer."""
 
     kept: tuple[str, ...] = ()
     lost: dict[str, str] | str = {}
-    """Name -> why; a text, where it is all of it."""
+    """Name -> why; a text, where everything is lost."""
     purged: tuple[str, ...] = ()
 
 
 class GuestReply(msgspec.Struct, frozen=True):
-    """The answer to anything but a run, a ping or a look; what a request has no use for is empty."""
+    """The answer to requests other than a run, a ping or a confinement report; unused fields are empty."""
 
     type: str = ""
     stderr: str = ""
@@ -93,7 +93,7 @@ class GuestReply(msgspec.Struct, frozen=True):
 
 
 class RunReply(RunResult, frozen=True, kw_only=True):
-    """What comes of a run: pieces of its output, and at last what came of it."""
+    """Messages about a run: pieces of its output, and finally its result."""
 
     type: str = ""
     name: str = ""

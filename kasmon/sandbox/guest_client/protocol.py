@@ -1,4 +1,4 @@
-"""What whoever keeps a sandbox needs of the agent inside it, and of the place where its checkpoints lie."""
+"""Protocols of the guest program's client and of the checkpoint store, as the managed sandbox uses them."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from enum import StrEnum
@@ -10,31 +10,31 @@ from kasmon.model.sandbox.policy import Interpreter, RunResult, ServiceSpec
 
 When: TypeAlias = Literal["before", "after", "asked"]
 Output: TypeAlias = Callable[[str, str], None]
-"""Called with `stdout` or `stderr`, and what was written there."""
+"""Called with `stdout` or `stderr`, and the text written there."""
 
 
 class InterruptResult(StrEnum):
-    """What came of an interrupt."""
+    """The reaction to an interrupt."""
 
     INTERRUPTED = "interrupted"
     ENDED = "ended"
-    """The interpreter ended by it."""
+    """The interpreter ended."""
     NONE = "no reaction"
-    """It goes on."""
+    """The run continues."""
     NOTHING = "nothing runs"
-    """Nothing does, or another run than the one that was meant: nothing was done."""
+    """No run, or another than the requested one: no interrupt was sent."""
 
 
 class InterpretersState(msgspec.Struct, frozen=True, kw_only=True):
-    """How the interpreters inside stand."""
+    """Status of the interpreters inside."""
 
     counters: Mapping[str, int] = {}
-    """Interpreter -> how many runs it has had, restarts counted through."""
+    """Interpreter -> number of its runs, over all restarts."""
     busy: Sequence[str] = ()
 
 
 class SavedInterpreters(msgspec.Struct, frozen=True, kw_only=True):
-    """What could be kept of the interpreters: opaque, and by name."""
+    """Saved interpreter state: opaque content, and which names were kept and lost."""
 
     content: bytes = b""
     kept: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class SavedInterpreters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestClient(Protocol):
-    """The agent inside. All calls may block and raise `SandboxError`."""
+    """A client of the guest program. All calls may block and raise `SandboxError`."""
 
     def run(
         self,
@@ -57,17 +57,17 @@ class GuestClient(Protocol):
     ) -> RunResult: ...
 
     def interrupt(self, interpreter: Interpreter, run: str = ...) -> InterruptResult:
-        """Interrupt what runs in *interpreter*, or there only the run of this word."""
+        """Interrupt the current run of *interpreter*, or only that with the key *run*."""
         ...
 
     def recall(self, run: str, *, timeout_s: float, on_output: Output | None = ...) -> RunResult | None:
-        """What comes or came of the run of this word, which is not run by this; None where it is not known there."""
+        """Return the result of the run with the key *run*, which is not run by this; None where it is unknown."""
         ...
 
     def ping(self, nonce: str) -> InterpretersState: ...
 
     def set_clock(self, at: float) -> float:
-        """Put its clock to *at*; how many seconds it was behind."""
+        """Set its clock to *at*; return how many seconds it was behind."""
         ...
 
     def write_volatile(self, path: str, content: bytes, mode: int) -> None: ...
@@ -77,15 +77,15 @@ class GuestClient(Protocol):
     def spawn(self, service: ServiceSpec) -> None: ...
 
     def forget(self, variables: Sequence[str], values: Sequence[str] = ...) -> Mapping[str, Sequence[str]]:
-        """Take *variables* and what holds one of *values* out of the interpreters; the names that went, of each."""
+        """Remove *variables*, and names whose values contain one of *values*; return the removed names of each."""
         ...
 
     def save_state(self, secrets: Sequence[str] = ...) -> SavedInterpreters:
-        """What the interpreters hold, but for what holds one of *secrets*."""
+        """Return what the interpreters hold, without values that contain one of *secrets*."""
         ...
 
     def prewarm(self, interpreters: Sequence[Interpreter]) -> Mapping[str, str]:
-        """Start these now, so that no run waits for that; why not, for each that cannot be."""
+        """Start these now, so that no run waits for a start; return the reason for each that failed."""
         ...
 
     def load_state(self, content: bytes) -> SavedInterpreters: ...
@@ -94,7 +94,7 @@ class GuestClient(Protocol):
 
 
 class CheckpointPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint, as its store has it."""
+    """A checkpoint, as its store returns it."""
 
     id: str
     commit: str = ""
@@ -102,7 +102,7 @@ class CheckpointPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointPoints(Protocol):
-    """Where the checkpoints of one session lie. All calls may block and raise `SandboxError`."""
+    """The checkpoints of one session. All calls may block and raise `SandboxError`."""
 
     def take(
         self,
@@ -113,27 +113,27 @@ class CheckpointPoints(Protocol):
         /,
         mapped: Callable[[], Container[int]] = ...,
     ) -> CheckpointPoint:
-        """Keep it; *mapped* tells the inodes of files whose times do not tell whether they changed."""
+        """Take a checkpoint; *mapped* returns the inodes of files whose times do not show their changes."""
         ...
 
     def restore(self, checkpoint: str, workspace: str, /) -> object:
-        """Put the files of *checkpoint* in the place of those in *workspace*, whole or not at all."""
+        """Replace the files in *workspace* by those of *checkpoint*, completely or not at all."""
         ...
 
     def finish(self) -> None:
-        """Bring a restoring to its end that another process began, if there is one."""
+        """Finish a restore that another process began, if there is one."""
         ...
 
     def fork(self, checkpoint: str, folder: str, /) -> object:
-        """Copy *checkpoint* into *folder*: its files, and what was kept of interpreters."""
+        """Copy the files of *checkpoint* into *folder*."""
         ...
 
     def purge_memory(self) -> None:
-        """Forget all that was kept of interpreters."""
+        """Delete all saved interpreter state."""
         ...
 
     def state(self, checkpoint: str, /) -> bytes:
-        """What was kept of the interpreters; empty where nothing was.
+        """Return the saved interpreter state; empty where none was saved.
 
         Raises:
             NotFoundError: if there is no such checkpoint.

@@ -10,7 +10,7 @@ from kasmon.errors import SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths, places
-from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context_of
+from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, load_context
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail.bwrap_arguments import PROJECT, FilesystemView
 from kasmon.sandbox.jail.probe import lacking
@@ -91,7 +91,7 @@ class JailContext:
     def _add_context_files(self, view: FilesystemView, session: SessionId) -> FilesystemView:
         """Return *view* with the session's context files, so that `kasmon ctx` works inside."""
         own = AgentContextFiles(self.ground.of(session))
-        own.make(self.ground.owner, context_of(self.places, session))
+        own.make(self.ground.owner, load_context(self.places, session))
         variables = {**view.variables, "PATH": f"{BIN}:{view.variables['PATH']}", "KASMON_CONTEXT": CONTEXT}
         return msgspec.structs.replace(view, binds=[*view.binds, *own.binds], variables=variables)
 

@@ -108,7 +108,7 @@ def fetch_changes(places: Paths, session: SessionId, folder: Path) -> str:
     try:
         known = look_once(places).get(session)
         if known is not None and known.exists and known.state not in ASLEEP:  # one suspended to disk was synced before
-            agent_launch.level(places, session)
+            agent_launch.sync_folders(places, session)
         problems += copy_back.fetched(agent_launch.copy_of(places, session), folder, places.fetched(session))
     except (KasmonError, OSError) as error:
         problems.append(

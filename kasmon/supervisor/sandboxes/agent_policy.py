@@ -47,7 +47,7 @@ def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
     allowlist(confined.network)
     allowlist(confined.refuse)
     for file in confined.files:
-        credential_files.place(file)
+        credential_files.target_path(file)
     for mount in confined.mounts:
         if not os.path.lexists(expanded(mount.source)):
             raise RefusedError(f"{mount.source!r} does not exist.", hint=f"See {where}.mounts in the config.")

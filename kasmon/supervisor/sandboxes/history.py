@@ -16,7 +16,7 @@ from kasmon.paths import Paths
 from kasmon.sandbox import tiers
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.checkpoint.records import CheckpointRecord
-from kasmon.sandbox.checkpoint.replay import ReplayedRun, done
+from kasmon.sandbox.checkpoint.replay import ReplayedRun, find_runs
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sandboxes.create import policy_of_session
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader, StoredSnapshots
@@ -65,7 +65,7 @@ def past(places: Paths, session: Session) -> SandboxHistory:
     facts = (event for event, _ in EventLog(places.log(session.id)).read())
     return SandboxHistory(
         policy=policy,
-        runs=done(facts, lambda digest: (places.blobs(session.id) / digest).read_text("utf-8")),
+        runs=find_runs(facts, lambda digest: (places.blobs(session.id) / digest).read_text("utf-8")),
         checkpoints=CheckpointStore(places.checkpoints(session.id)).all(),
         refused=_refused(policy),
         remembered=SnapshotReader(places).of(session),

@@ -209,7 +209,7 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
     memory = str(places.inherited(launch.session))
     command = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
     try:
-        await asyncio.to_thread(lambda: tiers.furnish(tiers.load(policy.tier), furnished))
+        await asyncio.to_thread(lambda: tiers.create_workspace(tiers.load(policy.tier), furnished))
         lost = await keep(places, session, command)
     except BaseException:
         await asyncio.to_thread(taken_back, places, launch.session)

@@ -35,15 +35,15 @@ def test_a_copy_lies_below_the_home_as_it_does_outside_and_is_its_owners_alone(h
         HandedFile(source="~/.agent/login", target="x/y"),
     ]
 
-    assert ("~/.agent/login", "~/.agent/login") == credential_files.hand(files, home, ME)
+    assert ("~/.agent/login", "~/.agent/login") == credential_files.copy_in(files, home, ME)
     for copy in (home / ".agent" / "login", home / "x" / "y"):
         assert "token" == copy.read_text()
         assert 0o600 == stat.S_IMODE(copy.stat().st_mode)
     (outside / ".agent" / "login").write_text("renewed")
-    credential_files.hand(files, home, ME)
+    credential_files.copy_in(files, home, ME)
     assert "renewed" == (home / ".agent" / "login").read_text()
-    credential_files.take_away(files, home)
-    credential_files.take_away(files, home)
+    credential_files.remove_copies(files, home)
+    credential_files.remove_copies(files, home)
     assert [] == [path for path in home.rglob("*") if path.is_file()]
 
 
@@ -52,21 +52,21 @@ def test_a_link_that_stands_where_a_copy_goes_is_replaced_and_one_on_the_way_ref
     mine.write_text("whole")
     (home / ".agent").mkdir()
     (home / ".agent" / "login").symlink_to(mine)
-    credential_files.hand([HandedFile(source="~/.agent/login")], home, ME)
+    credential_files.copy_in([HandedFile(source="~/.agent/login")], home, ME)
     assert ("whole", "token") == (mine.read_text(), (home / ".agent" / "login").read_text())
 
     (home / "x").symlink_to(outside)
     there = [HandedFile(source="~/.agent/login", target="x/mine")]
     with pytest.raises(RefusedError, match="cannot be copied to the sandbox"):
-        credential_files.hand(there, home, ME)
-    credential_files.take_away(there, home)
+        credential_files.copy_in(there, home, ME)
+    credential_files.remove_copies(there, home)
     assert "whole" == mine.read_text()
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../out", "a/../../out", ".", "a\0b"])
 def test_a_place_that_is_not_below_the_home_is_refused(home: Path, outside: Path, target: str) -> None:
     with pytest.raises(RefusedError, match="not a path in the home folder"):
-        credential_files.hand([HandedFile(source="~/.agent/login", target=target)], home, ME)
+        credential_files.copy_in([HandedFile(source="~/.agent/login", target=target)], home, ME)
 
 
 def test_what_is_no_small_plain_file_is_refused(home: Path, outside: Path) -> None:
@@ -74,6 +74,6 @@ def test_what_is_no_small_plain_file_is_refused(home: Path, outside: Path) -> No
     large.write_bytes(b"x" * (credential_files.FILE_BYTES + 1))
     for source in (str(large), str(outside / ".agent"), "/dev/zero"):
         with pytest.raises(RefusedError):
-            credential_files.hand([HandedFile(source=source, target="copy")], home, ME)
+            credential_files.copy_in([HandedFile(source=source, target="copy")], home, ME)
     with pytest.raises(RefusedError, match="requires a target"):
-        credential_files.hand([HandedFile(source="/etc/hostname")], home, ME)
+        credential_files.copy_in([HandedFile(source="/etc/hostname")], home, ME)

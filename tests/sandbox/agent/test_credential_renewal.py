@@ -39,15 +39,15 @@ class Handover:
         for folder in (self.outside.parent, self.home, self.ground):
             folder.mkdir(parents=True)
         self.outside.write_text(json.dumps(OLD))
-        credential_renewal.note([LOGIN], self.ground)
-        credential_files.hand([LOGIN], self.home, ME)
+        credential_renewal.record_digests([LOGIN], self.ground)
+        credential_files.copy_in([LOGIN], self.home, ME)
 
     @property
     def copy(self) -> Path:
         return self.home / ".agent" / "login.json"
 
     def ended(self, file: HandedFile = LOGIN) -> str:
-        return " ".join(credential_renewal.bring_back([file], self.home, credential_renewal.noted(self.ground)))
+        return " ".join(credential_renewal.copy_back([file], self.home, credential_renewal.load_digests(self.ground)))
 
 
 @pytest.fixture
@@ -181,4 +181,4 @@ def test_a_file_that_is_no_log_in_by_its_profile_is_never_brought_back(over: Han
     ],
 )
 def test_the_log_ins_of_known_agents_are_renewed(before: Any, after: Any) -> None:
-    assert "" == credential_renewal.fault(json.dumps(before).encode(), json.dumps(after).encode())
+    assert "" == credential_renewal.find_fault(json.dumps(before).encode(), json.dumps(after).encode())

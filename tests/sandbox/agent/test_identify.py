@@ -26,10 +26,10 @@ def here(tmp_path: Path) -> Paths:
 
 
 def test_an_agent_without_a_jail_around_it_is_no_match(here: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identify, "LOOK_S", 0.05)
+    monkeypatch.setattr(identify, "AGENT_START_S", 0.05)
     child = subprocess.Popen(["sleep", "60"])
     try:
-        found = identify.seen(here, LAUNCH, child.pid)
+        found = identify.identify_agent(here, LAUNCH, child.pid)
     finally:
         child.kill()
         child.wait()
@@ -43,4 +43,4 @@ def test_one_that_has_ended_is_not_looked_at(here: Paths) -> None:
     child = subprocess.Popen(["true"])
     child.wait()
 
-    assert None is identify.seen(here, LAUNCH, child.pid)
+    assert None is identify.identify_agent(here, LAUNCH, child.pid)

@@ -169,7 +169,7 @@ def test_one_that_the_service_has_no_more_ends_and_says_so_and_its_next_start_ha
     shows(kasmon, session, "then")
     until(lambda: "for tea" == session_of(kasmon, session).waits)
     put_to_disk(kasmon, session)
-    calls.killed(at_service.access, there(kasmon, session).remote)
+    calls.kill(at_service.access, there(kasmon, session).remote)
 
     said = kasmon("sandbox", "resume", session)
     assert 0 != said.code

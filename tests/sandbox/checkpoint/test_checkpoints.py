@@ -17,7 +17,7 @@ from kasmon.errors import GitError, NotFoundError, RefusedError, SandboxError
 from kasmon.sandbox.checkpoint import checkpoints as module
 from kasmon.sandbox.checkpoint import object_store, scan
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
-from kasmon.sandbox.checkpoint.manifest import FILE, RACY_NS, Manifest, ManifestEntry, unread, unsettled
+from kasmon.sandbox.checkpoint.manifest import FILE, RACY_NS, Manifest, ManifestEntry, find_unread, mark_unsettled
 from kasmon.sandbox.checkpoint.retention import RetentionLimits
 from kasmon.sandbox.checkpoint.scan import ScanBounds
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters
@@ -250,7 +250,7 @@ def test_what_did_not_change_is_not_read_again(
     moments = iter((10**18 * 3, 10**18 * 3 + 1))
     monkeypatch.setattr(time, "time_ns", lambda: next(moments))  # long after the files changed
     first = points.take(str(workspace), 1, "before", SavedInterpreters())
-    monkeypatch.setattr(object_store, "running", None)  # whoever calls git now fails
+    monkeypatch.setattr(object_store, "run_git", None)  # whoever calls git now fails
     second = points.take(str(workspace), 1, "after", SavedInterpreters())
 
     assert (first.commit, first.sha256) == (second.commit, second.sha256)
@@ -337,7 +337,7 @@ def test_a_folder_with_too_much_in_it_is_refused_and_what_was_kept_stays(
 
 def test_a_folder_as_deep_as_can_be_is_named_where_it_ends(workspace: Path, points: CheckpointStore) -> None:
     here = os.open(workspace, os.O_RDONLY)
-    for _ in range(scan.DEEPEST + 20):
+    for _ in range(scan.MAX_DEPTH + 20):
         os.mkdir("d", dir_fd=here)
         below = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
@@ -541,10 +541,10 @@ def test_a_file_that_changed_within_a_tick_of_the_clock_is_read_again() -> None:
     }
     before = Manifest(at, {name: entry._replace(blob="b") for name, entry in seen.items()})
 
-    known, fresh = unread(seen, before)
+    known, fresh = find_unread(seen, before)
     assert ["new"] == fresh
     assert "b" == known["old"].blob
-    assert ["new", "old"] == sorted(unread(seen, None)[1])
+    assert ["new", "old"] == sorted(find_unread(seen, None)[1])
 
 
 def test_the_oldest_are_dropped_and_their_room_is_freed(
@@ -639,5 +639,5 @@ def test_what_somebody_writes_to_as_memory_is_read_whatever_its_times_are() -> N
     before = Manifest(10**12, {"a": quiet, "b": quiet._replace(inode=8)})
     seen = {path: entry._replace(blob="") for path, entry in before.files.items()}
 
-    assert ([], ["b"]) == (unread(seen, before)[1], unread(seen, before, {8})[1])
-    assert ["b"] == unread(seen, Manifest(10**12, unsettled(before.files, {8})))[1]
+    assert ([], ["b"]) == (find_unread(seen, before)[1], find_unread(seen, before, {8})[1])
+    assert ["b"] == find_unread(seen, Manifest(10**12, mark_unsettled(before.files, {8})))[1]

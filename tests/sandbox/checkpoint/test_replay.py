@@ -6,7 +6,7 @@ import pytest
 from kasmon.errors import NotFoundError
 from kasmon.host.journal.blobs import fitted
 from kasmon.model.events import Checkpointed, Event, NoticeRaised, ToolFinished, ToolStarted
-from kasmon.sandbox.checkpoint.replay import ReplayedRun, done, replay
+from kasmon.sandbox.checkpoint.replay import ReplayedRun, find_runs, replay
 
 
 def ran(call: str, interpreter: str, code: str, exit_code: int | None = 0) -> list[Event]:
@@ -42,7 +42,7 @@ def test_each_run_has_its_end_and_the_files_that_were_kept_after_it() -> None:
         ReplayedRun(at=1.0, interpreter="bash", code="false", exit_code=1, turn=1, commit="aaa"),
         ReplayedRun(at=1.0, interpreter="node", code="let y = 2", exit_code=0, turn=2, commit="bbb"),
         ReplayedRun(at=1.0, interpreter="python", code="while True: pass", exit_code=None),
-    ) == done(LOG, nothing)
+    ) == find_runs(LOG, nothing)
 
 
 def test_what_leads_to_a_checkpoint_ends_there() -> None:
@@ -55,7 +55,7 @@ def test_what_leads_to_a_checkpoint_ends_there() -> None:
 def test_an_agents_own_tools_are_none_of_it() -> None:
     mine = ToolStarted(at=1.0, call="1", tool="bash", input='{"command": "ls"}')
 
-    assert () == done([mine, ToolStarted(at=1.0, call="2", tool="Read", input='{"code": "x"}')], nothing)
+    assert () == find_runs([mine, ToolStarted(at=1.0, call="2", tool="Read", input='{"code": "x"}')], nothing)
 
 
 def test_a_code_that_is_longer_than_a_fact_is_whole() -> None:
@@ -65,5 +65,5 @@ def test_a_code_that_is_longer_than_a_fact_is_whole() -> None:
 
     assert isinstance(cut, ToolStarted)
     assert len(cut.input) < 20_000
-    assert [code] == [each.code for each in done([cut], lambda _: whole)]
-    assert () == done([cut], nothing)
+    assert [code] == [each.code for each in find_runs([cut], lambda _: whole)]
+    assert () == find_runs([cut], nothing)

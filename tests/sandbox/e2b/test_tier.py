@@ -123,7 +123,7 @@ def test_it_is_made_so_that_the_service_pauses_it_and_use_wakes_it(keep: Callabl
     assert (True, {"enabled": True}, False) == (
         body["autoPause"], body["autoResume"], body["allow_internet_access"],
     )  # fmt: skip
-    assert [host.runtime.remote] == list(calls.named(host.served.access, body["metadata"]["kasmon"]))
+    assert [host.runtime.remote] == list(calls.find_named(host.served.access, body["metadata"]["kasmon"]))
 
 
 def test_a_turn_of_several_runs_is_paused_once_and_not_between_them(keep: Callable[..., Host]) -> None:
@@ -180,7 +180,7 @@ def test_one_that_the_service_has_no_more_is_made_anew_and_that_is_told(keep: Ca
     box.arrive()
     box.run("python", "x = 42; open('file', 'w').write('kept')")
     box.sleep()
-    calls.killed(host.served.access, host.runtime.remote)
+    calls.kill(host.served.access, host.runtime.remote)
 
     lost = box.wake()
 
@@ -247,11 +247,11 @@ def test_one_whose_maker_died_before_it_could_note_it_is_ended_by_its_name(
         with pytest.raises(KeyboardInterrupt):
             host.tier.create(host.policy)
     name = host.served.asked("create")[-1]["metadata"]["kasmon"]
-    assert 1 == len(calls.named(host.served.access, name))
+    assert 1 == len(calls.find_named(host.served.access, name))
 
     host.tier.destroy(host.policy, None)
 
-    assert () == calls.named(host.served.access, name)
+    assert () == calls.find_named(host.served.access, name)
 
 
 def _dies(*_: object) -> None:
@@ -571,7 +571,7 @@ def _commands(served: Served) -> bytes:
 
 
 def _all(host: Host) -> tuple[str, ...]:
-    return calls.named(host.served.access, host.served.asked("create")[-1]["metadata"]["kasmon"])
+    return calls.find_named(host.served.access, host.served.asked("create")[-1]["metadata"]["kasmon"])
 
 
 def test_files_that_go_and_change_inside_go_and_change_here(keep: Callable[..., Host]) -> None:

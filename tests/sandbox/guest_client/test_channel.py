@@ -274,7 +274,7 @@ def test_a_run_is_waited_for_while_its_sandbox_sleeps(
     agent: Agent, channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channels, "LOOK_S", 0.1)
-    monkeypatch.setattr(channels, "BEYOND_S", 0.2)
+    monkeypatch.setattr(channels, "EXTRA_S", 0.2)
     with ThreadPoolExecutor(1) as others:
         going = others.submit(channel.run, "bash", "sleep 0.2; echo woke", timeout_s=0.6)
         until(lambda: channel.ping("n").workers["bash"].busy)
@@ -292,7 +292,7 @@ def test_a_run_is_waited_for_while_its_sandbox_sleeps(
 def test_a_run_of_an_agent_that_is_silent_beyond_its_time_is_given_up(
     agent: Agent, channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "BEYOND_S", 0.2)
+    monkeypatch.setattr(channels, "EXTRA_S", 0.2)
     with ThreadPoolExecutor(1) as others:
         going = others.submit(channel.run, "bash", "sleep 0.3", timeout_s=0.6)
         until(lambda: channel.ping("n").workers["bash"].busy)
@@ -341,7 +341,7 @@ def test_an_agent_that_does_not_know_the_nonce_is_not_trusted(
     channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pong = Pong("other", "i", 1, 1, 1.0, 1.0, {}, {})
-    monkeypatch.setattr(channel._lines, "ask", lambda frame, hear: pong)
+    monkeypatch.setattr(channel._pool, "ask", lambda frame, receive: pong)
 
     with pytest.raises(SandboxError, match="nonce"):
         channel.ping("mine")
