@@ -29,7 +29,6 @@ FOLDED_BY: Final = (
     "store/event_log.py",
     "model/reducers/apply.py",
     "model/reducers/lifecycle.py",
-    "model/reducers/lifecycle.py",
     "model/reducers/requests.py",
     "model/reducers/sandbox.py",
     "model/reducers/evidence.py",

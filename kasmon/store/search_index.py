@@ -160,13 +160,13 @@ class SearchIndex:
             self._database.executemany("DELETE FROM stretch WHERE source = ?", [(row,) for row in missing])
             self._database.executemany("DELETE FROM source WHERE id = ?", [(row,) for row in missing])
             remaining = self._database.execute("SELECT count(*) FROM stretch").fetchone()[0]
-            total = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
+            total = self._database.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
             self._database.execute("COMMIT")
         except sqlite3.Error:  # they match no file, so a later call can remove them
             self.close()
             return
         self._entries = _read_entries(self._database)
-        if total - remaining > max(STALE, remaining):
+        if (total or 0) - remaining > max(STALE, remaining):
             self._delete()
 
     def close(self) -> None:

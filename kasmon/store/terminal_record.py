@@ -6,6 +6,7 @@ The only writer is the host of the session. Readers skip a torn line (its writer
 """
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +83,7 @@ class TerminalRecord:
                 line = b"\n" + line
             if os.write(handle, line) < len(line):
                 os.ftruncate(handle, end)
-                raise OSError(os.strerror(28))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(handle)
         self.next += len(lines)

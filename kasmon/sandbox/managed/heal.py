@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -123,10 +123,16 @@ def prewarm(guest: GuestClient, interpreters: Sequence[Interpreter]) -> threadin
     return thread
 
 
+class ServiceReport(Protocol):
+    """Takes a sentence about a service; a warning where the service does not respond."""
+
+    def __call__(self, text: str, /, *, is_warning: bool) -> None: ...
+
+
 def start_services(
-    guest: GuestClient, services: Sequence[ServiceSpec], report: Callable[[str], None]
+    guest: GuestClient, services: Sequence[ServiceSpec], report: ServiceReport
 ) -> threading.Thread | None:
-    """Start *services* in a thread and pass a report on each to *report*; None if there are none."""
+    """Start *services* in a thread and pass a sentence on each to *report*; None if there are none."""
     if not services:
         return None
     thread = threading.Thread(target=_run_services, args=(guest, services, report), name="services", daemon=True)
@@ -134,21 +140,23 @@ def start_services(
     return thread
 
 
-def _run_services(guest: GuestClient, services: Sequence[ServiceSpec], report: Callable[[str], None]) -> None:
+def _run_services(guest: GuestClient, services: Sequence[ServiceSpec], report: ServiceReport) -> None:
     for service in services:
         try:
             guest.spawn(service)
         except KasmonError as error:
-            report(f"The service {service.name!r} could not be started: {error.message}")
+            report(f"The service {service.name!r} could not be started: {error.message}", is_warning=True)
     for service in services:
-        report(_wait_for_service(guest, service, time.monotonic() + STARTED_S))
+        problem = _wait_for_service(guest, service, time.monotonic() + STARTED_S)
+        report(problem or f"The service {service.name!r} responds on port {service.port}.", is_warning=bool(problem))
 
 
 def _wait_for_service(guest: GuestClient, service: ServiceSpec, deadline: float) -> str:
+    """Return why *service* does not respond until *deadline*; empty once it does."""
     while True:
         try:
             if guest.listens(service.port, PROBE_S):
-                return f"The service {service.name!r} responds on port {service.port}."
+                return ""
         except KasmonError as error:
             return f"The service {service.name!r} cannot be checked: {error.message}"
         if time.monotonic() > deadline:

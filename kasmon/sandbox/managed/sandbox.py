@@ -180,7 +180,7 @@ class ManagedSandbox(SandboxUse):
         if content:
             lost = self._load_state(guest, content, lost)
         heal.prewarm(guest, PREWARMED)
-        heal.start_services(guest, self.policy.services, self._report_service)
+        heal.start_services(guest, self.policy.services, self.journal.tell)
         journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
         return lost
 
@@ -308,7 +308,7 @@ class ManagedSandbox(SandboxUse):
             return self.begin_anew(healed.why)
         for drift in healed.drift:
             journal.tell(drift)
-        heal.start_services(guest, healed.down, self._report_service)
+        heal.start_services(guest, healed.down, self.journal.tell)
         journal.move(SandboxPhase.RUNNING, counters={}, why=why, lost=healed.lost)
         return healed.lost
 

@@ -179,9 +179,6 @@ class SandboxUse:
             return self.within.ping(secrets.token_hex(8)).counters
         return {}
 
-    def _report_service(self, text: str) -> None:
-        self.journal.tell(text, is_warning="answers on" not in text)
-
     def _disconnect(self) -> None:
         if self.within is not None:
             self.within.close()
