@@ -1,4 +1,4 @@
-"""How far a plan is: its facts folded, one `TaskRun` for each task that began or was decided on. Pure."""
+"""The progress of a plan, reduced from its events: a `TaskRun` for each task that began or was decided on. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -24,12 +24,12 @@ from kasmon.model.plan.plan import Plan, Task, agent_of
 
 
 class TaskState(StrEnum):
-    """How far a task is."""
+    """The state of a task."""
 
     WAITING = "waiting"
     RUNNING = "running"
     CLAIMED = "claimed"
-    """Its agent calls it done; a check, or a person, has not."""
+    """Its agent reported it as done; neither a check nor a person has confirmed that."""
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -37,11 +37,11 @@ class TaskState(StrEnum):
 
 T = TaskState
 SETTLED: Final = frozenset({T.DONE, T.SKIPPED})
-"""What lets others go on."""
+"""States after which dependent tasks may start."""
 
 
 class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One task as its plan's facts have it."""
+    """One task according to its plan's events."""
 
     state: TaskState = T.WAITING
     attempt: int = 0
@@ -49,41 +49,41 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     """The session of its last attempt."""
     name: str = ""
     earlier: tuple[str, ...] = ()
-    """Those of the attempts before it, oldest first."""
+    """The sessions of earlier attempts, oldest first."""
     since: float = 0.0
     began_at: float = 0.0
     """When its last attempt began."""
     took_s: float | None = None
     """How long that took, once it ended."""
     why: str = ""
-    """How it is known to be done, or why it failed."""
+    """Why it counts as done, or why it failed."""
     claim: str = ""
-    """On whose word it counts as done: `said`, `turn`, `exit`."""
+    """How it was reported as done: `said`, `turn`, `exit`."""
     is_checked: bool = False
-    """Whether a check found it done."""
+    """Whether a check passed."""
     failures: tuple[str, ...] = ()
-    """Why each attempt failed, oldest first; what the next one is told."""
+    """Why each attempt failed, oldest first; part of the next attempt's prompt."""
     check: TaskChecked | None = None
     """The last check of this attempt."""
     checking: TaskChecking | None = None
-    """A check that began, and of whose end nobody has told yet."""
+    """The running check; None before and after."""
     changed: int | None = None
     workdir: str = ""
     branch: str = ""
     base: str = ""
     found: str = ""
-    """The state of the worktree in which its last attempt began."""
+    """The state of the worktree at the start of its last attempt."""
     agent: str = ""
-    """Who takes its place from the next attempt on; empty is the plan's."""
+    """The agent that replaces the plan's from the next attempt on; empty is the plan's."""
     ran: TaskBegan | None = None
-    """How its last attempt began: the agent, the mode and the program that really ran."""
+    """The start of its last attempt: the agent, the mode and the program that really ran."""
     conflicts: tuple[str, ...] = ()
-    """The files in which the branches that its last attempt was to begin from conflict."""
+    """The conflicting files of the branches that its last attempt should start from."""
     tries: int = 0
-    """How many attempts failed by themselves: what `retries` is held against. What a person wants is not counted."""
+    """The number of attempts that failed by themselves, compared with `retries`. Retries by a person do not count."""
 
     def agent_for(self, plan: Plan, task: Task) -> str:
-        """Who ran *task*, which this is; who will, where it waits. Empty where only the config says."""
+        """Return the agent that ran *task*, or will run it if it waits. Empty if only the config decides."""
         if self.ran is not None and self.ran.agent and self.state is not T.WAITING:
             return self.ran.agent
         return agent_of(plan, task, self.agent)
@@ -106,15 +106,15 @@ class PlanRun(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     ended_at: float | None = None
     is_aborted: bool = False
-    """A person gave it up; its sessions are being ended."""
+    """A person aborted it; its sessions are being ended."""
     is_stopped: bool = False
-    """It is paused, and what ran of it is ended or being ended; `resume` begins that again."""
+    """It is paused, and its running tasks are ended or being ended; `resume` starts these again."""
     gate: int = 1
-    """The last wave that may begin, by what a person decided."""
+    """The last wave that a person has allowed to start."""
     tasks: Mapping[str, TaskRun] = {}
 
     def of(self, task: str) -> TaskRun:
-        """How far *task*, an id, is; one that never began waits."""
+        """Return the progress of *task*, an id; one that never began waits."""
         return self.tasks.get(task, WAITING)
 
 
@@ -122,7 +122,7 @@ WAITING: Final = TaskRun()
 
 
 def apply(run: PlanRun, fact: PlanFact) -> PlanRun:
-    """*run* after *fact*. A fact that fits nothing changes nothing: one about an attempt that is over, for example."""
+    """Return *run* after *fact*. An event that does not apply, for example to a past attempt, changes nothing."""
     put = msgspec.structs.replace
     match fact:
         case PlanBegan():
@@ -212,7 +212,7 @@ def _began(run: PlanRun, fact: TaskBegan) -> PlanRun:
 
 
 def _cut(task: TaskRun, at: float) -> TaskRun:
-    """*task*, which ran when its plan was stopped at *at*: it begins again, and no try of it is used up."""
+    """Return *task*, interrupted when its plan was stopped at *at*: it starts again without using up a retry."""
     failures = (*task.failures, "the plan was stopped while running")
     return msgspec.structs.replace(task, state=T.WAITING, since=at, failures=failures)
 
