@@ -1,4 +1,4 @@
-"""One more fact in a session: `apply`. Facts are folded, never refused: one that fits no row changes nothing."""
+"""Apply an event to a session: `apply`. Events are never refused: one that does not fit the state changes nothing."""
 
 from typing import Final
 
@@ -56,11 +56,11 @@ from kasmon.model.session_state import SessionState
 from kasmon.model.work_progress import progressed
 
 REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
-"""States out of which work is another turn, in a terminal too."""
+"""States in which work starts another turn, in a terminal too."""
 
 
 def apply(session: Session, event: Event) -> Session:
-    """*session* after *event*. Pure; a fact that fits no row changes nothing."""
+    """Return *session* after *event*. Pure; an event that does not fit the state changes nothing."""
     after = _told(session, event)
     if (progress := progressed(session.progress, event)) is not session.progress:
         after = msgspec.structs.replace(after, progress=progress)
@@ -70,9 +70,9 @@ def apply(session: Session, event: Event) -> Session:
 
 
 def _told(session: Session, event: Event) -> Session:
-    """*session* with what *event* says beside the state."""
+    """Return *session* with the changes by *event*, except of its state."""
     put = msgspec.structs.replace
-    match event:  # what there is most of stands first
+    match event:  # the most frequent events come first
         case SignalSeen():
             return noted(session, event)
         case MessageWritten():
@@ -140,7 +140,7 @@ def _told(session: Session, event: Event) -> Session:
 
 
 def _begins_turn(before: Session, after: Session, event: Event) -> bool:
-    """Whether *event* begins another turn of an agent in a terminal, or starts it anew."""
+    """Whether *event* begins another turn of an agent in a terminal, or restarts it."""
     if isinstance(event, SignalSeen) and event.tells_failure:
         return False
     works = after.state is SessionState.WORKING and before.state is not SessionState.WORKING
@@ -149,7 +149,7 @@ def _begins_turn(before: Session, after: Session, event: Event) -> bool:
 
 
 def _lasting(before: Session, after: Session, event: Event) -> Session:
-    """*after*, without what only holds while it works, or until its next turn, where that is over."""
+    """Return *after* without values that only hold while it works or until its next turn, if that is over."""
     begins = before.state in REST and after.state is SessionState.WORKING
     if after.waits and (begins or isinstance(event, TurnStarted | SessionStarted | SessionEnded)):
         after = msgspec.structs.replace(after, waits="")

@@ -1,4 +1,4 @@
-"""A session whose sandbox moves: what it runs in now, its process, and what its phase says of its state."""
+"""Sandbox events of a session: its sandbox, its process, and the state that follows from the sandbox's phase."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ ASLEEP: Final = frozenset({SessionState.STANDBY, SessionState.PAUSED})
 
 
 def rehoused(before: Session, noted: Session, housing: SandboxState | None, event: Event) -> Session:
-    """*noted* in its sandbox as it is after *event*, with its process, and how it ended where its sandbox is gone."""
+    """Return *noted* with its sandbox and process after *event*, and with the end reason if its sandbox is gone."""
     noted = _moved_to(noted, housing)
     if isinstance(event, ConfinementSeen) and event.pid is not None:
         noted = msgspec.structs.replace(noted, pid=event.pid, pid_started=event.pid_started)
@@ -27,7 +27,7 @@ def rehoused(before: Session, noted: Session, housing: SandboxState | None, even
 
 
 def phased(before: Session, noted: Session, event: Event) -> SessionState | None:
-    """The state that the phase of its sandbox gives an interpreter session; None where that says nothing."""
+    """Return the state of an interpreter session by its sandbox's phase; None if that does not determine it."""
     if noted.mode is not Mode.INTERPRETER or noted.housing is None:
         return None
     if isinstance(event, SessionStarted):
@@ -40,7 +40,7 @@ def phased(before: Session, noted: Session, event: Event) -> SessionState | None
 
 
 def dozed(before: Session, noted: Session, event: SandboxMoved) -> Session:
-    """*noted*, an agent whose sandbox was put to sleep, or goes on."""
+    """Return *noted*, a sandboxed agent, after its sandbox was paused or resumed."""
     if before.state in (SessionState.ENDED, SessionState.LOST) or event.step == "intended" or noted.housing is None:
         return noted
     if noted.housing.is_asleep:
@@ -55,13 +55,13 @@ def dozed(before: Session, noted: Session, event: SandboxMoved) -> Session:
 
 
 def is_timed_out(session: Session) -> bool:
-    """Whether the sandbox of *session*, an agent in one, was to be ended by the clock."""
+    """Whether the sandbox of *session*, an agent in one, was to be ended by its expiry time."""
     housing = session.housing
     return housing is not None and housing.phase is SandboxPhase.EXPIRED and housing.is_intended
 
 
 def _moved_to(session: Session, housing: SandboxState | None) -> Session:
-    """*session* in *housing*; an interpreter session's process is its sandbox's."""
+    """Return *session* with *housing*; an interpreter session's process is that of its sandbox."""
     if housing is None:
         return session
     session = msgspec.structs.replace(session, housing=housing, sandbox=housing.tier)
@@ -76,7 +76,7 @@ def _moved_to(session: Session, housing: SandboxState | None) -> Session:
 
 
 def _outlived(before: Session, noted: Session, event: SandboxMoved) -> Session:
-    """*noted* with why its sandbox is gone, where *event* says that it is; how its session ended follows."""
+    """Return *noted* with the end reason if *event* reports that its sandbox is gone."""
     if event.phase is not SandboxPhase.EXPIRED or event.step == "intended" or before.state is SessionState.ENDED:
         return noted
     was_made = before.housing is not None and before.housing.phase is not SandboxPhase.CREATING

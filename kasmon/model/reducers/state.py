@@ -1,12 +1,12 @@
-"""The state of a session after a fact.
+"""The state of a session after an event.
 
-How a state comes about:
+How the state is determined:
 
-| agent | state after a fact |
+| agent | state after an event |
 |---|---|
 | any | SessionEnded -> ended; ConnectionLost -> lost until ConnectionRestored or the next SessionStarted |
 | with a protocol | by `NEXT`; asking while a request of its own is open, limited until the limit is lifted |
-| in a terminal | by `evidence.judge` over the last word of each source |
+| in a terminal | by `evidence.judge` from the latest signal of each source |
 | interpreters in a sandbox | as with a protocol, and by the phase of their sandbox (`housing.state_of`) |
 """
 
@@ -49,8 +49,8 @@ NEXT: dict[SessionState, dict[type[BaseEvent], SessionState]] = {
     S.ENDED: {SessionStarted: S.IDLE},
 }
 """Agents with a protocol: state -> event -> state. SessionEnded ends every state, ConnectionLost loses every one but
-ENDED; an open request of the agent makes STARTING, IDLE, WORKING and UNSURE ASKING. Nothing inside waits for a request
-that the host opened, such as one for a host that was refused, so that changes no state."""
+ENDED; an open request of the agent makes STARTING, IDLE, WORKING and UNSURE ASKING. A request of the host, such as one
+for a refused network host, changes no state, since the agent does not wait for its answer."""
 
 ASKABLE: Final = frozenset({S.STARTING, S.IDLE, S.WORKING, S.ASKING, S.UNSURE})
 LINE_WAS_LOST: Final = "the connection was lost for a while"
@@ -58,11 +58,11 @@ _UNMOVED: Final[dict[type[BaseEvent], frozenset[SessionState]]] = {
     SignalSeen: frozenset({S.ENDED, S.LOST}),
     ConnectionRestored: frozenset(SessionState) - {S.LOST},
 }
-"""What says nothing about a terminal agent in these states."""
+"""Events that do not affect a terminal agent in these states."""
 
 
 def restated(before: Session, noted: Session, event: Event) -> Session:
-    """*noted* with the state that follows from *event*."""
+    """Return *noted* with the state that follows from *event*."""
     state, source, why, asking = before.state, before.source, before.unsure_why, noted.asking
     if isinstance(event, SessionEnded):
         state, source, why, asking = S.ENDED, "exit", None, None
@@ -73,7 +73,7 @@ def restated(before: Session, noted: Session, event: Event) -> Session:
     elif isinstance(event, SandboxMoved) and noted.mode is not Mode.INTERPRETER:
         return dozed(before, noted, event)
     elif isinstance(event, SignalSeen) and before.state in ASLEEP:
-        return noted  # it stands still, whatever its screen says
+        return noted  # it is paused, whatever its screen shows
     elif isinstance(event, SessionStarted | SignalSeen | ConnectionRestored) and noted.mode is Mode.TMUX:
         if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":
             return noted
@@ -97,7 +97,7 @@ def restated(before: Session, noted: Session, event: Event) -> Session:
 
 
 def _next(before: Session, noted: Session, event: Event) -> SessionState:
-    """The state of an agent with a protocol: by `NEXT`, by its open requests, and by whether a turn runs."""
+    """Return the state of an agent with a protocol: by `NEXT`, its open requests, and whether a turn is running."""
     if isinstance(event, TurnEnded) and event.reason == "limit" and before.state is S.LIMITED:
         return S.LIMITED
     state = NEXT[before.state].get(type(event), before.state)
@@ -109,5 +109,5 @@ def _next(before: Session, noted: Session, event: Event) -> SessionState:
 
 
 def _own_asks(session: Session) -> tuple[Request, ...]:
-    """The open requests for whose answers the agent waits."""
+    """Return the open requests whose answers the agent waits for."""
     return tuple(ask for ask in session.asks if not ask.by_host)
