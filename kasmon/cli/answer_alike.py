@@ -1,8 +1,8 @@
 """`kasmon answer --alike`, `kasmon inbox --alike` and `kasmon rules`: similar requests answered together, and the
 rules that answer them.
 
-Each request is answered by its own digest. The listed requests have a digest too, over all of them in their
-order: an answer that names it reaches exactly that list, or no request.
+Each request is answered by its own digest. The list also has a digest over all its requests in their order: an
+answer that names it applies to exactly that list, or to no request.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from kasmon.supervisor.sessions import operations
 
 
 def rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
-    """List the standing rules (*act* `ls`), or revoke those that are *wanted* (`rm`).
+    """List the standing rules (*act* `ls`), or revoke those in *wanted* (`rm`).
 
     Raises:
         UsageError: if there is no such act, or nothing to revoke was named.
@@ -61,20 +61,20 @@ def rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
 
 
 def line(rule: Rule) -> str:
-    """One rule for people."""
+    """Return one rule as a line of text."""
     made = datetime.fromtimestamp(rule.made_at).astimezone().strftime("%Y-%m-%d %H:%M") if rule.made_at else "-"
     return f"{rule.id}  {rule.effect}  {visible(rule.words)}  {rule.scope} {visible(rule.of)}  {made}"
 
 
 TOGETHER: Final = (Decision.ALLOW, Decision.DENY)
-"""What may be said to several at once; a rule, an edit or a choice is decided on alone."""
+"""Decisions that are possible for several requests at once; a rule, an edit or a choice is for one."""
 
 
 def list_alike(wanted: str, *, wants_json: bool) -> None:
-    """Print the request *wanted* and those that are like it, with the digest of all of them.
+    """Print the request *wanted* and similar ones, with the digest of all of them.
 
     Raises:
-        RequestClosedError, RequestNotFoundError: if it does not wait.
+        RequestClosedError, RequestNotFoundError: if it is not open.
     """
     fleet = look_once(places())
     _, request = meant(fleet, wanted)
@@ -86,16 +86,17 @@ def list_alike(wanted: str, *, wants_json: bool) -> None:
 
 
 def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool, wants_json: bool) -> int:
-    """Answer *wanted* and all that are like it with the decision *said*; the exit code.
+    """Answer *wanted* and all similar requests with the decision *said*; return the exit code.
 
-    Without *yes* and the *digest* of the list they are all shown and the person asked, on a terminal only. One that is
-    answered elsewhere meanwhile is told with its reason, and does not keep the others from their answer.
+    Without *yes* and the *digest* of the list, all are shown and the user asked to confirm, on a terminal only. If one
+    is
+    answered elsewhere meanwhile, its error is printed and the others are still answered.
 
     Raises:
-        UsageError: if it is no decision for several.
-        StaleRequestError: if other requests are alike now than those of *digest*.
-        RefusedError: if nobody could look at them, or nothing is like it.
-        RequestClosedError, RequestNotFoundError: if it does not wait.
+        UsageError: if the decision is not possible for several requests.
+        StaleRequestError: if other requests are similar now than those of *digest*.
+        RefusedError: if there is no terminal, or no similar request.
+        RequestClosedError, RequestNotFoundError: if it is not open.
     """
     decision = decision_of(said)
     if decision not in TOGETHER:
@@ -122,15 +123,15 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
 
 
 def digest_of(listed: Sequence[Request]) -> str:
-    """The SHA-256, in hex, of which requests are listed and what each of them says."""
+    """Return the SHA-256, in hex, of the listed requests' ids and digests."""
     return hashlib.sha256("\n".join(f"{each.id} {each.digest}" for each in listed).encode()).hexdigest()
 
 
 def _ask(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, *, wants_json: bool) -> None:
-    """Show all of *listed*, and have the person type the decision.
+    """Show all of *listed*, and have the user type the decision.
 
     Raises:
-        RefusedError: if nobody can look, or the person typed something else.
+        RefusedError: if there is no terminal, or the user typed something else.
     """
     if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         if not wants_json:
@@ -152,7 +153,7 @@ def _ask(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decisi
 async def _answer(
     where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, reason: str
 ) -> list[KasmonError | None]:
-    """What became of each answer: nothing, or why it was not taken."""
+    """Answer each request and return its error, or None."""
     outcomes: list[KasmonError | None] = []
     for request in listed:
         given = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
@@ -184,7 +185,7 @@ def _tell(
 
 
 def _lines(where: Paths, fleet: Fleet, listed: Sequence[Request]) -> list[str]:
-    """One line for each: its id, whose it is, and what it says on one row."""
+    """Return two lines for each request: its id, its session and its text; and its digest."""
     lines: list[str] = []
     for request in listed:
         text = on_one_row(request.shown or request.title, secrets_of(where, request.session))

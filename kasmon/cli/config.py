@@ -1,4 +1,4 @@
-"""`kasmon config`: show, explain and change settings. What could not be read is never written."""
+"""`kasmon config`: show, explain and change settings. An unreadable config file is never written."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from kasmon.supervisor.sessions.folder_config import in_folder
 
 
 def config(key: str | None, value: str | None, explained: str | None, *, wants_json: bool) -> None:
-    """Print all settings, or one, or what it means; or change one.
+    """Print all settings, or one, or its explanation; or change one.
 
     Raises:
         NotFoundError: if there is no such setting.
-        ConfigError: if the config file cannot be used; it stays as it is.
-        UsageError: if asked for two things at once.
+        ConfigError: if the config file cannot be used; it stays unchanged.
+        UsageError: if two of these are requested at once.
     """
     where = places()
     if explained is not None and key is not None:
@@ -42,9 +42,10 @@ def config(key: str | None, value: str | None, explained: str | None, *, wants_j
 
 
 def _check(where: Paths, key: str, config: Config) -> None:
-    """
+    """Validate *config* after a change of *key*.
+
     Raises:
-        ConfigError: if an action or key is unknown, or one key would do two things; if there is no such theme.
+        ConfigError: for an unknown action, key or theme, or a key with two actions.
     """
     from kasmon.cli.completion import themes
     from kasmon.tui.keymap import chosen
@@ -55,8 +56,7 @@ def _check(where: Paths, key: str, config: Config) -> None:
 
 
 def _here(where: Paths, key: str) -> dict[str, Any] | None:
-    """What the setting is for sessions of the folder one stands in, where that is something else; or what is to be said
-    of the config that it brings along."""
+    """Return the setting's value for the current folder if it differs, or the notice on the folder's config."""
     own = load(where)
     here = in_folder(where, own, "")
     if here.local is None:
@@ -101,5 +101,5 @@ def _plain(value: Any) -> Any:
 
 
 def _written(value: Any) -> str:
-    """*value* as TOML would have it; nothing for what is not set."""
+    """Return *value* in TOML syntax; empty if it is not set."""
     return "" if value is None else as_json(_plain(value))

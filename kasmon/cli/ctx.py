@@ -1,4 +1,4 @@
-"""`kasmon ctx` and `kasmon tell`: what an agent reads about its own session, and what it reports of itself.
+"""`kasmon ctx` and `kasmon tell`: what an agent reads about its own session, and reports about itself.
 
 Neither answers a permission request.
 """
@@ -31,12 +31,12 @@ NOTES = "notes"
 
 
 def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
-    """Give the peers that are *wanted* a message, and print the receipts.
+    """Send a message to the peers *wanted*, and print the receipts.
 
     Raises:
         UsageError: if no session's agent runs this, or there is no text.
         NotFoundError: if there is no such peer.
-        RefusedError: if the only one takes none now.
+        RefusedError: if the only peer does not accept messages now.
     """
     where = places()
     fleet = look_once(where)
@@ -69,16 +69,16 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
 
 
 def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json: bool) -> None:
-    """Print the session's task, wave and peers; before that note what it says of itself.
+    """Print the session's task, wave and peers; before that, log the agent's report about itself.
 
     Args:
-        wanted: which session; None is the one that this command runs in.
-        done: its task is done, with a word on it; None says nothing.
-        waiting: what it waits for on purpose; empty takes that back, None says nothing.
+        wanted: the session; None is the one that this command runs in.
+        done: its task is done, with a remark; None is unchanged.
+        waiting: what it deliberately waits for; empty if it no longer waits, None is unchanged.
 
     Raises:
         UsageError: if *wanted* is None and no session's agent runs this.
-        KasmonError: why it could not be noted.
+        KasmonError: why the report could not be logged.
     """
     where = places()
     session = find(look_once(where), wanted or own_session(os.environ))
@@ -107,10 +107,10 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
 
 
 def own_session(variables: Mapping[str, str]) -> str:
-    """The session whose agent's environment this is.
+    """Return the session whose agent has this environment.
 
     Raises:
-        UsageError: if it is none's.
+        UsageError: if there is none.
     """
     if session := own_id(variables):
         return session
@@ -121,7 +121,7 @@ def own_session(variables: Mapping[str, str]) -> str:
 
 
 def with_word(arguments: Sequence[str]) -> list[str]:
-    """*arguments* of `ctx` in which a `--done` without a word says that it has none."""
+    """Return *arguments* of `ctx`, with an empty remark added to a `--done` without one."""
     told: list[str] = []
     for at, word in enumerate(arguments):
         told.append(word)
@@ -131,7 +131,7 @@ def with_word(arguments: Sequence[str]) -> list[str]:
 
 
 def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
-    """The peers that the plan's runner wrote down, with what their logs say now."""
+    """Return the peers in the context written by the plan's runner, with their current state."""
     told = []
     for peer in context.peer_sessions:
         session = fleet.get(SessionId(peer.id or ""))
@@ -142,7 +142,7 @@ def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
 
 
 def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:
-    """One peer for people: who it is, how it stands, where it works."""
+    """Return one peer as a line of text: its name, its state, its branch and files."""
     session = fleet.get(SessionId(peer["id"] or ""))
     state = peer["task_state"] if session is None else state_words(session, utf8=is_utf8())
     task = f"task {peer['task']}"

@@ -1,4 +1,4 @@
-"""`kasmon recover`: after a crash or a reboot, plans go on where they were, and sessions in their own conversations."""
+"""`kasmon recover`: after a crash or a reboot, continue plans, and resume sessions in their own conversations."""
 
 import asyncio
 import sys
@@ -26,16 +26,16 @@ from kasmon.supervisor.sessions.other_hosts import OtherHost, find_other_hosts
 from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
 
 SHOWN = 72
-"""So many characters of a message are shown where a person chooses."""
+"""How many characters of a message are shown in a choice."""
 
 
 def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool) -> int:
-    """Bring back what can be brought back, or only say what that is. 1 where something did not come back.
+    """Recover everything that can be recovered, or only print it. Returns 1 if a recovery failed.
 
-    *choices*: `SESSION=CONVERSATION`, where a person knows which conversation a session had.
+    *choices*: `SESSION=CONVERSATION`, where the user knows which conversation a session had.
 
     Raises:
-        UsageError, NotFoundError: if one of those makes no sense; nothing was done then.
+        UsageError, NotFoundError: if one of those is invalid; nothing was done then.
     """
     where = places()
     fleet = look_once(where)
@@ -43,7 +43,7 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
     report = _Report(wants_json=wants_json)
     unsure = [each for each in without_host(fleet.sessions) if each.state is SessionState.UNSURE]
     if _bring_back_host(where, fleet, unsure, report, dry_run=dry_run):
-        fleet = look_once(where)  # a new host finds out what became of each
+        fleet = look_once(where)  # the new host determines the state of each
     found = plights(where, fleet)
     for plight in found:
         _plan(where, plight, report, dry_run=dry_run)
@@ -77,13 +77,13 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
 
 
 def _unclear(fleet: Fleet, named: Container[str | None]) -> list[Session]:
-    """The sessions not *named* yet of which nobody can tell whether something is lost: no log, or no host, says so."""
+    """Return the sessions not *named* yet that may be lost: their log or their host is missing."""
     unsure = (each for each in fleet.sessions if each.state is SessionState.UNSURE and each.id not in named)
     return [each for each in unsure if each.source in ("log", "host")]
 
 
 class _Report:
-    """What became of each, said as it comes or kept for one answer."""
+    """The results, printed one by one or collected for a single JSON answer."""
 
     def __init__(self, *, wants_json: bool) -> None:
         self.wants_json = wants_json
@@ -110,9 +110,9 @@ def _plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bo
 
 
 def _bring_back_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report: _Report, *, dry_run: bool) -> bool:
-    """Start the shared tmux host where sessions of *fleet* lost it; whether it was started.
+    """Start the shared tmux host if sessions of *fleet* lost it; return whether it was started.
 
-    *unsure*: those of them whose agents may run on without it.
+    *unsure*: those of them whose agents may still run without it.
     """
     became, problem, is_back = "the tmux host would be restarted", "", False
     if not dry_run and without_host(fleet.sessions):
@@ -130,7 +130,7 @@ def _bring_back_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], repo
 
 
 def _taken_up(where: Paths, session: Session, report: _Report, *, dry_run: bool) -> None:
-    """Give a sandbox that outlived its host another one."""
+    """Start a new host for a sandbox that outlived its own."""
     became, problem = "would reconnect to its sandbox" if dry_run else "reconnected to its sandbox", ""
     if not dry_run:
         try:
@@ -141,7 +141,7 @@ def _taken_up(where: Paths, session: Session, report: _Report, *, dry_run: bool)
 
 
 def _ended(where: Paths, session: Session, report: _Report) -> None:
-    """End what a host that was killed had begun of a sandbox."""
+    """End the unfinished sandbox of a host that was killed."""
     problem = ""
     try:
         end_unfinished(where, session)
@@ -151,7 +151,7 @@ def _ended(where: Paths, session: Session, report: _Report) -> None:
 
 
 def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, dry_run: bool) -> None:
-    """Let a session go on in its own conversation, where that is known or a person says it."""
+    """Resume a session in its own conversation, if that is known or the user chooses it."""
     became = problem = ""
     try:
         if case.deed == "ask" and (choice := choice or ("" if dry_run else _asked(case))):
@@ -182,7 +182,7 @@ def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, d
 
 
 def _asked(case: LostSession) -> str:
-    """Which of the candidates a person at this terminal chooses; empty for none of them, or where nobody sits here."""
+    """Return the candidate that the user chooses; empty for none, or without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return ""
     note(f"{case.session.name}, in {case.session.workdir}: {case.why}.")
@@ -196,7 +196,7 @@ def _asked(case: LostSession) -> str:
 
 
 def _chosen(fleet: Fleet, choices: Sequence[str]) -> Mapping[str, str]:
-    """Session's id -> the conversation that a person named for it."""
+    """Return session id -> the conversation that the user named for it."""
     wanted: dict[str, str] = {}
     for choice in choices:
         name, _, conversation = choice.rpartition("=")

@@ -41,7 +41,7 @@ NOTICED: Final = (
     "Your tmux shows one more client in `list-clients`: kasmon's control client. Sizes, names, "
     "options and environment are unchanged; `kasmon rm` releases the pane."
 )
-"""What the user will notice of an adoption."""
+"""The note to the user on an adoption."""
 HEADS: Final = ("PANE", "TARGET", "AGENT", "RUNS", "SIZE", "WATCHED AS", "TITLE")
 
 
@@ -59,10 +59,10 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
 
 
 def adopt(target: str, name: str, socket: str, *, wants_json: bool) -> None:
-    """Watch the pane that *target* means, and say what its user will notice of that.
+    """Adopt the pane that *target* means, and print what its user will notice.
 
     Raises:
-        KasmonError: why it cannot be watched.
+        KasmonError: why it cannot be adopted.
     """
     where = places()
     launch = asyncio.run(adopted(where, target, name, socket))
@@ -82,14 +82,13 @@ def _row(pane: AdoptablePane) -> tuple[str, ...]:
 
 
 def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -> None:
-    """Go on with the session *wanted* in the mode *to*, and print what it is then.
+    """Move the session *wanted* to the mode *to*, and print its state.
 
-    Where its permission mode cannot go with it, a person at a terminal is asked; *changes_permissions* says yes.
-
+    If its permission mode cannot be kept, a user at a terminal is asked; *changes_permissions* agrees in advance.
 
     Raises:
         NotFoundError: if there is no such session.
-        KasmonError: why it cannot be moved; it is where it was then, unless the message says otherwise.
+        KasmonError: why it cannot be moved; it is unchanged then, unless the message differs.
     """
     from kasmon.supervisor.sessions.move import move as moved  # it looks at processes
 
@@ -115,7 +114,7 @@ def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -
 
 
 def _is_agreed(error: PermissionModeError) -> bool:
-    """Whether the person at this terminal agrees that the session may ask more or less than before."""
+    """Whether the user at this terminal agrees to another permission mode."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     note(f"{error.message} It would use the permission mode of its profile and its own settings.")
@@ -125,7 +124,7 @@ def _is_agreed(error: PermissionModeError) -> bool:
 
 
 class NewSessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says about a new session."""
+    """The command line's description of a new session."""
 
     name: str
     argv: Sequence[str] = ()
@@ -144,10 +143,10 @@ class NewSessionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
-    """Start a session and print its id; what became of it where it exited immediately.
+    """Start a session and print its id; report an immediate exit.
 
     Raises:
-        KasmonError: why it cannot be started; what was begun is ended again.
+        KasmonError: why it cannot be started; everything begun is ended again.
     """
     from kasmon.cli.early_exit import ended_at_once  # it looks at processes
 
@@ -192,12 +191,12 @@ def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
 
 
 def _failure(early: Session | None) -> dict[str, Any]:
-    """What a program is told of a session that failed at once."""
+    """Return the JSON error for a session that failed immediately."""
     return error_object(_early_end(early)) if early is not None and early.exit_code != 0 else {}
 
 
 def _early_end(session: Session) -> LaunchError:
-    """How *session*, which ended at once, is told: with its exit status and what it said."""
+    """Return the error for *session*, which ended immediately: with its exit status and its output."""
     said = (session.end_why or session.last_line).removeprefix(AT_ONCE).lstrip(": ")
     how = session.signal or (f"exit code {session.exit_code}" if session.exit_code is not None else "no exit code")
     return LaunchError(
@@ -207,7 +206,7 @@ def _early_end(session: Session) -> LaunchError:
 
 
 def _told(early: Session | None) -> int:
-    """Say that a session ended at once, if it did; the exit code, a failure's unless its program succeeded."""
+    """Print that a session ended immediately, if it did; return the exit code, 0 if its program succeeded."""
     if early is None:
         return 0
     end = _early_end(early)
@@ -216,7 +215,7 @@ def _told(early: Session | None) -> int:
 
 
 def _shown(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
-    """Show what its sandbox would get, where it has one; whether the person agrees to what it is handed."""
+    """Print what the session's sandbox would get, if it has one; return whether the user agrees to its files."""
     resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox)
     if resolved.sandbox is None:
         return wanted.agrees
@@ -234,7 +233,7 @@ def _shown(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
 
 
 def mode_of(said: str | None) -> Mode | None:
-    """The mode that --mode names.
+    """Return the mode that --mode names.
 
     Raises:
         UsageError: if there is none of that name.
@@ -245,10 +244,10 @@ def mode_of(said: str | None) -> Mode | None:
 
 
 def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
-    """End the running turn; whatever it asks is withdrawn. In a sandbox of interpreters only *run*, where one is given.
+    """End the running turn; its open requests are withdrawn. In an interpreter sandbox end only *run*, if given.
 
     Raises:
-        TimedOutError: if the agent's turn goes on.
+        TimedOutError: if the agent's turn does not end.
         RefusedError: if that run is over, or there was none.
     """
     if not run:
@@ -295,7 +294,7 @@ def restart(wanted: str, *, wants_json: bool) -> int:
 
 
 def rename(wanted: str, name: str, *, wants_json: bool) -> None:
-    """Give a session another name."""
+    """Rename a session."""
     _act(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
 
 
@@ -305,7 +304,7 @@ def mark(wanted: str, *, wants_json: bool) -> None:
 
 
 def rm(wanted: str, *, wants_json: bool) -> None:
-    """Take an ended session off the list; a copy of its folder that stays is named."""
+    """Remove an ended session from the list; print the path of a copy of its folder that stays."""
     where = places()
     session = find(look_once(where), wanted)
     kept = asyncio.run(operations.forget(where, session))
@@ -318,7 +317,7 @@ def rm(wanted: str, *, wants_json: bool) -> None:
 
 
 def _act(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
-    """Do *act* to the session *wanted*, and print what became of it: what *act* says in words, else *done*.
+    """Call *act* on the session *wanted*, and print the text that it returns, else *done*.
 
     Raises:
         NotFoundError: if there is no such session.
@@ -339,7 +338,7 @@ def _act(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: 
 
 
 def _seen(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
-    """The session as it is now; *otherwise* where it is not there any more."""
+    """Return the current state of the session; *otherwise* if it no longer exists."""
     now = look_once(where).get(session) or otherwise
     if now is None:
         raise SessionNotFoundError(session)
@@ -347,13 +346,13 @@ def _seen(where: Paths, session: SessionId, otherwise: Session | None = None) ->
 
 
 def attach(wanted: str) -> NoReturn:
-    """Replace this process by `tmux attach`; it ends when the person detaches, and the session goes on.
+    """Replace this process by `tmux attach`; it ends when the user detaches, and the session keeps running.
 
     Raises:
         NotFoundError: if there is no such session.
         InteractiveOnlyError: if it is a structured one.
-        UsageError: if this is no terminal that tmux could draw on.
-        RefusedError, UnavailableError: if it has ended, or tmux is not there.
+        UsageError: if the terminal cannot show it.
+        RefusedError, UnavailableError: if it has ended, or tmux is missing.
     """
     where = places()
     session = find(look_once(where), wanted)
@@ -368,7 +367,7 @@ def attach(wanted: str) -> NoReturn:
         raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
     if os.environ.get("TMUX"):
         note("this is a tmux inside your tmux; Ctrl+] detaches.")
-    with contextlib.suppress(UnavailableError):  # a full disk keeps nobody from the terminal
+    with contextlib.suppress(UnavailableError):  # a full disk must not prevent attaching
         asyncio.run(operations.mark_viewed(where, session))
     sys.stdout.flush()
     os.execvp(argv[0], argv)

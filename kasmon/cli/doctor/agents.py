@@ -1,4 +1,4 @@
-"""What `kasmon doctor` says of agents: which can start, which get hooks, which run in another mode than was asked."""
+"""Checks of agents: which can start, which get hooks, which run in another mode than requested."""
 
 import asyncio
 import shutil
@@ -14,11 +14,11 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import look_once
 
 VERSION_S: Final = 3.0
-"""How long an agent may take to say its version, in seconds."""
+"""How long an agent may take to print its version, in seconds."""
 
 
 def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
-    """Which agents can be started here."""
+    """Report which agents can be started."""
     try:
         offered = offers(load(where), environment)
     except KasmonError:
@@ -28,7 +28,7 @@ def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
 
 
 def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Which version of each coding agent is there, whether kasmon was tried with it, and how it can run."""
+    """Report the version of each coding agent, whether it was tested with kasmon, and its modes."""
     from kasmon.backends.common.agent_version import (  # with it comes the loop that no other check needs
         TRIED,
         found,
@@ -72,7 +72,7 @@ async def _nothing() -> str:
 
 
 def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Which agents get hooks in a terminal, for the one start; and why the others get none."""
+    """Report which terminal agents get hooks by an argument at each start, and why the others get none."""
     from kasmon.backends.tmux.evidence.hook_setup import (  # with it comes the loop that no other check needs
         hookable,
         why_not,
@@ -95,7 +95,7 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
 
 
 def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Which agents report no status of their own in a terminal, and why: then other sources say their state."""
+    """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
     from kasmon.backends.tmux.agent_identity import program_of as running
     from kasmon.backends.tmux.evidence.silent_sources import STATUS  # as above
 
@@ -112,14 +112,14 @@ def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
 
 
 def fallbacks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Who was asked to run structured and runs in tmux, and why: profiles, and sessions that live."""
+    """Report profiles and live sessions that run in tmux though structured was requested, and why."""
     try:
         config = load(where)
         startable = [offer.name for offer in offers(config, environment) if not offer.problem]
         profiles = {name: resolve(config, name, environment=environment).fallback for name in startable}
         alive = [session for session in look_once(where).sessions if session.state in ALIVE]
     except KasmonError:
-        return  # other checks say why
+        return  # other checks report it
     told = [f"{name}: {why}" for name, why in profiles.items() if why]
     told += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
     if told:

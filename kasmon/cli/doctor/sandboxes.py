@@ -1,4 +1,4 @@
-"""Which sandboxes can be made here: `kasmon doctor` tries each tier, and says how long that took and how to get it."""
+"""Check which sandboxes can be made here: `kasmon doctor` tries each tier, and reports its time and how to get it."""
 
 import shutil
 import tempfile
@@ -17,11 +17,11 @@ from kasmon.sandbox.base import TierProbe
 
 
 def sandboxes(where: Paths) -> Iterator[DoctorCheck]:
-    """A line for each tier; it is a warning only where the config's own cannot be made."""
+    """Check each tier; only the config's own tier causes a warning."""
     try:
         wanted: Tier = load(where).sandbox.tier
     except KasmonError:
-        wanted = "jail"  # another line says so
+        wanted = "jail"  # another check reports it
     scratch = Path(tempfile.mkdtemp(prefix="kasmon-"))
     aside = Paths(state=scratch / "s", config=scratch / "c", given_runtime=scratch / "r")
     try:

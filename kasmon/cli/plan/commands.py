@@ -1,4 +1,4 @@
-"""`kasmon plan`: look at a plan, agree to it, run it, and decide on what it asks."""
+"""`kasmon plan`: inspect a plan, confirm and run it, and decide on its questions."""
 
 import asyncio
 import sys
@@ -33,7 +33,7 @@ from kasmon.supervisor.plans.view import agreed, see
 from kasmon.supervisor.worktrees.unsaved_files import list_files
 
 OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
-"""How a plan ended -> the exit code of whoever waited for it."""
+"""The outcome of a plan -> the exit code of a command that waited for it."""
 
 
 def init(file: str, *, wants_json: bool) -> None:
@@ -60,13 +60,13 @@ def init(file: str, *, wants_json: bool) -> None:
 
 
 def check(file: str, *, folder: str = "", wants_json: bool) -> int:
-    """Say whether `run` would take a plan: whether it holds together, and can have its worktrees and sandboxes here.
+    """Check whether `run` would accept a plan: whether it is valid, and its worktrees and sandboxes are available.
 
-    Returns 2 where it does not hold, for programs with all that is wrong in one object.
+    Returns 2 for an invalid plan with *wants_json*, which prints all faults in one object.
 
     Raises:
-        PlanFaultyError: if it does not; each fault was printed.
-        KasmonError: as `run` does, of the worktrees and sandboxes of its tasks.
+        PlanFaultyError: if it is invalid; each fault was printed.
+        KasmonError: as `run` does, for the worktrees and sandboxes of its tasks.
     """
     where, text = places(), start.text_of(Path(file))
     config = load(where)
@@ -95,7 +95,7 @@ def check(file: str, *, folder: str = "", wants_json: bool) -> int:
 
 
 def _folder(file: str, wanted: str) -> Path:
-    """Where a plan runs: the folder *wanted*, else that of its *file*.
+    """Return the folder that a plan runs in: *wanted*, else that of its *file*.
 
     Raises:
         UsageError: if there is no such folder.
@@ -111,7 +111,7 @@ def _warnings(file: str, plan: Plan) -> list[dict[str, Any]]:
 
 
 def show(wanted: str, *, wave: int | None, wants_json: bool) -> None:
-    """Draw a plan: a file, or one that was run, with the state of its tasks."""
+    """Print a plan as a graph: a file, or one that was run, with the state of its tasks."""
     where = places()
     if wanted in plans(where) or not Path(wanted).exists():
         seen = see(start.found(where, wanted), look_once(where), load(where))
@@ -148,9 +148,9 @@ def run(
     """Run a plan after showing what it would start; with *ci* wait for its end, or a signal, and report.
 
     Raises:
-        PlanFaultyError: if something is wrong with it.
-        RefusedError: if nobody agreed to it.
-        KasmonError: if a task of it cannot have its sandbox.
+        PlanFaultyError: if it has faults.
+        RefusedError: if the user did not confirm it.
+        KasmonError: if the sandbox of a task is not available.
     """
     where, path = places(), Path(file).absolute()
     config, text = load(where), start.text_of(path)
@@ -176,7 +176,7 @@ def run(
             report(plan, book.run, form, output, stopped)
             if not wants_json or output:
                 raise
-            note(f"{stopped.message} {stopped.hint}")  # the object on stdout has it too
+            note(f"{stopped.message} {stopped.hint}")  # the object on stdout contains it too
             return stopped.exit_code
         report(plan, finished, form, output)
         return OUTCOMES.get(finished.outcome, 1)
@@ -189,11 +189,11 @@ def run(
 
 
 def steer(wanted: str, deed: Deed, task: str = "", agent: str = "", *, wants_json: bool) -> None:
-    """Decide something on a plan that runs; `resume` also starts its runner again.
+    """Apply a decision to a running plan; `resume` also restarts its runner.
 
     Raises:
         PlanNotFoundError: if there is no such plan.
-        RefusedError: if it is over, or has nothing of that kind to decide.
+        RefusedError: if it is over, or the decision does not apply.
         UsageError: if it has no such task, or there is no such agent.
     """
     where = places()
@@ -205,11 +205,11 @@ def steer(wanted: str, deed: Deed, task: str = "", agent: str = "", *, wants_jso
 
 
 def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
-    """Show how a plan's file differs from what runs, and with *apply* take it over.
+    """Print how a plan's file differs from the running plan, and with *apply* apply it.
 
     Raises:
-        PlanFaultyError: if something is wrong with the file.
-        RefusedError: if the edit takes away what has begun, or nobody agreed to it.
+        PlanFaultyError: if the file has faults.
+        RefusedError: if the edit removes a started task, or the user did not confirm it.
     """
     where = places()
     book = start.found(where, wanted)
@@ -241,7 +241,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
 
 
 def _of_all(book: PlanLog) -> str:
-    """`/N` of a plan with N tasks; empty where its text is gone."""
+    """Return `/N` for a plan with N tasks; empty if its text is missing."""
     try:
         return f"/{len(agreed(book).tasks)}"
     except (PlanNotFoundError, PlanFaultyError):
@@ -272,12 +272,12 @@ def list_all(*, wants_json: bool) -> None:
 
 
 def clean(wanted: str, patterns: Sequence[str], *, wants_json: bool) -> None:
-    """Remove the worktrees of a plan in which nothing could be lost; the others stay, and are named.
+    """Remove the worktrees of a plan without unsaved work; the others stay, and are named.
 
-    The files that git ignores in them are listed first. They keep their worktree, unless one of *patterns* matches.
+    The files that git ignores in them are listed first. Worktrees with such files stay, unless *patterns* match them.
 
     Raises:
-        RefusedError: if one of them has to stay, or the plan is not over.
+        RefusedError: if a worktree has to stay, or the plan is not over.
     """
     where = places()
     book = start.found(where, wanted)
@@ -320,10 +320,10 @@ def _only(plan: Plan, wave: int) -> Plan:
 def _agree(
     file: str, plan: Plan, config: Config, folder: Path, remarks: Sequence[str], *, yes: bool, quiet: bool
 ) -> None:
-    """Show every command that *plan* would run, and *remarks*, and have a person agree to it; *file* is its name.
+    """Show every command that *plan* would run, and *remarks*, and have the user confirm it; *file* is its name.
 
     Raises:
-        RefusedError: if nobody does.
+        RefusedError: if it is not confirmed.
     """
     warnings = [f"  warning: {placed(file, warning)}" for warning in plan.warnings]
     remarks = [*(f"  but {remark}" for remark in remarks), *warnings]

@@ -1,4 +1,4 @@
-"""A plan that runs without a screen: followed line by line, and reported at its end as text, JSON or JUnit."""
+"""Run a plan without a screen: follow it line by line, and report its end as text, JSON or JUnit."""
 
 import asyncio
 import json
@@ -23,27 +23,28 @@ from kasmon.supervisor.plans import start
 
 LOOK_S: Final = 0.2
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""What stops a plan that somebody waits for."""
+"""The signals that stop a plan that a command waits for."""
 STOPPING_S: Final = 30.0
-"""So long a stopped plan's agents may take to end before the command that waited leaves."""
+"""How long the agents of a stopped plan may take to end before the waiting command exits."""
 LOST_S: Final = 10.0
-"""A plan whose runner is gone for so long is not waited for."""
+"""How long a plan may be without a runner before the command stops waiting."""
 
 
 class PlanStoppedError(KasmonError):
-    """A signal ended the command that waited for a plan, and the plan was stopped for it."""
+    """A signal ended the command that waited for a plan, and it stopped the plan."""
 
     exit_code, code = INTERRUPTED, "interrupted"
 
 
 async def follow(places: Paths, book: PlanLog, *, quiet: bool) -> PlanRun:
-    """Run the plan of *book* until it has ended, and print what moves meanwhile.
+    """Run the plan of *book* until it has ended, and print its progress.
 
-    SIGINT or SIGTERM stops the plan: no task begins, its sessions and checks are ended. A second one ends only us.
+    SIGINT or SIGTERM stops the plan: no task starts, its sessions and checks are ended. A second one ends only this
+    command.
 
     Raises:
-        PlanStoppedError: if a signal stopped it; says how to resume it.
-        KasmonError: if nobody runs it any more.
+        PlanStoppedError: if a signal stopped it; names how to resume it.
+        KasmonError: if it has no runner any more.
     """
     received: list[signal.Signals] = []
     loop = asyncio.get_running_loop()
@@ -90,7 +91,7 @@ async def _followed(places: Paths, book: PlanLog, received: Sequence[signal.Sign
 
 
 async def _stop(places: Paths, book: PlanLog, received: signal.Signals) -> PlanStoppedError:
-    """Stop the plan of *book* for the signal *received*; the error that says so, once nothing of it runs any more."""
+    """Stop the plan of *book* for the signal *received*; return the error to raise, once its runner has ended."""
     await asyncio.to_thread(book.steer, "stop")
     await asyncio.to_thread(start.run, places, book)
     how = "Its agents and checks were ended; its worktrees are kept."
@@ -113,7 +114,7 @@ def report(
     output: str,
     stopped: PlanStoppedError | None = None,
 ) -> None:
-    """Print how *plan* ended, or how far it was when it was *stopped*, or write that into the file *output*."""
+    """Print how *plan* ended, or its progress when it was *stopped*; or write that into the file *output*."""
     if form == "json":
         failure = {} if stopped is None else error_object(stopped)
         said = json.dumps(failure | answer(plan=plan_object(plan, run))) + "\n"
@@ -138,14 +139,14 @@ def _text(plan: Plan, run: PlanRun) -> str:
 
 
 def _state(run: PlanRun, at: TaskRun) -> str:
-    """How far a task of *run* is; of a plan that was stopped, whether the task ran at all."""
+    """Return the progress of a task of *run*; for a stopped plan, whether the task ran at all."""
     if at.state is TaskState.WAITING and run.is_stopped:
         return "stopped while running" if at.attempt else "did not run"
     return at.state.value
 
 
 def _junit(plan: Plan, run: PlanRun) -> str:
-    """One test case for each task, one suite for each wave, in the form that CI systems read."""
+    """Return one test case for each task, one suite for each wave, in the format of CI systems."""
     top = ET.Element("testsuites", name=_xml(plan.name))
     for wave in range(1, plan.waves + 1):
         states = [run.of(task.id).state for task in plan.wave(wave)]
@@ -184,5 +185,5 @@ _NO_XML: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
 def _xml(text: str) -> str:
-    """*text* without what XML 1.0 cannot hold."""
+    """Return *text* without characters that XML 1.0 excludes."""
     return "".join(c for c in clean_block(text) if c in "\t\n" or (c >= " " and not _NO_XML.match(c)))

@@ -1,4 +1,4 @@
-"""Verbs about sandboxes of interpreters: `sandbox create`, `run`, `pause`, `restore`, `rm` and the others."""
+"""Commands about interpreter sandboxes: `sandbox create`, `run`, `pause`, `restore`, `rm` and the others."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ def wanted(
     writes_project: bool,
     hosts: Sequence[str] | None,
 ) -> operations.NewSandbox:
-    """What the command line says about a new sandbox."""
+    """Return the command line's description of a new sandbox."""
     return operations.NewSandbox(
         name=name,
         tier=tier,
@@ -53,7 +53,7 @@ def wanted(
 
 
 def create(new: operations.NewSandbox, *, wants_json: bool) -> None:
-    """Make a sandbox and print its session's id."""
+    """Create a sandbox and print its session's id."""
     where = places()
     made = seen(where, asyncio.run(operations.create(where, load(where), new)))
     if wants_json:
@@ -65,20 +65,20 @@ def create(new: operations.NewSandbox, *, wants_json: bool) -> None:
 
 
 def resume(name: str, *, wants_json: bool) -> None:
-    """Wake a sandbox."""
+    """Resume a sandbox."""
     _keep(name, Resume(), "runs", wants_json=wants_json)
 
 
 def restore(name: str, checkpoint: str, *, wants_json: bool) -> None:
-    """Put a sandbox back to a checkpoint."""
+    """Restore a sandbox to a checkpoint."""
     _keep(name, Restore(checkpoint=checkpoint), f"restored {checkpoint}", wants_json=wants_json)
 
 
 def checkpoint(name: str, *, wants_json: bool) -> None:
-    """Keep what can be kept as it is now, and print the checkpoint's id.
+    """Save a checkpoint, and print its id.
 
     Raises:
-        KasmonError: if nothing could be kept.
+        KasmonError: if nothing could be saved.
     """
     where = places()
     session = find(look_once(where), name)
@@ -97,7 +97,7 @@ def checkpoint(name: str, *, wants_json: bool) -> None:
 
 
 def checkpoints(name: str, *, wants_json: bool) -> None:
-    """List what was kept of a sandbox."""
+    """List the checkpoints of a sandbox."""
     where = places()
     points = _points(where, find(look_once(where), name).id)
     if wants_json:
@@ -108,7 +108,7 @@ def checkpoints(name: str, *, wants_json: bool) -> None:
 
 
 def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
-    """Show what a turn changed in a sandbox's files."""
+    """Print what a turn changed in a sandbox's files."""
     where = places()
     session = find(look_once(where), name)
     text = operations.diff(where, session, turn)
@@ -119,7 +119,7 @@ def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
 
 
 def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
-    """Let a sandbox reach hosts.
+    """Allow a sandbox to reach hosts.
 
     Raises:
         UsageError: if none is named.
@@ -140,7 +140,7 @@ def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
 
 
 def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
-    """Reach *port* inside from port *here*, until this is interrupted.
+    """Forward the local port *here* to *port* inside, until interrupted.
 
     Raises:
         SandboxError: if the sandbox's network cannot be reached.
@@ -156,7 +156,7 @@ def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
 
 
 def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
-    """Run in one sandbox what another one ran, in order; the exit code of the last that failed, 0 where none did."""
+    """Run another sandbox's code in one, in order; return the exit code of the last failed run, or 0."""
     where = places()
     source, target = find(look_once(where), name), find(look_once(where), into)
     code, ran = 0, []
@@ -175,10 +175,10 @@ def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
 
 
 def rm(name: str | None, *, every: bool, wants_json: bool) -> int:
-    """End sandboxes and forget them; 1 if one of several could not be.
+    """End and remove sandboxes; return 1 if some of several failed.
 
     Raises:
-        UsageError: if it is not said which.
+        UsageError: if neither one nor all are named.
     """
     where = places()
     if (name is None) is not every:

@@ -1,4 +1,4 @@
-"""`kasmon sandbox run`: code goes to a sandbox, and what it prints comes meanwhile."""
+"""`kasmon sandbox run`: run code in a sandbox, and print its output as it arrives."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from kasmon.supervisor.sandboxes import use
 
 
 def run(name: str, code: str, interpreter: Interpreter, timeout_s: float | None, *, wants_json: bool) -> int:
-    """Run code and return its exit code; what it prints is printed meanwhile."""
+    """Run code, print its output as it arrives, and return its exit code."""
     where = places()
     session = find(look_once(where), name)
     shown, call = RunOutput(is_quiet=wants_json), use.new_run()

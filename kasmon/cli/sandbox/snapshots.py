@@ -1,4 +1,4 @@
-"""Verbs about sandboxes and what they remember: `sandbox ls`, `show`, `pause` and `fork`."""
+"""Commands about sandboxes and their memory snapshots: `sandbox ls`, `show`, `pause` and `fork`."""
 
 import asyncio
 import contextlib
@@ -25,10 +25,10 @@ from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 
 
 def list_all(*, wants_json: bool) -> None:
-    """List the sandboxes; what was begun of one by a host that was killed is ended."""
+    """List the sandboxes; end unfinished ones of killed hosts first."""
     where = places()
     for unfinished_one in unfinished(where, sandboxed(where)):
-        with contextlib.suppress(KasmonError):  # `kasmon doctor` tells of it
+        with contextlib.suppress(KasmonError):  # `kasmon doctor` reports it
             end_unfinished(where, unfinished_one)
     memory, now = SnapshotReader(where), time.time()
     sessions = [(session, memory.of(session)) for session in sandboxed(where)]
@@ -40,7 +40,7 @@ def list_all(*, wants_json: bool) -> None:
 
 
 def show(name: str, *, wants_json: bool) -> None:
-    """Show all that is known of the sandbox of a session, also of one without; its memory on disk is read through."""
+    """Print all details of a session's sandbox, also without one; its snapshots on disk are verified in full."""
     where = places()
     session = find(look_once(where), name)
     remembered, points = (
@@ -64,11 +64,11 @@ def show(name: str, *, wants_json: bool) -> None:
 
 
 def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
-    """Put a sandbox to sleep: on disk where its tier keeps memory there, unless it is *to_hold* its memory.
+    """Pause a sandbox: on disk if its tier supports that, unless its memory is *to_hold*.
 
     Raises:
-        UsageError: if it is to do both.
-        SandboxError: if it does not sleep, or what it held was lost.
+        UsageError: if both are requested.
+        SandboxError: if it could not be paused, or its memory was lost.
     """
     if to_disk and to_hold:
         raise UsageError("--disk and --hold cannot be combined.", hint="Pass either --disk or --hold.")
@@ -90,7 +90,7 @@ def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
 
 
 def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
-    """Make another sandbox that begins where this one is."""
+    """Create another sandbox that starts as a copy of this one."""
     where = places()
     session = find(look_once(where), name)
     made = asyncio.run(operations.fork(where, session, new_name, at))
@@ -105,10 +105,10 @@ def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
 
 
 def seen(where: Paths, session: SessionId) -> Session:
-    """The session as it is now.
+    """Return the current state of the session.
 
     Raises:
-        SessionNotFoundError: if it is not there any more.
+        SessionNotFoundError: if it no longer exists.
     """
     now = look_once(where).get(session)
     if now is None:
@@ -117,5 +117,5 @@ def seen(where: Paths, session: SessionId) -> Session:
 
 
 def sandboxed(where: Paths) -> list[Session]:
-    """All sessions of interpreters."""
+    """Return all interpreter sessions."""
     return [session for session in look_once(where).sessions if session.mode is Mode.INTERPRETER]
