@@ -145,8 +145,7 @@ def visible(text: str) -> Clean:
     """Return *text* for a decision by the user: two different texts never come out equal.
 
     Shown as `⟨U+202E⟩`: everything that is invisible or only looks like a space, combining marks on ASCII or outside
-    their
-    normal form, private characters, and kasmon's own marks. A space at the end of a line is `␠`.
+    their normal form, private characters, and kasmon's own marks. A space at the end of a line is `␠`.
 
     A whole `⟨hidden: 40 characters⟩` is kept as it is: a host wrote it (`host/journal/redaction.py`), and prevents an
     agent from imitating it.

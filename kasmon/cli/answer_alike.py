@@ -89,8 +89,7 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
     """Answer *wanted* and all similar requests with the decision *said*; return the exit code.
 
     Without *yes* and the *digest* of the list, all are shown and the user asked to confirm, on a terminal only. If one
-    is
-    answered elsewhere meanwhile, its error is printed and the others are still answered.
+    is answered elsewhere meanwhile, its error is printed and the others are still answered.
 
     Raises:
         UsageError: if the decision is not possible for several requests.

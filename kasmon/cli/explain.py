@@ -66,8 +66,7 @@ def explain_screen(
     """Print the state of an *agent* by the screen in the file *screen*; `-` is stdin.
 
     A golden folder, or a `screen.txt` in one, has its own title and cursor. Without a cursor, the end of the last row
-    is
-    used.
+    is used.
 
     Raises:
         UsageError: if the file is unusable, or there are no rules for *agent*.

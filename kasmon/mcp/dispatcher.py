@@ -1,6 +1,6 @@
-"""Which tool does what: takes what a client gave and returns what it is told, whatever goes wrong.
+"""Dispatch tool calls: take a client's arguments and return a result, whatever fails.
 
-Nothing here knows MCP's types.
+This module does not know MCP's types.
 """
 
 from collections.abc import Mapping
@@ -18,26 +18,26 @@ from kasmon.paths import Paths
 from kasmon.supervisor.sandboxes import operations
 
 WRONG: Final = 2
-"""The exit code of what makes no sense as it was asked for."""
+"""The exit code for invalid arguments."""
 assert get_args(Interpreter) == INTERPRETERS
 
 
 class ToolResult(NamedTuple):
-    """What a tool answers."""
+    """The result of a tool."""
 
     content: dict[str, Any]
     is_error: bool = False
 
 
 class _UnknownInterpreterError(Exception):
-    """The seed's error."""
+    """The error text of the seed project for an unknown interpreter."""
 
 
 class ToolDispatcher:
     """The tools of one client."""
 
     def __init__(self, places: Paths, workshop: SandboxTools, place: SessionTools | None) -> None:
-        """*place*: that of the client as a session of kasmon's; None where it is none."""
+        """*place*: the tools of the client as a kasmon session; None if it is none."""
         self._places = places
         self._workshop = workshop
         self._place = place
@@ -45,7 +45,7 @@ class ToolDispatcher:
         self.tools: Final = {tool.name: tool for tool in tools}
 
     async def call(self, name: str, given: Mapping[str, Any], printed: Show) -> ToolResult:
-        """Do what tool *name* does with *given*; *printed* is called with what code prints meanwhile."""
+        """Call the tool *name* with *given*; *printed* is called with the output of code as it arrives."""
         tool = self.tools.get(name)
         if tool is None:
             return _wrong(f"Unknown tool: {name!r}.")

@@ -1,6 +1,6 @@
-"""The sandboxes of one client: code runs in them in order, and stops when nobody waits; they end with the server.
+"""The sandboxes of one client: runs are executed in order, and stopped if cancelled; sandboxes end with the server.
 
-Nothing here knows MCP.
+This module does not know MCP.
 """
 
 import asyncio
@@ -30,30 +30,28 @@ from kasmon.supervisor.sessions import operations as verb
 
 
 class SandboxPool:
-    """Holds one at most. None is made before the first was taken: a client that never runs code costs nothing."""
+    """Holds at most one spare sandbox. It prepares none before the first use: a client without runs costs nothing."""
 
     def __init__(
         self, make: Callable[[], Coroutine[Any, Any, Session]], look: Callable[[Session], Awaitable[Session]]
     ) -> None:
-        """
-        Args:
-            make: makes one.
-            look: how one is now.
-        """
+        """Args:
+        make: creates a sandbox.
+        look: returns the current state of one."""
         self._make = make
         self._look = look
         self._next: asyncio.Task[Session] | None = None
 
     async def take(self) -> Session:
-        """The one that is there or on its way; else a new one.
+        """Return the spare sandbox, or a new one.
 
         Raises:
-            KasmonError: if none can be made.
+            KasmonError: if none can be created.
         """
         return await self.ready() or await self._make()
 
     async def ready(self) -> Session | None:
-        """The one that is there or on its way; None where there is none, or it did not last."""
+        """Return the spare sandbox, ready or in preparation; None if there is none, or it has ended."""
         coming, self._next = self._next, None
         if coming is None:
             return None
@@ -64,25 +62,25 @@ class SandboxPool:
         return None
 
     def prepare(self, beside: Callable[[Coroutine[Any, Any, Session]], asyncio.Task[Session]]) -> None:
-        """Have one made *beside*, unless there is one."""
+        """Create a spare sandbox in a task by *beside*, unless there is one."""
         if self._next is None:
             self._next = beside(self._make())
 
 
 AGAIN_S: Final = 1.0
-"""How long an interrupt may take until it is sent again."""
+"""The interval between interrupts, in seconds."""
 INTERRUPTS: Final = 5
-"""So often; then the run goes on until its time is over."""
+"""The number of interrupts; after them the run continues until its time limit."""
 CLOSING_S: Final = 10.0
-"""How long the end of a server may take; what is left is removed by the next one."""
+"""The time limit for closing a server; the next server removes what is left."""
 Value = TypeVar("Value")
 
 
 class SandboxTools:
-    """What one client has. Its calls are made on one loop; `close` ends it."""
+    """The sandboxes and runs of one client. Call its methods on one loop; `close` ends it."""
 
     def __init__(self, places: Paths, config: Config, owner: ClientIdentity, like: NewSandbox) -> None:
-        """*like*: what its sandboxes are made like; its name counts for nothing."""
+        """*like*: the settings of new sandboxes; its name is ignored."""
         self._places = places
         self._config = config
         self._owner = owner
@@ -94,22 +92,22 @@ class SandboxTools:
         self._turns: defaultdict[tuple[str, Interpreter], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._open: dict[str, Session] = {}
-        """Name in the fleet -> its session, for as long as that has a host: the fleet is not read for each run."""
+        """Fleet name -> its session, while that has a host: saves reading the fleet for each run."""
         self._called: dict[str, str] = {}
-        """Name in the fleet -> what the sandbox was called when it was made: so it speaks of itself."""
+        """Fleet name -> the sandbox's name when it was created, by which it refers to itself."""
 
     async def open(self) -> None:
-        """Say that this server lives, and remove beside that what dead ones left."""
+        """Mark this server as running, and remove leftovers of dead servers in the background."""
         await asyncio.to_thread(self._owner.begin)
         self._beside(self._swept())
 
     async def run(self, interpreter: Interpreter, code: str, session: str, printed: Show) -> dict[str, Any]:
-        """Run *code* in the client's *session*, empty being none, and return what came of it in the seed's shape.
+        """Run *code* in the client's *session* (empty: none), and return the result in the seed project's format.
 
-        Whoever stops waiting (is cancelled) stops the run. *printed* is called with its output meanwhile.
+        Cancelling the call stops the run. *printed* is called with its output as it arrives.
 
         Raises:
-            KasmonError: if it could not be run, or nobody knows what became of it.
+            KasmonError: if it could not be run, or its outcome is unknown.
         """
         if self._is_closing:
             raise RefusedError("the server is shutting down.")
@@ -126,11 +124,12 @@ class SandboxTools:
             raise
 
     async def sessions(self) -> list[tuple[str, Session]]:
-        """The client's sessions, by the name that it gave them."""
+        """Return the client's sessions by the names that it gave them."""
         return self._owner.sessions(await self._fleet())
 
     async def find(self, session: str) -> Session:
-        """
+        """Return the client's *session*.
+
         Raises:
             NotFoundError: if the client has no session of this name.
         """
@@ -140,10 +139,10 @@ class SandboxTools:
         raise NotFoundError(f"there is no session {session!r} of yours.", hint="list_sessions returns your sessions.")
 
     async def end(self, session: str) -> None:
-        """End the client's *session*; nothing of it is left.
+        """End and remove the client's *session*.
 
         Raises:
-            KasmonError: if there is none, or something of it is left.
+            KasmonError: if there is none, or it could not be removed completely.
         """
         found = await self.find(session)
         self._open.pop(found.name, None)
@@ -152,7 +151,7 @@ class SandboxTools:
         await operations.remove(self._places, found)
 
     def running(self, session: str, interpreter: Interpreter | None = None) -> list[RunTask]:
-        """What this server runs in the client's *session*, or there in one interpreter alone, or waits to."""
+        """Return the started runs of this server in the client's *session*, or in one interpreter there."""
         return [
             each
             for each in self._works.values()
@@ -160,8 +159,8 @@ class SandboxTools:
         ]
 
     async def interrupt(self, session: str, interpreter: Interpreter | None, run: str) -> tuple[list[str], list[str]]:
-        """Interrupt the run with the id *run* in the client's *session*; where that is empty, what this server runs
-        there. The ids of what was interrupted, and why the others were not.
+        """Interrupt the run with the id *run* in the client's *session*; if empty, this server's runs there.
+        Return the ids of the interrupted runs, and why others were not.
 
         Raises:
             KasmonError: if there is no such session.
@@ -179,7 +178,7 @@ class SandboxTools:
         return done, why_not or ([] if done else ["nothing of yours is running there."])
 
     async def close(self) -> None:
-        """Stop what runs, and remove what ends with this server; what is not done in time is left to the next one."""
+        """Stop all runs, and remove the sessions that end with this server; the next server removes what is left."""
         self._is_closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_S):
@@ -216,7 +215,7 @@ class SandboxTools:
         )
 
     async def _got(self, name: str) -> tuple[Session, str]:
-        """The session of this name in the fleet, made or begun anew where it has to be, and what was lost by that."""
+        """Return the session of this fleet name, created or restarted if necessary, and what that lost."""
         if (at := self._open.get(name)) is not None and await asyncio.to_thread(self._has_host, at):
             return at, ""
         self._open[name], lost = await self._found(name)
@@ -256,7 +255,7 @@ class SandboxTools:
         return found
 
     async def _stopped(self, work: asyncio.Task[dict[str, Any]], running: RunTask) -> None:
-        """Have *running* end, and wait for that; what its session holds is kept where its interpreter reacts."""
+        """Stop *running* and wait for its end; its session's state is retained if the interpreter reacts."""
         running.is_unwanted = True
         if not running.session:
             work.cancel()
@@ -295,11 +294,11 @@ class SandboxTools:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waits for it hears of it; nobody has to
+            task.exception()  # retrieve the error, so that asyncio does not log it as never retrieved
 
 
 def _is_cancelled() -> bool:
-    """Whether whoever called is, and not only what it waits for."""
+    """Whether the current task itself is being cancelled, and not only what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""`kasmon mcp`: the tools over stdio, by the official package. stdout is the protocol alone."""
+"""`kasmon mcp`: serve the tools over stdio with the official package. stdout carries only the protocol."""
 
 import asyncio
 import json
@@ -27,16 +27,16 @@ from kasmon.supervisor.sandboxes.create import NewSandbox
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EVERY_S: Final = 0.1
-"""How often a client hears what code prints, at most."""
+"""The minimum interval between progress notifications, in seconds."""
 LONGEST: Final = 16 * 1024
-"""So many characters of output are in one notification, the last ones; the answer has all of them."""
+"""The maximum characters of output in one notification, the latest ones; the result has all of them."""
 
 
 def serve(places: Paths, config: Config, client: str, like: NewSandbox) -> int:
-    """Serve one client over stdin and stdout until it hangs up or a signal comes; the exit code.
+    """Serve one client over stdin and stdout until it disconnects or a signal arrives; return the exit code.
 
     Raises:
-        UsageError: if *client* cannot be a client's name, or there is nothing to serve over.
+        UsageError: if *client* is not a valid client name, or stdin or stdout is closed.
     """
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("cannot serve: stdin or stdout is closed.")
@@ -52,7 +52,7 @@ def serve(places: Paths, config: Config, client: str, like: NewSandbox) -> int:
 
 
 def server_of(desk: ToolDispatcher) -> Server[Any]:
-    """A server with the tools of *desk*."""
+    """Return a server with the tools of *desk*."""
     tools = [
         types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema)
         for tool in desk.tools.values()
@@ -83,7 +83,7 @@ def server_of(desk: ToolDispatcher) -> Server[Any]:
 
 
 async def _until_over(desk: ToolDispatcher, workshop: SandboxTools) -> int | None:
-    """Serve; the signal that ended it, None if the client did."""
+    """Serve; return the signal that ended it, None if the client did."""
     loop, heard = asyncio.get_running_loop(), asyncio.Event()
     signals: list[int] = []
 
@@ -114,7 +114,7 @@ async def _served(desk: ToolDispatcher) -> None:
 
 
 class _Progress:
-    """Tells a client that asked for it what its code prints, while it runs."""
+    """Sends the output of running code to a client that requested progress."""
 
     def __init__(self, context: ServerRequestContext[Any]) -> None:
         self._context = context

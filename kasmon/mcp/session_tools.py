@@ -1,4 +1,4 @@
-"""Where an agent that is a session of kasmon's stands: its task, its peers, and that it says it is done."""
+"""The tools of an agent that is a kasmon session: its task, its peers, and reporting the task as done."""
 
 import asyncio
 from typing import Any
@@ -16,14 +16,14 @@ from kasmon.supervisor.sessions import operations
 
 
 class SessionTools:
-    """The place of one session in the fleet."""
+    """The tools of one session in the fleet."""
 
     def __init__(self, places: Paths, session: str) -> None:
         self._places = places
         self._id = session
 
     async def task(self) -> dict[str, Any]:
-        """What it works on.
+        """Return its task.
 
         Raises:
             NotFoundError: if it is not in the fleet.
@@ -31,7 +31,7 @@ class SessionTools:
         return await asyncio.to_thread(self._task)
 
     async def peers(self) -> dict[str, Any]:
-        """Who works beside it.
+        """Return its peers.
 
         Raises:
             NotFoundError: if it is not in the fleet.
@@ -39,10 +39,10 @@ class SessionTools:
         return await asyncio.to_thread(self._peers)
 
     async def done(self, summary: str) -> dict[str, Any]:
-        """Note that it says its task is done.
+        """Log its report that its task is done.
 
         Raises:
-            KasmonError: why that could not be noted.
+            KasmonError: why that could not be logged.
         """
         session = await asyncio.to_thread(self._session)
         await operations.declare(self._places, session, done=summary)

@@ -283,8 +283,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """For the scripted agent: its pauses are divided by this; 0 means no pauses."""
     permission_mode: str = ""
     """structured, if no argument sets it: the permission mode to set before the first prompt, by the name in the
-    agent's
-    protocol; empty: the agent's own choice."""
+    agent's protocol; empty: the agent's own choice."""
     generation: int = 1
     resume: str | None = None
     """The agent's own id of the conversation to resume."""

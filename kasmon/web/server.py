@@ -1,4 +1,4 @@
-"""`kasmon web`: listens on loopback, lets in whom the gate lets in, and gives each page a dashboard of its own."""
+"""`kasmon web`: listen on loopback, check access, and give each page its own dashboard."""
 
 import asyncio
 import contextlib
@@ -17,15 +17,15 @@ from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, fitting
 from kasmon.web.page import PageFile, enter_page, headers, page_files
 
 MOST_VISITS: Final = 8
-"""So many pages have a dashboard at once, at most."""
+"""The maximum number of pages with a dashboard at once."""
 MESSAGE_BYTES: Final = 1 << 20
-"""The longest message of a page; what is pasted into it is one."""
+"""The maximum length of a page's message; a paste is one message."""
 HEARTBEAT_S: Final = 20.0
-"""A page that has not answered for so long, in seconds, is gone."""
+"""A page that has not answered for this long, in seconds, is gone."""
 GOODBYE_S: Final = 2.0
-"""How long a page may take to hear that its dashboard is over, in seconds; then its connection is cut."""
+"""How long a page may take to close its connection after its dashboard ended, in seconds; then it is cut."""
 REPEAT_S: Final = 60.0
-"""What goes wrong again and again is said again after so many seconds."""
+"""The interval after which a repeated error is logged again, in seconds."""
 FULL: Final = f"kasmon web: {MOST_VISITS} dashboards are already open. Close one of those pages first.\r\n"
 
 log = logging.getLogger(__name__)
@@ -42,16 +42,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebView:
-    """The server. `open` it, then `link` leads in; `close` ends every dashboard that it showed."""
+    """The server. `open` it, then `gate.link` gives access; `close` ends all its dashboards."""
 
     def __init__(
         self, environment: Mapping[str, str], address: str, port: int, dashboard: Sequence[str] = DASHBOARD
     ) -> None:
         """*environment*: the dashboards' variables; *address*: a loopback address; *port*: 0 for a free one;
-        *dashboard*: what each page shows.
+        *dashboard*: the command of each page.
 
         Raises:
-            UnavailableError: if what the page is made of is not there.
+            UnavailableError: if the page's files are not available.
         """
         self._environment = dict(environment)
         self._address, self.port, self._argv = address, port, dashboard
@@ -70,7 +70,7 @@ class WebView:
         """Listen.
 
         Raises:
-            UnavailableError: if the port is not to be had.
+            UnavailableError: if the port is not available.
         """
         app = web.Application(middlewares=[self._guarded()])
         app.router.add_get("/{place}/ws", self._visit)
@@ -96,14 +96,14 @@ class WebView:
         self.gate = AccessGuard(self._address, self.port)
 
     def revoke(self, cookie: str | None = None) -> None:
-        """Log out the browser with *cookie*, or every one: its cookie lets nobody in, and its dashboards end."""
+        """Log out the browser with *cookie*, or all: revoke the cookie, and end the dashboards."""
         self.gate.revoke(cookie)
         sockets = [socket for socket, of in self._sockets.items() if cookie is None or of.cookie == cookie]
         self._ending.add(task := asyncio.get_running_loop().create_task(self._hang_up(sockets)))
         task.add_done_callback(self._ending.discard)
 
     async def _hang_up(self, sockets: Sequence[web.WebSocketResponse]) -> None:
-        """Tell each of *sockets* that it is over, and cut those that do not hear it in time."""
+        """Close each of *sockets*, and cut those that do not answer in time."""
         opened = [self._sockets[socket] for socket in sockets]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
@@ -114,7 +114,7 @@ class WebView:
             _abort(each.transport)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Say in one line what went wrong on the loop, as no room for another connection; not again at once."""
+        """Log an error of the loop in one line, such as too many open files; not again for a while."""
         error = context.get("exception")
         what = f"{context.get('message') or 'something failed'}: {error!r}" if error else str(context.get("message"))
         if loop.time() >= self._said_at.get(what, 0.0):
@@ -122,7 +122,7 @@ class WebView:
             log.warning("%s", what)
 
     async def close(self) -> None:
-        """Let nobody in any more, and end every dashboard; the agents go on."""
+        """Stop listening, and end every dashboard; the agents keep running."""
         if self._runner is not None:
             if self._listening is not None:
                 self._listening.close()
@@ -133,7 +133,7 @@ class WebView:
     def _guarded(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Every request comes through here, also those that lead nowhere."""
+            """Check every request, also those for unknown paths."""
             asked = asked_by(request)
             if refusal := self.gate.refusal(asked):
                 return self._plain(refusal.status, refusal.why)
@@ -144,7 +144,7 @@ class WebView:
                 return await handler(request)
             except web.HTTPException as error:
                 return self._plain(error.status, "not found.")
-            except Exception as error:  # noqa: BLE001 - the server goes on, and says no more to whoever asked
+            except Exception as error:  # noqa: BLE001 - the server keeps running, and the client gets no details
                 self._unhandled(
                     asyncio.get_running_loop(), {"message": f"a request for {request.path!r}", "exception": error}
                 )
@@ -191,7 +191,7 @@ class WebView:
             await socket.close()
         finally:
             opened = self._sockets.pop(socket)
-            asyncio.get_running_loop().call_later(GOODBYE_S, _abort, opened.transport)  # if nobody reads the last of it
+            asyncio.get_running_loop().call_later(GOODBYE_S, _abort, opened.transport)  # if it does not read the end
         return socket
 
     async def _dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
@@ -209,7 +209,7 @@ class WebView:
 
 
 def asked_by(request: web.Request) -> AccessRequest:
-    """What *request* says that matters at the gate."""
+    """Return the parts of *request* that matter for access."""
     told = request.headers
     return AccessRequest(
         path=request.path,
@@ -225,10 +225,10 @@ def asked_by(request: web.Request) -> AccessRequest:
 
 
 async def _live(visit: DashboardSession, socket: web.WebSocketResponse) -> None:
-    """Carry what is drawn there and what is typed here, until either ends."""
+    """Transfer output and input between dashboard and page, until either ends."""
 
     async def show() -> None:
-        with contextlib.suppress(ConnectionError):  # the page is gone, which `hear` is told, too
+        with contextlib.suppress(ConnectionError):  # the page is gone, which ends the loop below too
             while drawn := await visit.read():
                 await socket.send_bytes(drawn)
         await socket.close()
@@ -245,7 +245,7 @@ async def _live(visit: DashboardSession, socket: web.WebSocketResponse) -> None:
 
 
 async def hear(visit: DashboardSession, text: str) -> None:
-    """Do what one message of textual-serve's script says; one that says nothing of keys or size is left unanswered."""
+    """Apply one message of textual-serve's script; ignore one that contains neither keys nor a size."""
     try:
         said = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
