@@ -235,8 +235,7 @@ class ProtocolVersionError(RefusedError):
         """Args:
         host: the session's id, or `tmux` for the shared tmux host.
         pid: the host's process; 0 if unknown.
-        host_version: the host's protocol version; None if it is older than the greeting, so that it cannot report
-            one.
+        host_version: the host's protocol version; None if it is older than the greeting that reports it.
         host_kasmon: the host's kasmon version; empty likewise.
         version: the client's protocol version.
         kasmon: the client's kasmon version."""

@@ -16,7 +16,7 @@ If the agent cannot be started, the pane shows one sentence and the exit code is
 126 (not allowed) or 127 (not found), as in a shell.
 """
 
-import _signal  # type: ignore[import-not-found]  # built in; `signal` would be half of our start
+import _signal  # type: ignore[import-not-found]  # built in; `signal` would take half of the start time
 import os
 import stat
 import sys

@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: list[str]) -> int | None:
     verb = next((word for word in arguments[:1] if not word.startswith("-")), "")
     if verb and verb != COMPLETE and verb not in app:
-        from difflib import get_close_matches  # only for who mistyped: it takes longer than what it is for
+        from difflib import get_close_matches  # only for mistyped commands: the import is slow
 
         near = get_close_matches(verb, app, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "See `kasmon --help`."

@@ -90,7 +90,7 @@ def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -
         NotFoundError: if there is no such session.
         KasmonError: why it cannot be moved; it is unchanged then, unless the message differs.
     """
-    from kasmon.supervisor.sessions.move import move as moved  # it looks at processes
+    from kasmon.supervisor.sessions.move import move as moved  # it inspects processes
 
     mode = mode_of(to)
     if mode is None:
@@ -148,7 +148,7 @@ def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
     Raises:
         KasmonError: why it cannot be started; everything begun is ended again.
     """
-    from kasmon.cli.early_exit import ended_at_once  # it looks at processes
+    from kasmon.cli.early_exit import ended_at_once  # it loads psutil
 
     where = places()
     here = for_session(where, load(where), wanted.folder, wanted.agent)
@@ -275,7 +275,7 @@ def stop(wanted: str, *, wants_json: bool) -> None:
 
 def restart(wanted: str, *, wants_json: bool) -> int:
     """Start an ended session again, under the same id and log."""
-    from kasmon.cli.early_exit import ended_at_once  # it looks at processes
+    from kasmon.cli.early_exit import ended_at_once  # it loads psutil
 
     where = places()
     session = find(look_once(where), wanted)

@@ -116,8 +116,8 @@ class ExecutionSession:
     async def restore(self) -> None:
         """Resume its agent if it is not running; never raises.
 
-        tmux: a running agent is only found again. sdk: the agent's own means resume the conversation; in the seed
-        project this does nothing. If it cannot be resumed, `exists` stays false, and `why_not` has the reason.
+        tmux: a running agent is only found again. sdk: the agent's own means resume the conversation; in kasmos
+        this does nothing. If it cannot be resumed, `exists` stays false, and `why_not` has the reason.
         """
         self.why_not = ""
         try:
@@ -258,8 +258,8 @@ class ExecutionSession:
     ) -> None:
         """Answer one request of the session.
 
-        In tmux this needs a screen file that knows the program's menu. The screen is read again right before the key is
-        pressed, and the menu is gone when this returns.
+        In tmux this needs a screen file that describes the program's menu. The screen is read again right before the
+        key is pressed, and the menu is gone when this returns.
 
         Args:
             choice: `allow`, `always`, `deny`, `never`, `edit`, `choose`, `cancel` or `later`.
@@ -274,7 +274,7 @@ class ExecutionSession:
             UsageError: if *choice* is no decision, lacks what it needs, or would ignore a part of what was given.
             RequestNotFoundError: if it asks nothing.
             StaleRequestError: if it asks something else by now.
-            UnableError: if it does not take this answer, or nobody knows its menu.
+            UnableError: if it does not take this answer, or no screen file describes its menu.
         """
         decision = decided(choice)
         session = await self._now()

@@ -72,9 +72,8 @@ class SessionTerminal:
     async def enter(self, session: Session) -> None:
         """Type Enter, late enough after the keys that no program takes it for a part of a paste.
 
-        If a screen file describes the agent's prompt box, Enter waits until the text is in it, and the call waits until
-        it
-        is not any more: keys that follow are another prompt.
+        If a screen file describes the agent's prompt box, Enter waits until the text is in it. The call waits until the
+        text is gone: keys that follow are another prompt.
 
         Raises:
             TimedOutError: if the text is still in the box `CALL_S` after Enter.

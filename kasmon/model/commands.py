@@ -207,7 +207,7 @@ def prompt_digest(text: str) -> str:
 
     `kasmon-emit` computes the same.
     """
-    import hashlib  # only here: most who know commands take no digest, and the library takes 4 ms to load
+    import hashlib  # only here: most importers take no digest, and the library takes 4 ms to load
 
     bare = re.sub(r'</?pasted_content id="[^"]*">', "", text)
     return hashlib.sha256("".join(bare.split()).encode("utf-8", "replace")).hexdigest()[:32]

@@ -154,7 +154,7 @@ def _command_text(request: Request, workdir: str) -> str | None:
     rest = dict(request.input)
     command = rest.pop("command", None) or rest.pop("argv", None)
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        import shlex  # only here: the dashboard's first frame reads no command
+        import shlex  # only here: the dashboard's first frame does not need it
 
         command = shlex.join(command)
     if not isinstance(command, str) or not command.strip():

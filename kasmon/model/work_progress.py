@@ -60,6 +60,6 @@ def progressed(progress: WorkProgress, event: Event) -> WorkProgress:
 
 
 def _digest(parts: Sequence[str]) -> str:
-    import hashlib  # only here: who only reads what was seen takes no digest, and the library takes 4 ms to load
+    import hashlib  # only here: most importers take no digest, and the library takes 4 ms to load
 
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]

@@ -29,7 +29,7 @@ def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
 
 def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report the version of each coding agent, whether it was tested with kasmon, and its modes."""
-    from kasmon.backends.common.agent_version import (  # with it comes the loop that no other check needs
+    from kasmon.backends.common.agent_version import (  # it loads asyncio, which no other check needs
         TRIED,
         found,
         numbers,
@@ -73,7 +73,7 @@ async def _nothing() -> str:
 
 def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report which terminal agents get hooks by an argument at each start, and why the others get none."""
-    from kasmon.backends.tmux.evidence.hook_setup import (  # with it comes the loop that no other check needs
+    from kasmon.backends.tmux.evidence.hook_setup import (  # it loads asyncio, which no other check needs
         hookable,
         why_not,
     )

@@ -317,7 +317,7 @@ def hosts(where: Paths) -> Iterator[DoctorCheck]:
 
 def host_versions(where: Paths) -> Iterator[DoctorCheck]:
     """Report hosts of another kasmon version; `--fix` replaces those that can hand over."""
-    from kasmon.supervisor.sessions.other_hosts import find_other_hosts  # loads asyncio, and is seldom wanted
+    from kasmon.supervisor.sessions.other_hosts import find_other_hosts  # loads asyncio, and is rarely needed
 
     try:
         others = find_other_hosts(where, look_once(where).sessions)

@@ -26,7 +26,7 @@ def strays(where: Paths) -> Iterator[DoctorCheck]:
 
 
 def _left(where: Paths) -> Iterator[DoctorCheck]:
-    from kasmon.sandbox.jail import strays as stray  # only where there can be one
+    from kasmon.sandbox.jail import strays as stray  # only on Linux
 
     sessions = look_once(where).sessions
     if begun := unfinished(where, sessions):

@@ -52,7 +52,7 @@ def numbered(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
 
 def of_inputs(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> str:
     """Return the unified diff from *asked* to *edited*, two inputs of a tool; empty if they are the same."""
-    import difflib  # only here: it is heavy, and inputs are seldom edited
+    import difflib  # only here: it is heavy, and inputs are rarely edited
 
     before, after = _as_lines(asked), _as_lines(edited)
     return "\n".join(list(difflib.unified_diff(before, after, lineterm=""))[2:])
@@ -60,7 +60,7 @@ def of_inputs(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> str:
 
 def _as_lines(given: Mapping[str, Any]) -> list[str]:
     """Return an input as lines: a field per line; a multi-line value is below its name."""
-    import json  # only here: the dashboard's first frame knows this module, and inputs are seldom edited
+    import json  # only here: the dashboard's first frame imports this module, and inputs are rarely edited
 
     lines: list[str] = []
     for name, value in given.items():
