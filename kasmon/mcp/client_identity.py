@@ -63,21 +63,21 @@ class ClientIdentity:
         found = []
         for session in fleet.sessions:
             prefix, slash, name = session.name.partition("/")
-            if session.mode is Mode.INTERPRETER and slash and prefix == self.prefix and not _is_once(session.name):
+            if session.mode is Mode.INTERPRETER and slash and prefix == self.prefix and not _is_temporary(session.name):
                 found.append((name, session))
         return sorted(found, key=lambda each: each[0])
 
-    def passing(self, fleet: Fleet) -> list[Session]:
+    def temporary_sessions(self, fleet: Fleet) -> list[Session]:
         """Return the sessions that end with this server."""
         return [session for session in fleet.sessions if _server_of(session) == self.own]
 
 
-def once(owner: ClientIdentity) -> str:
+def temporary_name(owner: ClientIdentity) -> str:
     """Return a name for a sandbox without a requested one."""
     return f"{owner.own}/{ONCE}-{secrets.token_hex(4)}"
 
 
-def abandoned(places: Paths, fleet: Fleet) -> list[Session]:
+def find_abandoned(places: Paths, fleet: Fleet) -> list[Session]:
     """Return the sessions of servers that exited without removing them; blocks."""
     gone: dict[str, bool] = {}
     left = []
@@ -94,5 +94,5 @@ def _server_of(session: Session) -> str:
     return server_of(session.name) if session.mode is Mode.INTERPRETER else ""
 
 
-def _is_once(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     return re.fullmatch(rf"mcp-[0-9a-f]{{8}}/{ONCE}-[0-9a-f]{{8}}", name) is not None

@@ -29,7 +29,7 @@ class RunTask:
         self.printed: Final = printed
         self.where: Session | None = None
         """Set as soon as it may run there."""
-        self.is_unwanted = False
+        self.is_stopped = False
 
     def check(self) -> None:
         """Check that the run is still wanted.
@@ -37,5 +37,5 @@ class RunTask:
         Raises:
             KasmonError: if it was stopped.
         """
-        if self.is_unwanted:
+        if self.is_stopped:
             raise KasmonError(STOPPED)

@@ -50,7 +50,7 @@ class SessionTools:
 
     def _task(self) -> dict[str, Any]:
         session = self._session()
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "session": session.id,
             "name": session.name,
             "state": session.state.value,
@@ -62,7 +62,7 @@ class SessionTools:
             "done": session.done,
         }
         context = context_of(self._places, session.id)
-        return told if context is None else told | {"title": context.title, "notes": context.notes}
+        return result if context is None else result | {"title": context.title, "notes": context.notes}
 
     def _peers(self) -> dict[str, Any]:
         fleet = look_once(self._places)
@@ -70,11 +70,11 @@ class SessionTools:
         context = context_of(self._places, session.id)
         if context is None:
             return {"peers": [now_of(peer) for peer in peers_of(fleet, session)]}
-        told = []
+        result = []
         for peer in context.peer_sessions:
             now = fleet.get(SessionId(peer.id or ""))
-            told.append(msgspec.to_builtins(peer) | ({} if now is None else now_of(now)))
-        return {"peers": told}
+            result.append(msgspec.to_builtins(peer) | ({} if now is None else now_of(now)))
+        return {"peers": result}
 
     def _session(self) -> Session:
         return find(look_once(self._places), self._id)
