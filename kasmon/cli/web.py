@@ -31,12 +31,12 @@ def web(port: int, address: str, *, wants_json: bool) -> int:
         why = "another version is installed" if is_installed() else "it is not installed"
         raise UnavailableError(f"aiohttp, which serves the page: {why}.", hint=f"`{GET}`") from error
     from kasmon.web.access import loopback
-    from kasmon.web.dashboard_session import surroundings
+    from kasmon.web.dashboard_session import page_environment
 
     if port not in PORTS:
         raise UsageError(f"{port} is not a valid port.", hint="--port must be from 0 to 65535.")
     where = places()
-    view = WebView(surroundings(os.environ) | where.environment_variables(), loopback(address), port)
+    view = WebView(page_environment(os.environ) | where.environment_variables(), loopback(address), port)
 
     console = Console()
 

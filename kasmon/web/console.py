@@ -66,41 +66,41 @@ class Console(logging.Handler):
                     data = data[os.write(number, data) :]
 
 
-async def serve(view: WebView, tell: Callable[[str], None]) -> int:
-    """Serve until a signal arrives, and return its number. *tell* gets the first link, and one for each Enter.
+async def serve(view: WebView, show_link: Callable[[str], None]) -> int:
+    """Serve until a signal arrives, and return its number. *show_link* gets the first link, and one for each Enter.
 
     `r` before Enter logs out every browser that logged in before.
     """
-    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     signals: list[int] = []
 
-    def hear_signal(number: int) -> None:
+    def handle_signal(number: int) -> None:
         signals.append(number)
-        heard.set()
+        stopped.set()
 
-    def hear_line(line: str) -> None:
-        if heard.is_set():
+    def handle_line(line: str) -> None:
+        if stopped.is_set():
             return
         if line == REVOKE:
             view.revoke()
-        tell(view.gate.link())
+        show_link(view.access_guard.link())
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, hear_signal, number)
+        loop.add_signal_handler(number, handle_signal, number)
     await view.open()
     try:
-        tell(view.gate.link())
+        show_link(view.access_guard.link())
         if sys.stdin is not None and sys.stdin.isatty():
-            threading.Thread(target=_hear, args=(loop, hear_line), daemon=True, name="hears Enter").start()
-        await heard.wait()
+            threading.Thread(target=_read_lines, args=(loop, handle_line), daemon=True, name="hears Enter").start()
+        await stopped.wait()
         return signals[0]
     finally:
-        heard.set()
+        stopped.set()
         await view.close()
 
 
-def _hear(loop: asyncio.AbstractEventLoop, hear: Callable[[str], None]) -> None:
-    """Call *hear* on *loop* with each typed line; in the background, input may be for another program."""
+def _read_lines(loop: asyncio.AbstractEventLoop, handle_line: Callable[[str], None]) -> None:
+    """Call *handle_line* on *loop* with each typed line; in the background, input may be for another program."""
     with contextlib.suppress(OSError, RuntimeError):  # the terminal, or the loop, is closed
         while True:
             select.select([0], [], [])
@@ -109,4 +109,4 @@ def _hear(loop: asyncio.AbstractEventLoop, hear: Callable[[str], None]) -> None:
                 continue
             if not (typed := os.read(0, 4096)):
                 return
-            loop.call_soon_threadsafe(hear, typed.decode("utf-8", "replace").strip().lower())
+            loop.call_soon_threadsafe(handle_line, typed.decode("utf-8", "replace").strip().lower())

@@ -9,14 +9,14 @@ import msgspec
 from kasmon.errors import UnavailableError
 
 GET: Final = "pip install 'kasmon[web]'"
-BEHIND: Final = {
+PACKAGE_FILES: Final = {
     "textual.js": ("static/js/textual.js", "text/javascript"),
     "xterm.css": ("static/css/xterm.css", "text/css"),
     "upright.ttf": ("static/fonts/RobotoMono-VariableFont_wght.ttf", "font/ttf"),
     "italic.ttf": ("static/fonts/RobotoMono-Italic-VariableFont_wght.ttf", "font/ttf"),
 }
 """Files of textual-serve: kasmon's name, its own path, and the MIME type."""
-OWN: Final = {
+OWN_FILES: Final = {
     "": ("page.html", "text/html"),
     "page.css": ("page.css", "text/css"),
     "page.js": ("page.js", "text/javascript"),
@@ -61,15 +61,17 @@ def page_files() -> Mapping[str, PageFile]:
     Raises:
         UnavailableError: if textual-serve is missing, or its files are elsewhere.
     """
-    ours = files("kasmon.web") / "page"
+    own_files = files("kasmon.web") / "page"
     try:
-        theirs = files("textual_serve")
-        found = {name: PageFile(kind, (theirs / path).read_bytes()) for name, (path, kind) in BEHIND.items()}
+        package_files = files("textual_serve")
+        found = {
+            name: PageFile(kind, (package_files / path).read_bytes()) for name, (path, kind) in PACKAGE_FILES.items()
+        }
     except ModuleNotFoundError as error:
         raise UnavailableError("textual-serve, which serves the page, is not installed.", hint=f"`{GET}`") from error
     except OSError as error:
         raise UnavailableError("textual-serve is installed in another version.", hint=f"`{GET}`") from error
-    return found | {name: PageFile(kind, (ours / path).read_bytes()) for name, (path, kind) in OWN.items()}
+    return found | {name: PageFile(kind, (own_files / path).read_bytes()) for name, (path, kind) in OWN_FILES.items()}
 
 
 def enter_page() -> bytes:

@@ -13,7 +13,7 @@ from kasmon.errors import UnavailableError
 from kasmon.host.journal import process_log
 from kasmon.web.access import COOKIE, LINK, LOG_OUT, AccessGuard, AccessRequest
 from kasmon.web.connections import Connections
-from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, fitting
+from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, clamp_size
 from kasmon.web.page import PageFile, enter_page, headers, page_files
 
 MOST_VISITS: Final = 8
@@ -60,11 +60,11 @@ class WebView:
         self._runner: web.AppRunner | None = None
         self._listening: asyncio.Server | None = None
         self._sockets: dict[web.WebSocketResponse, OpenPage] = {}
-        self._said_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self.connections = Connections()
-        self.visits: set[DashboardSession] = set()
-        self.gate = AccessGuard(address, port)
+        self.dashboards: set[DashboardSession] = set()
+        self.access_guard = AccessGuard(address, port)
 
     async def open(self) -> None:
         """Listen.
@@ -73,7 +73,7 @@ class WebView:
             UnavailableError: if the port is not available.
         """
         app = web.Application(middlewares=[self._guarded()])
-        app.router.add_get("/{place}/ws", self._visit)
+        app.router.add_get("/{place}/ws", self._serve_socket)
         app.router.add_get("/{place}/{name:.*}", self._file)
         app.router.add_post(f"/{{place}}/{LOG_OUT}", self._log_out)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_S)
@@ -93,11 +93,11 @@ class WebView:
         loop.set_exception_handler(self._unhandled)
         self._runner = runner
         self.port = int(self._listening.sockets[0].getsockname()[1])
-        self.gate = AccessGuard(self._address, self.port)
+        self.access_guard = AccessGuard(self._address, self.port)
 
     def revoke(self, cookie: str | None = None) -> None:
         """Log out the browser with *cookie*, or all: revoke the cookie, and end the dashboards."""
-        self.gate.revoke(cookie)
+        self.access_guard.revoke(cookie)
         sockets = [socket for socket, of in self._sockets.items() if cookie is None or of.cookie == cookie]
         self._ending.add(task := asyncio.get_running_loop().create_task(self._hang_up(sockets)))
         task.add_done_callback(self._ending.discard)
@@ -117,8 +117,8 @@ class WebView:
         """Log an error of the loop in one line, such as too many open files; not again for a while."""
         error = context.get("exception")
         what = f"{context.get('message') or 'something failed'}: {error!r}" if error else str(context.get("message"))
-        if loop.time() >= self._said_at.get(what, 0.0):
-            self._said_at = {**dict(list(self._said_at.items())[-20:]), what: loop.time() + REPEAT_S}
+        if loop.time() >= self._logged_at.get(what, 0.0):
+            self._logged_at = {**dict(list(self._logged_at.items())[-20:]), what: loop.time() + REPEAT_S}
             log.warning("%s", what)
 
     async def close(self) -> None:
@@ -134,12 +134,12 @@ class WebView:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
             """Check every request, also those for unknown paths."""
-            asked = asked_by(request)
-            if refusal := self.gate.refusal(asked):
+            asked = parse_request(request)
+            if refusal := self.access_guard.refusal(asked):
                 return self._plain(refusal.status, refusal.why)
             self.connections.mark_accepted(request.transport)
             if asked.link is not None and asked.method == "GET":
-                return self._let_in()
+                return self._log_in()
             try:
                 return await handler(request)
             except web.HTTPException as error:
@@ -159,17 +159,17 @@ class WebView:
     def _own_name(self) -> str:
         return f"{self._address}:{self.port}"
 
-    def _let_in(self) -> web.Response:
+    def _log_in(self) -> web.Response:
         answer = web.Response(body=self._enter, content_type="text/html", headers=headers(self._own_name))
-        cookie = self.gate.change()
+        cookie = self.access_guard.change()
         process_log.learn([cookie])
-        answer.set_cookie(COOKIE, cookie, path=f"/{self.gate.place}/", httponly=True, samesite="Strict")
+        answer.set_cookie(COOKIE, cookie, path=f"/{self.access_guard.place}/", httponly=True, samesite="Strict")
         return answer
 
     async def _log_out(self, request: web.Request) -> web.Response:
         self.revoke(request.cookies.get(COOKIE, ""))
         answer = self._plain(200, "logged out.")
-        answer.del_cookie(COOKIE, path=f"/{self.gate.place}/")
+        answer.del_cookie(COOKIE, path=f"/{self.access_guard.place}/")
         return answer
 
     async def _file(self, request: web.Request) -> web.Response:
@@ -178,7 +178,7 @@ class WebView:
             raise web.HTTPNotFound
         return web.Response(body=file.body, content_type=file.kind, headers=headers(request.headers["Host"]))
 
-    async def _visit(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_socket(self, request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES, compress=False)
         await socket.prepare(request)
         self._sockets[socket] = OpenPage(request.cookies.get(COOKIE, ""), request.transport)
@@ -186,7 +186,7 @@ class WebView:
             if len(self._sockets) > MOST_VISITS:
                 await socket.send_bytes(FULL.encode())
             else:
-                columns, rows = (fitting(request.query.get(name)) for name in ("width", "height"))
+                columns, rows = (clamp_size(request.query.get(name)) for name in ("width", "height"))
                 await self._dashboard(socket, columns or 80, rows or 24)
             await socket.close()
         finally:
@@ -196,40 +196,40 @@ class WebView:
 
     async def _dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
         try:
-            visit = await DashboardSession.open(columns, rows, self._environment, self._argv)
+            session = await DashboardSession.open(columns, rows, self._environment, self._argv)
         except OSError as error:
             await socket.send_bytes(f"kasmon web: no dashboard could be started: {error.strerror}.\r\n".encode())
             return
-        self.visits.add(visit)
+        self.dashboards.add(session)
         try:
-            await _live(visit, socket)
+            await _connect(session, socket)
         finally:
-            await visit.close()
-            self.visits.discard(visit)
+            await session.close()
+            self.dashboards.discard(session)
 
 
-def asked_by(request: web.Request) -> AccessRequest:
+def parse_request(request: web.Request) -> AccessRequest:
     """Return the parts of *request* that matter for access."""
-    told = request.headers
+    request_headers = request.headers
     return AccessRequest(
         path=request.path,
         method=request.method,
-        hosts=told.getall("Host", []),
-        origins=told.getall("Origin", []),
-        sites=told.getall("Sec-Fetch-Site", []),
-        purpose=told.get("Sec-Purpose", "") or told.get("Purpose", ""),
+        hosts=request_headers.getall("Host", []),
+        origins=request_headers.getall("Origin", []),
+        sites=request_headers.getall("Sec-Fetch-Site", []),
+        purpose=request_headers.get("Sec-Purpose", "") or request_headers.get("Purpose", ""),
         link=request.query.get(LINK),
         cookie=request.cookies.get(COOKIE, ""),
-        is_socket="Upgrade" in told or request.path.endswith("/ws"),
+        is_socket="Upgrade" in request_headers or request.path.endswith("/ws"),
     )
 
 
-async def _live(visit: DashboardSession, socket: web.WebSocketResponse) -> None:
+async def _connect(session: DashboardSession, socket: web.WebSocketResponse) -> None:
     """Transfer output and input between dashboard and page, until either ends."""
 
     async def show() -> None:
         with contextlib.suppress(ConnectionError):  # the page is gone, which ends the loop below too
-            while drawn := await visit.read():
+            while drawn := await session.read():
                 await socket.send_bytes(drawn)
         await socket.close()
 
@@ -237,14 +237,14 @@ async def _live(visit: DashboardSession, socket: web.WebSocketResponse) -> None:
     try:
         async for message in socket:
             if message.type is WSMsgType.TEXT:
-                await hear(visit, message.data)
+                await handle_message(session, message.data)
     finally:
         showing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await showing
 
 
-async def hear(visit: DashboardSession, text: str) -> None:
+async def handle_message(session: DashboardSession, text: str) -> None:
     """Apply one message of textual-serve's script; ignore one that contains neither keys nor a size."""
     try:
         said = msgspec.json.decode(text)
@@ -252,11 +252,11 @@ async def hear(visit: DashboardSession, text: str) -> None:
         return
     match said:
         case ["stdin", str(keys)]:
-            await visit.write(keys.encode())
+            await session.write(keys.encode())
         case ["resize", {"width": width, "height": height}]:
-            columns, rows = fitting(width), fitting(height)
+            columns, rows = clamp_size(width), clamp_size(height)
             if columns and rows:
-                visit.resize(columns, rows)
+                session.resize(columns, rows)
 
 
 def _abort(transport: asyncio.BaseTransport | None) -> None:
