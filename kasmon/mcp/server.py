@@ -63,11 +63,9 @@ def server_of(dispatcher: ToolDispatcher) -> Server[Any]:
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools)
 
-    async def call_tool(
-        context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    async def call_tool(context: ServerRequestContext[Any], call: types.CallToolRequestParams) -> types.CallToolResult:
         progress = _Progress(context)
-        result = await progress.of(dispatcher, params)
+        result = await progress.of(dispatcher, call)
         text = json.dumps(result.content, ensure_ascii=False)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
@@ -122,7 +120,7 @@ class _Progress:
         self._context = context
         self._is_requested = bool(context.meta and context.meta.get("progress_token") is not None)
         self._unsent = ""
-        self._sent_characters = 0
+        self._printed_characters = 0
 
     async def of(self, dispatcher: ToolDispatcher, params: types.CallToolRequestParams) -> ToolResult:
         call = dispatcher.call(params.name, params.arguments or {}, self._append)
@@ -140,10 +138,10 @@ class _Progress:
     def _append(self, printed: RunOutputChunk) -> None:
         if self._is_requested:
             text = printed.stdout + printed.stderr
-            self._sent_characters += len(text)
+            self._printed_characters += len(text)
             self._unsent = (self._unsent + text)[-LONGEST:]
 
     async def _send(self) -> None:
         if self._unsent:
             text, self._unsent = self._unsent, ""
-            await self._context.session.report_progress(self._sent_characters, None, text)
+            await self._context.session.report_progress(self._printed_characters, None, text)

@@ -10,8 +10,7 @@
 | unsure | its state is unknown |
 | set aside | all its requests were set aside |
 
-Within a kind, the session with the highest cost comes first: its own waiting time, plus that of each finished peer of
-its wave that waits for it.
+Within a kind, the highest cost comes first: the session's own waiting time, plus that of each peer that waits for it.
 """
 
 from collections import Counter

@@ -9,8 +9,7 @@ import msgspec
 from kasmon.model.transcript.diff import HUNK
 
 Span: TypeAlias = tuple[int, int]
-"""A range of lines of the common base: the first and the one behind the last. An insertion's range includes the lines
-before and behind it."""
+"""Lines of the common base: the first, and the one behind the last. An insertion includes its two neighbour lines."""
 WHOLE: Final[tuple[Span, ...]] = ((0, 1 << 31),)
 """The whole file: for a new, deleted or binary one."""
 

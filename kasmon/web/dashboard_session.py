@@ -15,7 +15,7 @@ from typing import Final
 from kasmon.host.rpc.spawn import OF_ONE_SESSION
 
 DASHBOARD: Final = (sys.executable, "-P", "-m", "kasmon")
-PTY_EXEC: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("pty_exec.py")))
+EXEC: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("pty_exec.py")))
 READ_BYTES: Final = 64 * 1024
 LIFELINE: Final = "KASMON_LIFELINE"
 """A variable of a guarded dashboard; this one has no guard."""
@@ -25,15 +25,7 @@ END_S: Final = 8.0
 """How long a dashboard may take to exit without its terminal; then it is killed."""
 SMALLEST, LARGEST = 1, 1000
 """The minimum and maximum of columns and rows that a page may request."""
-TERMINAL_VARIABLES: Final = (
-    *OF_ONE_SESSION,
-    "STY",
-    "TERM_PROGRAM",
-    "TERM_PROGRAM_VERSION",
-    "COLUMNS",
-    "LINES",
-    LIFELINE,
-)
+TERMINAL_VARS: Final = (*OF_ONE_SESSION, "STY", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES", LIFELINE)
 """Variables that describe the terminal of `kasmon web`, which is not that of the page."""
 
 
@@ -61,13 +53,7 @@ class DashboardSession:
             os.set_blocking(ours, False)
             _resize(ours, columns, rows)
             process = await asyncio.create_subprocess_exec(
-                *PTY_EXEC,
-                *argv,
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                env=dict(environment),
-                start_new_session=True,
+                *EXEC, *argv, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environment), start_new_session=True
             )
         except BaseException:
             os.close(ours)
@@ -142,7 +128,7 @@ class DashboardSession:
 
 def page_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a dashboard in a page: those of `kasmon web`, except of its terminal."""
-    kept = {name: value for name, value in environment.items() if name not in TERMINAL_VARIABLES}
+    kept = {name: value for name, value in environment.items() if name not in TERMINAL_VARS}
     return kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 from kasmon.web import dashboard_session, server
-from kasmon.web.dashboard_session import TERMINAL_VARIABLES, DashboardSession, clamp_size, page_environment
+from kasmon.web.dashboard_session import TERMINAL_VARS, DashboardSession, clamp_size, page_environment
 from kasmon.web.server import MESSAGE_BYTES, WebView
 from tests.waiting import auntil
 
@@ -181,7 +181,7 @@ async def test_a_page_more_than_there_may_be_is_told_so(monkeypatch: pytest.Monk
 
 
 async def test_where_no_dashboard_can_be_started_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard_session, "PTY_EXEC", ("/nonexistent",))
+    monkeypatch.setattr(dashboard_session, "EXEC", ("/nonexistent",))
     async with served("/bin/sh") as view, page(view) as it:
         await it.ends()
 
@@ -254,7 +254,7 @@ async def test_closing_a_visit_while_it_is_read_and_written_ends_both() -> None:
 
 
 def test_the_dashboard_has_our_variables_but_those_of_our_terminal() -> None:
-    ours = dict.fromkeys(TERMINAL_VARIABLES, "x") | {"TERM": "dumb", "ANTHROPIC_API_KEY": "k", "XDG_STATE_HOME": "/s"}
+    ours = dict.fromkeys(TERMINAL_VARS, "x") | {"TERM": "dumb", "ANTHROPIC_API_KEY": "k", "XDG_STATE_HOME": "/s"}
 
     its = page_environment(ours)
 

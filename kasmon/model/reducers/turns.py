@@ -20,8 +20,7 @@ def ended(session: Session, event: TurnEnded) -> Session:
 def finished(before: Session, after: Session, event: Event) -> Session:
     """Return *after* with the time its last turn ended, unless a person interrupted it and so knows already.
 
-    A terminal agent does not report turns: a turn is work that began after the agent was ready, or on a prompt, and
-    ended idle.
+    A terminal agent reports no turns: a turn is work that began after it was ready, or on a prompt, and ended idle.
     """
     if isinstance(event, TurnEnded):
         at = after.finished_at if event.reason == "interrupted" else event.at
