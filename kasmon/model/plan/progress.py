@@ -121,129 +121,131 @@ class PlanRun(msgspec.Struct, frozen=True, kw_only=True):
 WAITING: Final = TaskRun()
 
 
-def apply(run: PlanRun, fact: PlanFact) -> PlanRun:
-    """Return *run* after *fact*. An event that does not apply, for example to a past attempt, changes nothing."""
+def apply(run: PlanRun, event: PlanFact) -> PlanRun:
+    """Return *run* after *event*. An event that does not apply, for example to a past attempt, changes nothing."""
     put = msgspec.structs.replace
-    match fact:
+    match event:
         case PlanBegan():
             return put(
                 run,
-                plan=fact.plan,
-                name=fact.name,
-                file=fact.file,
-                folder=fact.folder,
-                digest=fact.digest,
-                headless=fact.headless,
-                repository=fact.repository,
-                began_at=fact.at,
+                plan=event.plan,
+                name=event.name,
+                file=event.file,
+                folder=event.folder,
+                digest=event.digest,
+                headless=event.headless,
+                repository=event.repository,
+                began_at=event.at,
             )
         case PlanChanged():
-            return put(run, digest=fact.digest)
+            return put(run, digest=event.digest)
         case PlanEnded():
-            return put(run, state="ended", outcome=fact.outcome, why=fact.why, ended_at=fact.at)
+            return put(run, state="ended", outcome=event.outcome, why=event.why, ended_at=event.at)
         case PlanSteered():
-            return _steered(run, fact)
+            return _apply_decision(run, event)
         case TaskBegan():
-            return _began(run, fact)
+            return _start_attempt(run, event)
         case TaskClaimed() | TaskChecking() | TaskChecked() | TaskDone() | TaskFailed():
-            return _moved(run, fact)
+            return _apply_progress(run, event)
         case UnknownEvent():
             return run
 
 
-def _steered(run: PlanRun, fact: PlanSteered) -> PlanRun:
+def _apply_decision(run: PlanRun, event: PlanSteered) -> PlanRun:
     put = msgspec.structs.replace
     if run.state == "ended":
         return run
-    match fact.deed:
+    match event.deed:
         case "pause":
             return put(run, state="paused")
         case "resume":
             return put(run, state="running", is_stopped=False)
         case "stop":
-            tasks = {id_: _cut(task, fact.at) if task.state is T.RUNNING else task for id_, task in run.tasks.items()}
+            tasks = {
+                id_: _interrupt(task, event.at) if task.state is T.RUNNING else task for id_, task in run.tasks.items()
+            }
             return put(run, state="paused", is_stopped=True, tasks=tasks)
         case "advance":
             return put(run, gate=run.gate + 1)
         case "abort":
             return put(run, is_aborted=True, is_stopped=False)
-    task = run.of(fact.task)
-    if fact.deed == "accept" and task.state is T.CLAIMED:
-        return _with(run, fact.task, put(task, state=T.DONE, since=fact.at, why="accepted by user"))
-    if fact.deed == "skip" and task.state not in SETTLED:
-        return _with(run, fact.task, put(task, state=T.SKIPPED, since=fact.at, why="skipped by user"))
-    if fact.deed in ("retry", "replace") and task.state is not T.WAITING:
+    task = run.of(event.task)
+    if event.deed == "accept" and task.state is T.CLAIMED:
+        return _with(run, event.task, put(task, state=T.DONE, since=event.at, why="accepted by user"))
+    if event.deed == "skip" and task.state not in SETTLED:
+        return _with(run, event.task, put(task, state=T.SKIPPED, since=event.at, why="skipped by user"))
+    if event.deed in ("retry", "replace") and task.state is not T.WAITING:
         failures = task.failures
         if task.state in (T.RUNNING, T.CLAIMED, T.DONE):
             failures = (*failures, "retried by user")
         again = put(
             task,
             state=T.WAITING,
-            since=fact.at,
+            since=event.at,
             failures=failures,
-            agent=fact.agent or task.agent,
+            agent=event.agent or task.agent,
         )
-        return _with(run, fact.task, again)
+        return _with(run, event.task, again)
     return run
 
 
-def _began(run: PlanRun, fact: TaskBegan) -> PlanRun:
-    task = run.of(fact.task)
-    if fact.attempt != task.attempt + 1:
+def _start_attempt(run: PlanRun, event: TaskBegan) -> PlanRun:
+    task = run.of(event.task)
+    if event.attempt != task.attempt + 1:
         return run
     begun = TaskRun(
         state=T.RUNNING,
-        attempt=fact.attempt,
-        session=fact.session,
-        name=fact.name,
+        attempt=event.attempt,
+        session=event.session,
+        name=event.name,
         earlier=(*task.earlier, task.session) if task.session else task.earlier,
-        since=fact.at,
-        began_at=fact.at,
+        since=event.at,
+        began_at=event.at,
         failures=task.failures,
         tries=task.tries,
-        workdir=fact.workdir,
-        branch=fact.branch,
-        base=fact.base or task.base,
-        found=fact.state,
+        workdir=event.workdir,
+        branch=event.branch,
+        base=event.base or task.base,
+        found=event.state,
         agent=task.agent,
-        ran=fact,
+        ran=event,
     )
-    return _with(run, fact.task, _cut(begun, fact.at) if run.is_stopped else begun)
+    return _with(run, event.task, _interrupt(begun, event.at) if run.is_stopped else begun)
 
 
-def _cut(task: TaskRun, at: float) -> TaskRun:
+def _interrupt(task: TaskRun, at: float) -> TaskRun:
     """Return *task*, interrupted when its plan was stopped at *at*: it starts again without using up a retry."""
     failures = (*task.failures, "the plan was stopped while running")
     return msgspec.structs.replace(task, state=T.WAITING, since=at, failures=failures)
 
 
-def _moved(run: PlanRun, fact: TaskClaimed | TaskChecking | TaskChecked | TaskDone | TaskFailed) -> PlanRun:
+def _apply_progress(run: PlanRun, event: TaskClaimed | TaskChecking | TaskChecked | TaskDone | TaskFailed) -> PlanRun:
     put = msgspec.structs.replace
-    task = run.of(fact.task)
-    if fact.attempt != task.attempt or task.state not in (T.RUNNING, T.CLAIMED):
+    task = run.of(event.task)
+    if event.attempt != task.attempt or task.state not in (T.RUNNING, T.CLAIMED):
         return run
-    took_s = max(0.0, fact.at - task.began_at)
-    match fact:
+    took_s = max(0.0, event.at - task.began_at)
+    match event:
         case TaskClaimed():
-            moved = put(task, state=T.CLAIMED, since=fact.at, claim=fact.by, why=fact.text, changed=fact.changed)
+            moved = put(task, state=T.CLAIMED, since=event.at, claim=event.by, why=event.text, changed=event.changed)
         case TaskChecking():
-            moved = put(task, checking=fact)
+            moved = put(task, checking=event)
         case TaskChecked():
-            moved = put(task, check=fact, is_checked=fact.ok, checking=None)
+            moved = put(task, check=event, is_checked=event.ok, checking=None)
         case TaskDone():
-            moved = put(task, state=T.DONE, since=fact.at, why=fact.why, took_s=took_s)
+            moved = put(task, state=T.DONE, since=event.at, why=event.why, took_s=took_s)
         case TaskFailed():
             moved = put(
                 task,
                 state=T.FAILED,
-                since=fact.at,
-                why=fact.why,
-                conflicts=fact.conflicts,
-                failures=task.failures if fact.conflicts else (*task.failures, fact.why),
-                tries=task.tries if fact.conflicts else task.tries + 1,
+                since=event.at,
+                why=event.why,
+                conflicts=event.conflicts,
+                failures=task.failures if event.conflicts else (*task.failures, event.why),
+                tries=task.tries if event.conflicts else task.tries + 1,
                 took_s=took_s,
             )
-    return _with(run, fact.task, moved)
+    return _with(run, event.task, moved)
 
 
 def _with(run: PlanRun, id_: str, task: TaskRun) -> PlanRun:

@@ -10,7 +10,7 @@ from kasmon.model.session_state import SessionState
 S = SessionState
 
 
-def noted(session: Session, event: SignalSeen) -> Session:
+def record_signal(session: Session, event: SignalSeen) -> Session:
     """Return *session* with *event* as the latest signal of its source."""
     signal = Signal(
         source=event.source,
@@ -23,13 +23,13 @@ def noted(session: Session, event: SignalSeen) -> Session:
         failed=event.failed,
     )
     signals = heard(session.signals, signal)
-    noted = msgspec.structs.replace(session, signals=signals, last_line=last_line(event.text) or session.last_line)
+    after = msgspec.structs.replace(session, signals=signals, last_line=last_line(event.text) or session.last_line)
     if event.tells_failure:
         error = event.text or session.turn_error or "its turn ended in an error"
-        return msgspec.structs.replace(noted, turn_ended="error", turn_error=error)
+        return msgspec.structs.replace(after, turn_ended="error", turn_error=error)
     if event.prompt and session.turn_error:  # another turn began, or the running one continued
-        return msgspec.structs.replace(noted, turn_ended="", turn_error="")
-    return noted
+        return msgspec.structs.replace(after, turn_ended="", turn_error="")
+    return after
 
 
 def judged(session: Session, now: float, *, since: float | None = None) -> Session:

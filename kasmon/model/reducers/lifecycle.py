@@ -93,13 +93,13 @@ def started(session: Session, event: SessionStarted) -> Session:
     )
 
 
-def line_lost(session: Session, event: ConnectionLost) -> Session:
+def lose_connection(session: Session, event: ConnectionLost) -> Session:
     """Return *session* with the reason it is unreachable, if *event* is about the connection to its machine."""
     is_news = event.what == "remote line" and session.state is not SessionState.ENDED
     return msgspec.structs.replace(session, end_why=event.why) if is_news else session
 
 
-def line_found(session: Session, event: ConnectionRestored) -> Session:
+def restore_connection(session: Session, event: ConnectionRestored) -> Session:
     """Return *session*, whose agent kept running while unreachable, with the process that *event* names."""
     if event.pid is None or session.state is not SessionState.LOST:
         return session

@@ -31,7 +31,7 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Request
 from kasmon.model.reducers.evidence import judged
-from kasmon.model.reducers.sandbox import ASLEEP, dozed, phased
+from kasmon.model.reducers.sandbox import ASLEEP, apply_pause, find_phase_state
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 
@@ -61,50 +61,50 @@ _UNMOVED: Final[dict[type[BaseEvent], frozenset[SessionState]]] = {
 """Events that do not affect a terminal agent in these states."""
 
 
-def restated(before: Session, noted: Session, event: Event) -> Session:
-    """Return *noted* with the state that follows from *event*."""
-    state, source, why, asking = before.state, before.source, before.unsure_why, noted.asking
+def update_state(before: Session, after: Session, event: Event) -> Session:
+    """Return *after* with the state that follows from *event*."""
+    state, source, why, asking = before.state, before.source, before.unsure_why, after.asking
     if isinstance(event, SessionEnded):
         state, source, why, asking = S.ENDED, "exit", None, None
     elif isinstance(event, ConnectionLost):
         if before.state is S.ENDED:
-            return noted
+            return after
         state, source, why, asking = S.LOST, "host", None, None
-    elif isinstance(event, SandboxMoved) and noted.mode is not Mode.INTERPRETER:
-        return dozed(before, noted, event)
+    elif isinstance(event, SandboxMoved) and after.mode is not Mode.INTERPRETER:
+        return apply_pause(before, after, event)
     elif isinstance(event, SignalSeen) and before.state in ASLEEP:
-        return noted  # it is paused, whatever its screen shows
-    elif isinstance(event, SessionStarted | SignalSeen | ConnectionRestored) and noted.mode is Mode.TMUX:
+        return after  # it is paused, whatever its screen shows
+    elif isinstance(event, SessionStarted | SignalSeen | ConnectionRestored) and after.mode is Mode.TMUX:
         if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":
-            return noted
-        return judged(noted, event.at, since=event.at if isinstance(event, SessionStarted) else None)
-    elif noted.mode is not Mode.TMUX:
-        state = phased(before, noted, event) or _next(before, noted, event)
+            return after
+        return judged(after, event.at, since=event.at if isinstance(event, SessionStarted) else None)
+    elif after.mode is not Mode.TMUX:
+        state = find_phase_state(before, after, event) or _next(before, after, event)
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
         why = (before.unsure_why or LINE_WAS_LOST) if state is S.UNSURE else None
-        asking = _own_asks(noted)[0].kind if state is S.ASKING else None
+        asking = _own_asks(after)[0].kind if state is S.ASKING else None
     changed = state is not before.state or isinstance(event, SessionStarted | SessionEnded)
     return msgspec.structs.replace(
-        noted,
+        after,
         state=state,
         source=source,
         unsure_why=why,
         asking=asking,
         since=event.at if changed else before.since,
-        in_turn=noted.in_turn and state is not S.ENDED,
-        limited_until=noted.limited_until if state is S.LIMITED else None,
+        in_turn=after.in_turn and state is not S.ENDED,
+        limited_until=after.limited_until if state is S.LIMITED else None,
     )
 
 
-def _next(before: Session, noted: Session, event: Event) -> SessionState:
+def _next(before: Session, after: Session, event: Event) -> SessionState:
     """Return the state of an agent with a protocol: by `NEXT`, its open requests, and whether a turn is running."""
     if isinstance(event, TurnEnded) and event.reason == "limit" and before.state is S.LIMITED:
         return S.LIMITED
     state = NEXT[before.state].get(type(event), before.state)
-    if state in ASKABLE and _own_asks(noted):
+    if state in ASKABLE and _own_asks(after):
         return S.ASKING
     if state is S.ASKING or (state is S.WORKING and isinstance(event, LimitLifted)):
-        return S.WORKING if noted.in_turn else S.IDLE if noted.generation else S.STARTING
+        return S.WORKING if after.in_turn else S.IDLE if after.generation else S.STARTING
     return state
 
 

@@ -44,7 +44,7 @@ def used(session: Session, event: UsageReported) -> Session:
     return msgspec.structs.replace(session, tokens=tokens, cost_usd=cost_usd)
 
 
-def stands(session: Session, event: ContextReported) -> Session:
+def report_context(session: Session, event: ContextReported) -> Session:
     """Return *session* with the status its agent reported; one that waits deliberately is not stuck."""
     waits = session.waits if event.waiting is None else event.waiting
     is_stuck = session.stuck and not waits
