@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.cli.output.console import say, say_block, tell
+from kasmon.cli.output.console import print_json, say, say_block
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.output.json_objects import request_object
 from kasmon.cli.show import option_lines
@@ -87,7 +87,7 @@ def answer(
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
     asyncio.run(operations.answer(where, session, given))
     if wants_json:
-        tell(answered(request=request_object(request), decision=decision.value))
+        print_json(answered(request=request_object(request), decision=decision.value))
     else:
         say(f"{request.id}: {decision}")
 

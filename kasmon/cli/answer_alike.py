@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kasmon.cli.answer import decision_of, meant, shown, typed
-from kasmon.cli.output.console import note, say, say_block, tell
+from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.show import on_one_row
@@ -40,19 +40,19 @@ def rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
         NotFoundError: if there is no such rule; those before it are revoked.
         ConfigError: if the rules cannot be read.
     """
-    book = RuleBook(places().rules)
+    rule_book = RuleBook(places().rules)
     if act == "ls":
         if wanted:
             raise UsageError(f"`kasmon rules ls` accepts no argument {wanted[0]!r}.")
-        found = book.read()
+        found = rule_book.read()
     elif act == "rm":
         if not wanted:
             raise UsageError("`kasmon rules rm` requires the id of a rule.", hint="`kasmon rules ls` lists the ids.")
-        found = tuple(book.remove(rule) for rule in wanted)
+        found = tuple(rule_book.remove(rule) for rule in wanted)
     else:
         raise UsageError(f"unknown command `kasmon rules {act}`.", hint="Use `ls` or `rm`.")
     if wants_json:
-        tell(answer(rules=[rule_object(rule) for rule in found]))
+        print_json(answer(rules=[rule_object(rule) for rule in found]))
         return
     for rule in found:
         say(line(rule) if act == "ls" else f"{rule.id}: revoked")
@@ -80,7 +80,7 @@ def list_alike(wanted: str, *, wants_json: bool) -> None:
     _, request = meant(fleet, wanted)
     listed = alike(request, requests(fleet)) or (request,)
     if wants_json:
-        tell(answered(requests=[request_object(each) for each in listed], digest=digest_of(listed)))
+        print_json(answered(requests=[request_object(each) for each in listed], digest=digest_of(listed)))
     else:
         say(*_lines(places(), fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
 
@@ -116,9 +116,9 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
     if digest and digest != digest_of(listed):
         raise StaleRequestError(f"{request.id} and similar requests")
     if not (yes and digest):
-        _ask(where, fleet, listed, decision, wants_json=wants_json)
+        _confirm(where, fleet, listed, decision, wants_json=wants_json)
     outcomes = asyncio.run(_answer(where, fleet, listed, decision, reason))
-    return _tell(listed, decision, outcomes, wants_json=wants_json)
+    return _print_outcomes(listed, decision, outcomes, wants_json=wants_json)
 
 
 def digest_of(listed: Sequence[Request]) -> str:
@@ -126,7 +126,7 @@ def digest_of(listed: Sequence[Request]) -> str:
     return hashlib.sha256("\n".join(f"{each.id} {each.digest}" for each in listed).encode()).hexdigest()
 
 
-def _ask(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, *, wants_json: bool) -> None:
+def _confirm(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, *, wants_json: bool) -> None:
     """Show all of *listed*, and have the user type the decision.
 
     Raises:
@@ -164,16 +164,16 @@ async def _answer(
     return outcomes
 
 
-def _tell(
+def _print_outcomes(
     listed: Sequence[Request], decision: Decision, outcomes: Sequence[KasmonError | None], *, wants_json: bool
 ) -> int:
     failed = [error for error in outcomes if error is not None]
     if wants_json:
-        told: list[dict[str, Any]] = []
+        objects: list[dict[str, Any]] = []
         for request, error in zip(listed, outcomes, strict=True):
             why = None if error is None else error_object(error)["error"]
-            told.append(request_object(request) | {"decision": None if error else decision.value, "error": why})
-        tell(answered(requests=told, decision=decision.value))
+            objects.append(request_object(request) | {"decision": None if error else decision.value, "error": why})
+        print_json(answered(requests=objects, decision=decision.value))
     else:
         for request, error in zip(listed, outcomes, strict=True):
             if error is None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
 from kasmon.cli.output.table import state_words, wave_words
 from kasmon.errors import KasmonError, UsageError
@@ -62,7 +62,7 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
                 Receipt(id=ReceiptId(""), session=peer.id, state=ReceiptState.REFUSED, reason=error.message)
             )
     if wants_json:
-        tell(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
+        print_json(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
         return
     for peer, receipt in zip(peers, receipts, strict=True):
         say(f"{peer.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}")
@@ -90,7 +90,7 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
     peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)
     if wants_json:
         more = {"peer_sessions": peers, "notes": None if context is None else context.notes}
-        tell(answer(session=session_object(session) | more))
+        print_json(answer(session=session_object(session) | more))
         return
     say(f"{session.name} ({session.id}): {state_words(session, utf8=is_utf8())}")
     for name, text in {
@@ -122,23 +122,23 @@ def own_session(variables: Mapping[str, str]) -> str:
 
 def with_word(arguments: Sequence[str]) -> list[str]:
     """Return *arguments* of `ctx`, with an empty remark added to a `--done` without one."""
-    told: list[str] = []
+    result: list[str] = []
     for at, word in enumerate(arguments):
-        told.append(word)
+        result.append(word)
         if word == "--done" and (at + 1 == len(arguments) or arguments[at + 1].startswith("--")):
-            told.append("")
-    return told
+            result.append("")
+    return result
 
 
 def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
     """Return the peers in the context written by the plan's runner, with their current state."""
-    told = []
+    result = []
     for peer in context.peer_sessions:
         session = fleet.get(SessionId(peer.id or ""))
         now = {"id": peer.id, "name": peer.name, "task": peer.task, "state": None, "waits": None, "done": None}
         beside = {"title": peer.title, "task_state": peer.task_state, "branch": peer.branch, "files": [*peer.files]}
-        told.append((now if session is None else now_of(session)) | beside)
-    return told
+        result.append((now if session is None else now_of(session)) | beside)
+    return result
 
 
 def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:

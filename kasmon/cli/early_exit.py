@@ -23,7 +23,7 @@ UP: Final = frozenset({SessionState.IDLE, SessionState.ASKING, SessionState.LIMI
 RESTING: Final = frozenset({psutil.STATUS_SLEEPING, psutil.STATUS_STOPPED, psutil.STATUS_IDLE})
 
 
-async def ended_at_once(places: Paths, session: SessionId) -> Session | None:
+async def find_early_exit(places: Paths, session: SessionId) -> Session | None:
     """Return the session, just started, if it has already ended; None as soon as its program is known to run.
 
     A structured agent has already completed its handshake, so this does not wait.

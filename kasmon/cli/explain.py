@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config.parser import in_force
 from kasmon.detection.reader import read, signals
@@ -48,7 +48,7 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
         of_session = {"agent": session.agent, "session": session.id}
         _export(export, found.text, found.shot, found, {**of_session, **as_object(found)})
     if wants_json:
-        tell(answer(session=session.id, explanation=as_object(found)))
+        print_json(answer(session=session.id, explanation=as_object(found)))
     else:
         first, *others = lines(found)
         say(f"{session.name} ({session.id}): {first}", *others)
@@ -85,7 +85,7 @@ def explain_screen(
     if export is not None:
         _export(export, text, shot, found)
     if wants_json:
-        tell(answer(explanation=as_object(found)))
+        print_json(answer(explanation=as_object(found)))
     else:
         say(*lines(found))
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import UnavailableError, UsageError
 from kasmon.model.fleet import Fleet
@@ -43,7 +43,7 @@ def grep(
     pattern = SearchPattern(wanted, ignores_case=ignores_case, is_regex=is_regex)
     where = places()
     found = search(where, _sessions(where, only), pattern, context=context, most=most)
-    count = _tell_json(found) if wants_json else _tell(found, context)
+    count = _print_json(found) if wants_json else _print_hits(found, context)
     if not count and not wants_json:
         note(f"no match for {wanted!r} in {'these sessions' if only else 'any session'}.")
     return 0 if count else NOTHING
@@ -64,7 +64,7 @@ def _sessions(where: Paths, only: Collection[str]) -> tuple[Session, ...]:
     return tuple(session for session in everyone if session.id in ids)
 
 
-def _tell(found: Iterator[SessionHits], context: int) -> int:
+def _print_hits(found: Iterator[SessionHits], context: int) -> int:
     count = 0
     for each in found:
         if each.problem:
@@ -96,11 +96,11 @@ def _cut(hit: SearchHit) -> str:
     return f"{'…' if first else ''}{hit.line[first : first + SHOWN]}{behind}"
 
 
-def _tell_json(found: Iterator[SessionHits]) -> int:
+def _print_json(found: Iterator[SessionHits]) -> int:
     everything = [*found]
     hits = [_object(each.session, hit) for each in everything for hit in each.hits]
     problems = [{"session": each.session.id, "message": each.problem} for each in everything if each.problem]
-    tell(answer(hits=hits, more=[each.session.id for each in everything if each.more], problems=problems))
+    print_json(answer(hits=hits, more=[each.session.id for each in everything if each.more], problems=problems))
     return len(hits)
 
 

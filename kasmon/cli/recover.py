@@ -6,7 +6,7 @@ import time
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import age
 from kasmon.errors import KasmonError, UsageError
@@ -39,18 +39,18 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
     """
     where = places()
     fleet = look_once(where)
-    wanted = _chosen(fleet, choices)
+    wanted = _parse_choices(fleet, choices)
     report = _Report(wants_json=wants_json)
     unsure = [each for each in without_host(fleet.sessions) if each.state is SessionState.UNSURE]
-    if _bring_back_host(where, fleet, unsure, report, dry_run=dry_run):
+    if _restart_host(where, fleet, unsure, report, dry_run=dry_run):
         fleet = look_once(where)  # the new host determines the state of each
     found = plights(where, fleet)
     for plight in found:
         _plan(where, plight, report, dry_run=dry_run)
     for session in () if dry_run else unfinished(where, fleet.sessions):
-        _ended(where, session, report)
+        _end_unfinished(where, session, report)
     for session in orphans(fleet.sessions):
-        _taken_up(where, session, report, dry_run=dry_run)
+        _reconnect(where, session, report, dry_run=dry_run)
     of_plans = {plight.session.id for plight in found if plight.session is not None}
     alone = [case for case in cases(where, fleet) if case.session.id not in of_plans]
     for case in alone:
@@ -62,7 +62,7 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
     if wants_json:
         names = [each.name for each in (*unsure, *unclear)]
         old = [_host(each) for each in other_hosts]
-        tell(answer(recovered=report.told, lost=others, unsure=names, other_hosts=old))
+        print_json(answer(recovered=report.told, lost=others, unsure=names, other_hosts=old))
         return int(report.failed)
     if not report.told and not others and not unclear:
         say("Nothing is lost.")
@@ -109,7 +109,7 @@ def _plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bo
     report.add(what, became, problem, plan=plight.plan, task=plight.task or None)
 
 
-def _bring_back_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report: _Report, *, dry_run: bool) -> bool:
+def _restart_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report: _Report, *, dry_run: bool) -> bool:
     """Start the shared tmux host if sessions of *fleet* lost it; return whether it was started.
 
     *unsure*: those of them whose agents may still run without it.
@@ -129,7 +129,7 @@ def _bring_back_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], repo
     return is_back
 
 
-def _taken_up(where: Paths, session: Session, report: _Report, *, dry_run: bool) -> None:
+def _reconnect(where: Paths, session: Session, report: _Report, *, dry_run: bool) -> None:
     """Start a new host for a sandbox that outlived its own."""
     became, problem = "would reconnect to its sandbox" if dry_run else "reconnected to its sandbox", ""
     if not dry_run:
@@ -140,7 +140,7 @@ def _taken_up(where: Paths, session: Session, report: _Report, *, dry_run: bool)
     report.add(session.name, became, problem, session=session.id)
 
 
-def _ended(where: Paths, session: Session, report: _Report) -> None:
+def _end_unfinished(where: Paths, session: Session, report: _Report) -> None:
     """End the unfinished sandbox of a host that was killed."""
     problem = ""
     try:
@@ -154,7 +154,7 @@ def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, d
     """Resume a session in its own conversation, if that is known or the user chooses it."""
     became = problem = ""
     try:
-        if case.deed == "ask" and (choice := choice or ("" if dry_run else _asked(case))):
+        if case.deed == "ask" and (choice := choice or ("" if dry_run else _ask_candidate(case))):
             case = chosen(case, choice)
         if case.deed == "leave":
             became = f"unchanged: {case.why}"
@@ -181,7 +181,7 @@ def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, d
             say(f"    {_line(each)}")
 
 
-def _asked(case: LostSession) -> str:
+def _ask_candidate(case: LostSession) -> str:
     """Return the candidate that the user chooses; empty for none, or without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return ""
@@ -195,7 +195,7 @@ def _asked(case: LostSession) -> str:
     return case.candidates[number - 1].id if 1 <= number <= len(case.candidates) else ""
 
 
-def _chosen(fleet: Fleet, choices: Sequence[str]) -> Mapping[str, str]:
+def _parse_choices(fleet: Fleet, choices: Sequence[str]) -> Mapping[str, str]:
     """Return session id -> the conversation that the user named for it."""
     wanted: dict[str, str] = {}
     for choice in choices:

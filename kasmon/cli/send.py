@@ -9,7 +9,7 @@ import msgspec
 
 from kasmon.cli.answer import typed
 from kasmon.cli.ls import chosen, states_in
-from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.config.parser import in_force
@@ -104,15 +104,15 @@ def send(
         assert wanted is not None
         receipt = asyncio.run(_in_time(where, find(fleet, wanted), sending, timeout_s))
         if wants_json:
-            tell(answer(receipt=receipt_object(receipt)))
+            print_json(answer(receipt=receipt_object(receipt)))
         else:
-            say(f"{receipt.id}: {receipt.state}{_because(receipt)}")
+            say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
         return CODES.get(receipt.state, 0)
     sessions, left_out = recipients(fleet, several, programs(in_force(where)))
     if several.dry_run:
         if wants_json:
             listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
-            tell(answer(recipients=listed, left_out=others))
+            print_json(answer(recipients=listed, left_out=others))
         else:
             say(*_listed(sessions, left_out))
         return 0
@@ -120,7 +120,7 @@ def send(
         _confirm(sessions, left_out, wants_json=wants_json)
     outcomes = asyncio.run(_to_all(where, sessions, sending, timeout_s))
     if wants_json:
-        tell(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
+        print_json(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
     else:
         say(*table(sessions, [receipt for receipt, _ in outcomes]))
     return max(code for _, code in outcomes)
@@ -131,7 +131,7 @@ def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]
     names = [clean_line(session.name) for session in sessions]
     room = max(map(cells, names))
     return [
-        f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_because(receipt)}"
+        f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_reason(receipt)}"
         for name, receipt in zip(names, receipts, strict=True)
     ]
 
@@ -212,10 +212,10 @@ async def _to_all(
             receipt = await _in_time(where, session, sending, timeout_s)
         except KasmonError as error:
             state = ReceiptState.REFUSED if error.exit_code == RefusedError.exit_code else ReceiptState.LOST
-            told = Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
+            failed_receipt = Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
             if isinstance(error, TimedOutError) and (known := await asyncio.to_thread(_newest, where, session)):
-                told = msgspec.structs.replace(known, reason=known.reason or error.message)
-            return told, CODES.get(state, 0) if told.id == "" else error.exit_code
+                failed_receipt = msgspec.structs.replace(known, reason=known.reason or error.message)
+            return failed_receipt, CODES.get(state, 0) if failed_receipt.id == "" else error.exit_code
         return receipt, CODES.get(receipt.state, 0)
 
     return list(await asyncio.gather(*map(to, sessions)))
@@ -273,6 +273,6 @@ def has_moved(before: Session, now: Session, receipt: Receipt) -> bool:
     return (now.turns, now.since, now.generation) != (before.turns, before.since, before.generation)
 
 
-def _because(receipt: Receipt) -> str:
+def _reason(receipt: Receipt) -> str:
     code = f" with exit code {receipt.exit_code}" if receipt.exit_code is not None else ""
     return f"{code}, {receipt.reason}" if receipt.reason else code

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from kasmon.cli.dashboard import no_screen
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.config import Config, load, resolve
@@ -53,7 +53,7 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
     """
     panes = asyncio.run(foreign_panes(places(), socket))
     if wants_json:
-        tell(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
+        print_json(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
         return
     say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
 
@@ -70,7 +70,7 @@ def adopt(target: str, name: str, socket: str, *, wants_json: bool) -> None:
     if session is None:
         raise SessionNotFoundError(launch.session)
     if wants_json:
-        tell(answer(session=session_object(session), noticed=NOTICED))
+        print_json(answer(session=session_object(session), noticed=NOTICED))
         return
     note(NOTICED)
     say(launch.session)
@@ -108,7 +108,7 @@ def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -
         asyncio.run(moved(where, here.config, session, mode, changes_permissions=True))
     now = find(look_once(where), session.id)
     if wants_json:
-        tell(answer(session=session_object(now)))
+        print_json(answer(session=session_object(now)))
     else:
         say(f"{now.id}: moved to {now.mode}")
 
@@ -148,14 +148,14 @@ def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
     Raises:
         KasmonError: why it cannot be started; everything begun is ended again.
     """
-    from kasmon.cli.early_exit import ended_at_once  # it loads psutil
+    from kasmon.cli.early_exit import find_early_exit  # it loads psutil
 
     where = places()
     here = for_session(where, load(where), wanted.folder, wanted.agent)
     if here.notice:
         note(here.notice)
     config = here.config
-    agrees = _shown(where, config, wanted)
+    agrees = _confirm_sandbox(where, config, wanted)
     parent = None if wanted.beside is None else find(look_once(where), wanted.beside).id
     session = asyncio.run(
         operations.create(
@@ -179,23 +179,23 @@ def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
             ),
         )
     )
-    early = asyncio.run(ended_at_once(where, session))
-    started = _seen(where, session)
+    early = asyncio.run(find_early_exit(where, session))
+    started = _current(where, session)
     if wants_json:
-        tell(answer(session=session_object(started)) | _failure(early))
+        print_json(answer(session=session_object(started)) | _exit_error_object(early))
     else:
         if started.fallback:
             note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
         say(session)
-    return _told(early)
+    return _report_exit(early)
 
 
-def _failure(early: Session | None) -> dict[str, Any]:
+def _exit_error_object(early: Session | None) -> dict[str, Any]:
     """Return the JSON error for a session that failed immediately."""
-    return error_object(_early_end(early)) if early is not None and early.exit_code != 0 else {}
+    return error_object(_exit_error(early)) if early is not None and early.exit_code != 0 else {}
 
 
-def _early_end(session: Session) -> LaunchError:
+def _exit_error(session: Session) -> LaunchError:
     """Return the error for *session*, which ended immediately: with its exit status and its output."""
     said = (session.end_why or session.last_line).removeprefix(AT_ONCE).lstrip(": ")
     how = session.signal or (f"exit code {session.exit_code}" if session.exit_code is not None else "no exit code")
@@ -205,16 +205,16 @@ def _early_end(session: Session) -> LaunchError:
     )
 
 
-def _told(early: Session | None) -> int:
+def _report_exit(early: Session | None) -> int:
     """Print that a session ended immediately, if it did; return the exit code, 0 if its program succeeded."""
     if early is None:
         return 0
-    end = _early_end(early)
+    end = _exit_error(early)
     note(str(end))
     return 0 if early.exit_code == 0 else end.exit_code
 
 
-def _shown(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
+def _confirm_sandbox(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
     """Print what the session's sandbox would get, if it has one; return whether the user agrees to its files."""
     resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox)
     if resolved.sandbox is None:
@@ -251,11 +251,11 @@ def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
         RefusedError: if that run is over, or there was none.
     """
     if not run:
-        _act(wanted, operations.interrupt, "interrupted", wants_json=wants_json)
+        _execute(wanted, operations.interrupt, "interrupted", wants_json=wants_json)
         return
     from kasmon.supervisor.sandboxes import operations as sandboxes  # only where there is a sandbox
 
-    _act(
+    _execute(
         wanted,
         lambda where, session: sandboxes.interrupt(where, session, run=run),
         "interrupted",
@@ -265,42 +265,42 @@ def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
 
 def continue_stopped(wanted: str, *, wants_json: bool) -> None:
     """Continue an agent that Ctrl-Z stopped."""
-    _act(wanted, operations.continue_stopped, "continued", wants_json=wants_json)
+    _execute(wanted, operations.continue_stopped, "continued", wants_json=wants_json)
 
 
 def stop(wanted: str, *, wants_json: bool) -> None:
     """End the agent; its log stays, and it can be restarted."""
-    _act(wanted, operations.stop, "stopped", wants_json=wants_json)
+    _execute(wanted, operations.stop, "stopped", wants_json=wants_json)
 
 
 def restart(wanted: str, *, wants_json: bool) -> int:
     """Start an ended session again, under the same id and log."""
-    from kasmon.cli.early_exit import ended_at_once  # it loads psutil
+    from kasmon.cli.early_exit import find_early_exit  # it loads psutil
 
     where = places()
     session = find(look_once(where), wanted)
 
     async def run() -> Session | None:
         await operations.restart(where, session)
-        return await ended_at_once(where, session.id)
+        return await find_early_exit(where, session.id)
 
     early = asyncio.run(run())
-    now = _seen(where, session.id, session)
+    now = _current(where, session.id, session)
     if wants_json:
-        tell(answer(session=session_object(now)) | _failure(early))
+        print_json(answer(session=session_object(now)) | _exit_error_object(early))
     else:
         say(f"{now.name} ({now.id}): restarted")
-    return _told(early)
+    return _report_exit(early)
 
 
 def rename(wanted: str, name: str, *, wants_json: bool) -> None:
     """Rename a session."""
-    _act(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
+    _execute(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
 
 
 def mark(wanted: str, *, wants_json: bool) -> None:
     """Mark a session as viewed."""
-    _act(wanted, operations.mark_viewed, "viewed", wants_json=wants_json)
+    _execute(wanted, operations.mark_viewed, "viewed", wants_json=wants_json)
 
 
 def rm(wanted: str, *, wants_json: bool) -> None:
@@ -309,14 +309,14 @@ def rm(wanted: str, *, wants_json: bool) -> None:
     session = find(look_once(where), wanted)
     kept = asyncio.run(operations.forget(where, session))
     if wants_json:
-        tell(answer(session=session_object(_seen(where, session.id, session)), kept=kept or None))
+        print_json(answer(session=session_object(_current(where, session.id, session)), kept=kept or None))
         return
     say(f"{session.name} ({session.id}): forgotten")
     if kept:
         note(operations.copy_stays(kept))
 
 
-def _act(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
+def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
     """Call *act* on the session *wanted*, and print the text that it returns, else *done*.
 
     Raises:
@@ -330,14 +330,14 @@ def _act(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: 
         return await act(where, session)
 
     outcome = asyncio.run(run())
-    now = _seen(where, session.id, session)
+    now = _current(where, session.id, session)
     if wants_json:
-        tell(answer(session=session_object(now)))
+        print_json(answer(session=session_object(now)))
     else:
         say(f"{now.name} ({now.id}): {outcome if isinstance(outcome, str) else done}")
 
 
-def _seen(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
+def _current(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
     """Return the current state of the session; *otherwise* if it no longer exists."""
     now = look_once(where).get(session) or otherwise
     if now is None:

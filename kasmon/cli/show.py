@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import as_json, note, say, say_block, tell
+from kasmon.cli.output.console import as_json, note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
 from kasmon.cli.output.table import age, state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError, UsageError
@@ -52,7 +52,7 @@ def read(wanted: str, *, span: str | None, lines: int | None, ansi: bool, wants_
     session = find(look_once(where), wanted)
     shown = asyncio.run(operations.read(where, session, start, end, lines=lines, ansi=ansi))
     if wants_json:
-        tell(answer(session=session.id, lines=list(shown)))
+        print_json(answer(session=session.id, lines=list(shown)))
         return
     for line in shown:
         print(with_colours(line) if ansi else clean_block(line))
@@ -124,7 +124,7 @@ def show(wanted: str, *, wants_json: bool) -> None:
     session = find(fleet, wanted)
     events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
     if wants_json:
-        tell(answer(session=shown_object(session, peers, events, pane)))
+        print_json(answer(session=shown_object(session, peers, events, pane)))
         return
     say(*described(session, fleet.at))
     say(*(f"  beside    {peer.name} ({peer.state})" for peer in peers))
@@ -170,8 +170,8 @@ def described(session: Session, now: float) -> list[str]:
         "cost": "" if session.cost_usd is None else f"{session.cost_usd:.2f} USD",
         "last": session.last_line,
     }
-    told = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
-    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in told if text)]
+    shown = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
+    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in shown if text)]
 
 
 def _has_modes(session: Session) -> bool:
@@ -192,7 +192,7 @@ def inbox(*, wants_json: bool) -> None:
     fleet = look_once(where)
     waiting = requests(fleet)
     if wants_json:
-        tell(answer(requests=[request_object(request) for request in waiting]))
+        print_json(answer(requests=[request_object(request) for request in waiting]))
         return
     names = {session.id: session.name for session in fleet.sessions}
     for request in waiting:

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
 from kasmon.config.folder_config import NAME, FolderConfig, look
@@ -40,7 +40,9 @@ def trust(folder: str, *, digest: str, agrees: bool, wants_json: bool) -> None:
         _agree(local, digest, agrees=agrees, wants_json=wants_json)
         TrustedFolders(where).add(local, time.time())
     if wants_json:
-        tell(answer(folder=local.root, file=local.file, digest=local.digest, would=list(lines), was_trusted=counts))
+        print_json(
+            answer(folder=local.root, file=local.file, digest=local.digest, would=list(lines), was_trusted=counts)
+        )
     else:
         say(f"{local.file}: trusted{' already' if counts else ', as it is now'}")
 
@@ -52,7 +54,7 @@ def show_all(*, wants_json: bool) -> None:
         objects = [
             {"folder": one.root, "digest": one.digest, "trusted_at": one.at, "now": state} for one, state in found
         ]
-        tell(answer(trusted=objects))
+        print_json(answer(trusted=objects))
     elif found:
         say(*(f"{one.root}  {state}" for one, state in found))
     else:
@@ -70,7 +72,7 @@ def withdraw(folder: str, *, wants_json: bool) -> None:
     root = local.root if local is not None else str(path)
     TrustedFolders(where).remove(root)
     if wants_json:
-        tell(answer(folder=root))
+        print_json(answer(folder=root))
     else:
         say(f"{root}: trust revoked")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
-from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import last_words, state_words
 from kasmon.model.formatting import clock
@@ -70,7 +70,7 @@ async def _print(states: frozenset[SessionState], wave: int | None, *, wants_jso
             sessions = chosen(fleet, states, wave)
             now = {session.id: session for session in sessions}
             if wants_json:
-                tell(answer(sessions=[session_object(session) for session in sessions]))
+                print_json(answer(sessions=[session_object(session) for session in sessions]))
             elif before is None:
                 say(*drawn(fleet, sessions))
             else:
@@ -80,14 +80,14 @@ async def _print(states: frozenset[SessionState], wave: int | None, *, wants_jso
 
 def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, Session], at: float) -> list[str]:
     """Return a line for each session that was added, removed or changed."""
-    told_at = clock(at)
+    time = clock(at)
     utf8 = is_utf8()
     lines = [
-        f"{told_at}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
+        f"{time}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
         for session in now.values()
         if _read(session) != _read(before.get(session.id))
     ]
-    return lines + [f"{told_at}  gone  {session.name}" for session in before.values() if session.id not in now]
+    return lines + [f"{time}  gone  {session.name}" for session in before.values() if session.id not in now]
 
 
 def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_will_do: bool, wants_json: bool) -> None:
@@ -104,7 +104,7 @@ def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_wil
     ids = [find(fleet, name).id for name in wanted]
     there = asyncio.run(operations.wait_for(where, ids, goal, any=one_will_do, timeout_s=timeout_s))
     if wants_json:
-        tell(answer(sessions=[session_object(session) for session in there]))
+        print_json(answer(sessions=[session_object(session) for session in there]))
     else:
         say(*(f"{session.name} is {session.state}" for session in there))
 

@@ -51,14 +51,14 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
             *(found([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in places)
         )
 
-    told, is_older = [], False
+    lines, is_older = [], False
     for (offer, program), version in zip(agents, asyncio.run(asked()), strict=True):
         modes = " and ".join(mode.value for mode in offer.modes)
         tried = TRIED[program]
         state = "tried" if version == tried else f"tested with {tried}"
         is_older |= bool(version) and numbers(version) < numbers(tried)
-        told.append(f"{offer.name} {version or 'that does not report its version'} ({state}; {modes})")
-    text = "; ".join(told)
+        lines.append(f"{offer.name} {version or 'that does not report its version'} ({state}; {modes})")
+    text = "; ".join(lines)
     if is_older:
         yield DoctorCheck(
             id="versions", level="warn", text=text, fix="Update the older ones: they may not know a flag."
@@ -83,15 +83,15 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
         known = [offer.name for offer in offers(config, environment) if not offer.problem]
     except KasmonError:
         return
-    told: list[str] = []
+    lines: list[str] = []
     for name in known:
         profile = config.agents[name]
         argv = (shutil.which(profile.program, path=environment.get("PATH")) or profile.program, *profile.flags)
         if (program := hookable(argv)) is not None:
             why = why_not(program, argv)
-            told.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
-    if told:
-        yield DoctorCheck(id="hooks", level="ok", text="; ".join(told))
+            lines.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
+    if lines:
+        yield DoctorCheck(id="hooks", level="ok", text="; ".join(lines))
 
 
 def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
@@ -105,9 +105,9 @@ def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
     except KasmonError:
         return
     silent = [(name, running((config.agents[name].program,), name)) for name in known]
-    told = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
-    if told:
-        text = f"{'; '.join(told)}. In a terminal, their state comes from hooks, files, title and screen"
+    lines = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
+    if lines:
+        text = f"{'; '.join(lines)}. In a terminal, their state comes from hooks, files, title and screen"
         yield DoctorCheck(id="status", level="ok", text=text)
 
 
@@ -120,10 +120,10 @@ def fallbacks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCh
         alive = [session for session in look_once(where).sessions if session.state in ALIVE]
     except KasmonError:
         return  # other checks report it
-    told = [f"{name}: {why}" for name, why in profiles.items() if why]
-    told += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
-    if told:
+    lines = [f"{name}: {why}" for name, why in profiles.items() if why]
+    lines += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
+    if lines:
         fix = 'Set the profile\'s `execution_mode` to "tmux"; or, where its program speaks ACP, its `acp` arguments.'
-        text = f"in tmux, though sdk was asked for: {'; '.join(told)}"
+        text = f"in tmux, though sdk was asked for: {'; '.join(lines)}"
         names = {session.name: session.id for session in alive if session.fallback}
         yield DoctorCheck(id="fallback", level="warn", text=text, fix=fix, private=names)

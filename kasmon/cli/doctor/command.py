@@ -12,7 +12,7 @@ import msgspec
 from kasmon.backends.common.environment import secret_values
 from kasmon.cli.doctor.checks import checks
 from kasmon.cli.doctor.result import DoctorCheck
-from kasmon.cli.output.console import note, say, say_block, tell
+from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
 from kasmon.config.explain import settings
@@ -23,7 +23,7 @@ from kasmon.sanitize import Clean, hidden_mark, redact
 MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 INFO: Final = "info"
 """The mark of something optional that is unavailable and needs no fix; its level for programs is `ok`."""
-TOLD: Final = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TMUX", "SHELL", "KASMON_TMUX", "KASMON_DEV")
+VARIABLES: Final = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TMUX", "SHELL", "KASMON_TMUX", "KASMON_DEV")
 """The only variables that a report reads and shows."""
 LOG_LINES: Final = 40
 NAMED: Final = r"(?i)((?:token|secret|passw(?:or)?d|api[-_]?key|authorization)\w*(?:=|: |', '))([^'\"\s]+)"
@@ -39,7 +39,7 @@ def doctor(*, fix: bool, report: bool, wants_json: bool) -> int:
     mended = mend(found) if fix else []
     found = list(checks(where, os.environ)) if mended else found
     if wants_json:
-        tell(answer(checks=[_object(check) for check in found], fixed=mended))
+        print_json(answer(checks=[_object(check) for check in found], fixed=mended))
     elif report:
         say_block(report_text(where, found))
     else:
@@ -90,7 +90,7 @@ def report_text(where: Paths, found: Sequence[DoctorCheck]) -> str:
         known, told = [], [str(error)]
     parts = [
         f"kasmon {kasmon.__version__}, Python {platform.python_version()}, {platform.platform()}",
-        "\n".join(f"{name}={os.environ[name]}" for name in TOLD if name in os.environ),
+        "\n".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ),
         "\n".join(lines([_public(check) for check in found])),
         "\n".join(told),
         *(f"{path.name}:\n{_last_lines(path)}" for path in (where.own_log, where.tmux_host_log)),

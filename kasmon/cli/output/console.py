@@ -24,7 +24,7 @@ def say_block(text: str) -> None:
     print(clean_block(text), flush=True)
 
 
-def tell(answer: dict[str, Any]) -> None:
+def print_json(answer: dict[str, Any]) -> None:
     """Print *answer* as one line of ASCII JSON."""
     print(as_json(answer), flush=True)
 
@@ -76,7 +76,7 @@ def _complain(error: KasmonError, wants_json: bool) -> int:
     note(f"{error.message} {error.hint}".strip())
     try:
         if wants_json:
-            tell(error_object(error))
+            print_json(error_object(error))
         sys.stdout.flush()
     except OSError:  # stdout is closed or full: the sentence on stderr is enough
         _give_up_stdout()

@@ -74,11 +74,11 @@ def _check_object(check: TaskChecked) -> dict[str, Any]:
     }
 
 
-def run_object(book: PlanLog, *, is_run: bool) -> dict[str, Any]:
-    """Return the run of the plan in *book*, in short; *is_run* is whether a runner process is active."""
-    run = book.run
+def run_object(plan_log: PlanLog, *, is_run: bool) -> dict[str, Any]:
+    """Return the run of the plan in *plan_log*, in short; *is_run* is whether a runner process is active."""
+    run = plan_log.run
     return {
-        "id": book.plan,
+        "id": plan_log.plan,
         "name": run.name,
         "file": run.file,
         "folder": run.folder,

@@ -36,11 +36,10 @@ class PlanStoppedError(KasmonError):
     exit_code, code = INTERRUPTED, "interrupted"
 
 
-async def follow(places: Paths, book: PlanLog, *, quiet: bool) -> PlanRun:
-    """Run the plan of *book* until it has ended, and print its progress.
+async def follow(places: Paths, plan_log: PlanLog, *, quiet: bool) -> PlanRun:
+    """Run the plan of *plan_log* until it has ended, and print its progress.
 
-    SIGINT or SIGTERM stops the plan: no task starts, its sessions and checks are ended. A second one ends only this
-    command.
+    SIGINT or SIGTERM stops the plan: no task starts, its sessions and checks end. A second one ends only this command.
 
     Raises:
         PlanStoppedError: if a signal stopped it; names how to resume it.
@@ -57,53 +56,53 @@ async def follow(places: Paths, book: PlanLog, *, quiet: bool) -> PlanRun:
     for each in SIGNALS:
         loop.add_signal_handler(each, receive, each)
     try:
-        await asyncio.to_thread(start.run, places, book)
-        return await _followed(places, book, received, quiet=quiet)
+        await asyncio.to_thread(start.run, places, plan_log)
+        return await _followed(places, plan_log, received, quiet=quiet)
     finally:
         for each in SIGNALS:
             loop.remove_signal_handler(each)
 
 
-async def _followed(places: Paths, book: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
+async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
     told: dict[str, TaskState] = {}
     loop = asyncio.get_running_loop()
     gone_at = loop.time() + LOST_S
     while True:
-        await asyncio.to_thread(book.more)
-        for id_, task in book.run.tasks.items():
+        await asyncio.to_thread(plan_log.more)
+        for id_, task in plan_log.run.tasks.items():
             if told.get(id_) is not task.state:
                 told[id_] = task.state
                 if not quiet:
                     why = f": {task.why}" if task.why and task.state is not TaskState.RUNNING else ""
                     say(f"task {id_}  {task.state.value}{why}")
-        if book.run.state == "ended":
-            return book.run
+        if plan_log.run.state == "ended":
+            return plan_log.run
         if received:
-            raise await _stop(places, book, received[0])
-        if await asyncio.to_thread(start.is_run, book):
+            raise await _stop(places, plan_log, received[0])
+        if await asyncio.to_thread(start.is_run, plan_log):
             gone_at = loop.time() + LOST_S
         elif loop.time() > gone_at:
             raise KasmonError(
-                f"plan {book.plan!r} has lost its runner.",
-                hint=f"See {str(book.runner_log)!r}, then run `kasmon recover`.",
+                f"plan {plan_log.plan!r} has lost its runner.",
+                hint=f"See {str(plan_log.runner_log)!r}, then run `kasmon recover`.",
             )
         await asyncio.sleep(LOOK_S)
 
 
-async def _stop(places: Paths, book: PlanLog, received: signal.Signals) -> PlanStoppedError:
-    """Stop the plan of *book* for the signal *received*; return the error to raise, once its runner has ended."""
-    await asyncio.to_thread(book.steer, "stop")
-    await asyncio.to_thread(start.run, places, book)
+async def _stop(places: Paths, plan_log: PlanLog, received: signal.Signals) -> PlanStoppedError:
+    """Stop the plan of *plan_log* for the signal *received*; return the error to raise, once its runner has ended."""
+    await asyncio.to_thread(plan_log.steer, "stop")
+    await asyncio.to_thread(start.run, places, plan_log)
     how = "Its agents and checks were ended; its worktrees are kept."
     deadline = time.monotonic() + STOPPING_S
-    while await asyncio.to_thread(start.is_run, book):
+    while await asyncio.to_thread(start.is_run, plan_log):
         if time.monotonic() > deadline:
-            how = f"Its agents are still stopping after {STOPPING_S:g} s; see {str(book.runner_log)!r}."
+            how = f"Its agents are still stopping after {STOPPING_S:g} s; see {str(plan_log.runner_log)!r}."
             break
         await asyncio.sleep(LOOK_S)
     return PlanStoppedError(
-        f"plan {book.plan!r} was stopped by {received.name}. {how}",
-        hint=f"`kasmon plan resume {book.plan}` starts the interrupted tasks again, in the same folders.",
+        f"plan {plan_log.plan!r} was stopped by {received.name}. {how}",
+        hint=f"`kasmon plan resume {plan_log.plan}` starts the interrupted tasks again, in the same folders.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from kasmon.cli.output.console import note, say, say_block, tell
+from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
 from kasmon.cli.sandbox.run_output import RunOutput
@@ -57,7 +57,7 @@ def create(new: operations.NewSandbox, *, wants_json: bool) -> None:
     where = places()
     made = seen(where, asyncio.run(operations.create(where, load(where), new)))
     if wants_json:
-        tell(answer(session=sandbox_object(made)))
+        print_json(answer(session=sandbox_object(made)))
         return
     say(made.id)
     if new.folder and (words := works_in_words(made)):
@@ -66,12 +66,12 @@ def create(new: operations.NewSandbox, *, wants_json: bool) -> None:
 
 def resume(name: str, *, wants_json: bool) -> None:
     """Resume a sandbox."""
-    _keep(name, Resume(), "runs", wants_json=wants_json)
+    _execute(name, Resume(), "runs", wants_json=wants_json)
 
 
 def restore(name: str, checkpoint: str, *, wants_json: bool) -> None:
     """Restore a sandbox to a checkpoint."""
-    _keep(name, Restore(checkpoint=checkpoint), f"restored {checkpoint}", wants_json=wants_json)
+    _execute(name, Restore(checkpoint=checkpoint), f"restored {checkpoint}", wants_json=wants_json)
 
 
 def checkpoint(name: str, *, wants_json: bool) -> None:
@@ -89,7 +89,7 @@ def checkpoint(name: str, *, wants_json: bool) -> None:
         )
     known = next((each for each in _points(where, session.id) if each.id == kept), None)
     if wants_json:
-        tell(answer(checkpoint=msgspec.to_builtins(known) if known else {"id": kept}))
+        print_json(answer(checkpoint=msgspec.to_builtins(known) if known else {"id": kept}))
         return
     say(kept)
     if known is not None and known.lost:
@@ -101,7 +101,7 @@ def checkpoints(name: str, *, wants_json: bool) -> None:
     where = places()
     points = _points(where, find(look_once(where), name).id)
     if wants_json:
-        tell(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
+        print_json(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
         return
     for point in points:
         say(point_row(point))
@@ -113,7 +113,7 @@ def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
     session = find(look_once(where), name)
     text = operations.diff(where, session, turn)
     if wants_json:
-        tell(answer(diff=text))
+        print_json(answer(diff=text))
     elif text:
         say_block(text.rstrip("\n"))
 
@@ -132,7 +132,7 @@ def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
     session = find(look_once(where), name)
     later = asyncio.run(operations.keep(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
-        tell(answer(allowed=list(hosts), later=later or None))
+        print_json(answer(allowed=list(hosts), later=later or None))
         return
     say(f"{session.name} ({session.id}): may reach {', '.join(hosts)}")
     if later:
@@ -149,7 +149,7 @@ def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
     session = find(look_once(where), name)
     with contextlib.closing(asyncio.run(operations.forwarded(where, session, port, here))) as opened:
         if wants_json:
-            tell(answer(host=HERE, port=opened.port, to=port))
+            print_json(answer(host=HERE, port=opened.port, to=port))
         else:
             say(f"{HERE}:{opened.port} is port {port} of {session.name}; Ctrl+C stops forwarding")
         opened.serve()
@@ -170,7 +170,7 @@ def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
         ran.append(msgspec.to_builtins(done))
         code = done.exit_code or code
     if wants_json:
-        tell(answer(ran=ran))
+        print_json(answer(ran=ran))
     return code
 
 
@@ -186,10 +186,10 @@ def rm(name: str | None, *, every: bool, wants_json: bool) -> int:
     if name is not None:
         session = find(look_once(where), name)
         kept = asyncio.run(operations.remove(where, session))
-        _tell_gone([session], [kept], [], wants_json=wants_json)
+        _print_removed([session], [kept], [], wants_json=wants_json)
         return 0
     gone, kept_of, left = asyncio.run(_remove_all(where))
-    _tell_gone(gone, kept_of, left, wants_json=wants_json)
+    _print_removed(gone, kept_of, left, wants_json=wants_json)
     return FAILED if left else 0
 
 
@@ -208,11 +208,13 @@ async def _remove_all(where: Paths) -> tuple[list[Session], list[str], list[Kasm
     return gone, kept, left
 
 
-def _tell_gone(gone: Sequence[Session], kept: Sequence[str], left: Sequence[KasmonError], *, wants_json: bool) -> None:
+def _print_removed(
+    gone: Sequence[Session], kept: Sequence[str], left: Sequence[KasmonError], *, wants_json: bool
+) -> None:
     copies = [path for path in kept if path]
     if wants_json:
         ids, errors = [session.id for session in gone], [error.message for error in left]
-        tell(answer(gone=ids, left=errors, kept=copies))
+        print_json(answer(gone=ids, left=errors, kept=copies))
         return
     for session in gone:
         say(f"{session.name} ({session.id}): gone")
@@ -222,12 +224,12 @@ def _tell_gone(gone: Sequence[Session], kept: Sequence[str], left: Sequence[Kasm
         note(error.message)
 
 
-def _keep(name: str, wish: SandboxWish, done: str, *, wants_json: bool) -> None:
+def _execute(name: str, command: SandboxWish, done: str, *, wants_json: bool) -> None:
     where = places()
     session = find(look_once(where), name)
-    lost = asyncio.run(operations.keep(where, session, wish))
+    lost = asyncio.run(operations.keep(where, session, command))
     if wants_json:
-        tell(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
+        print_json(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
         return
     say(f"{session.name} ({session.id}): {done}")
     if lost:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
@@ -37,7 +37,7 @@ def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
         told = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
         size_bytes, why = next(iter(warm.values()))
         warm_of = {size: {"bytes": bytes_, "why_not": why_not} for size, (bytes_, why_not) in warm.items()}
-        tell(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
+        print_json(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
         return
     if not known:
         size_mib = _bytes(folder, built) // MIB

@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from kasmon.cli.output.console import tell
+from kasmon.cli.output.console import print_json
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.run_output import RunOutput
 from kasmon.errors import KasmonError
@@ -31,7 +31,7 @@ def run(name: str, code: str, interpreter: Interpreter, timeout_s: float | None,
             asyncio.run(use.interrupt(where, session, run=call))
         raise
     if wants_json:
-        tell(answer(run=call, ran=msgspec.to_builtins(ran)))
+        print_json(answer(run=call, ran=msgspec.to_builtins(ran)))
     else:
         shown.finish(ran)
     return ran.exit_code

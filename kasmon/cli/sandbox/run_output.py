@@ -18,7 +18,7 @@ class RunOutput:
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet
-        self._told = {"stdout": "", "stderr": ""}
+        self._printed = {"stdout": "", "stderr": ""}
 
     def take(self, printed: RunOutputChunk) -> None:
         """Print a chunk of output, unless quiet; report skipped characters on stderr."""
@@ -32,7 +32,7 @@ class RunOutput:
     def finish(self, ran: RunResult) -> None:
         """Print the output that was not printed before, and the run's hint."""
         for name, whole in (("stdout", ran.stdout), ("stderr", ran.stderr)):
-            told = self._told[name]
+            told = self._printed[name]
             if whole.startswith(told):
                 self._print(name, whole[len(told) :])
         if ran.hint and ran.hint not in ran.stderr:
@@ -43,8 +43,8 @@ class RunOutput:
     def _print(self, name: str, text: str) -> None:
         if not text:
             return
-        if len(self._told[name]) <= REMEMBERED:
-            self._told[name] += text
+        if len(self._printed[name]) <= REMEMBERED:
+            self._printed[name] += text
         stream = sys.stdout if name == "stdout" else sys.stderr
         with contextlib.suppress(ValueError):
             print(clean_block(text) if stream.isatty() else text, end="", file=stream, flush=True)

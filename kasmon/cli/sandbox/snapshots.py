@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import about, row, sandbox_object, snapshot_words
 from kasmon.errors import KasmonError, SandboxError, SessionNotFoundError, UsageError
@@ -33,7 +33,7 @@ def list_all(*, wants_json: bool) -> None:
     memory, now = SnapshotReader(where), time.time()
     sessions = [(session, memory.of(session)) for session in sandboxed(where)]
     if wants_json:
-        tell(answer(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions]))
+        print_json(answer(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions]))
         return
     for session, remembered in sessions:
         say(row(session, remembered, now))
@@ -53,7 +53,7 @@ def show(name: str, *, wants_json: bool) -> None:
     if wants_json:
         kept = [msgspec.to_builtins(point) for point in points]
         reach = {"network": list(policy.hosts), "refuse": list(policy.refuse)} if policy is not None else {}
-        tell(answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | reach))
+        print_json(answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | reach))
         return
     for line in about(session, remembered, points, time.time()):
         say(line)
@@ -78,7 +78,7 @@ def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
     now = asyncio.run(operations.pause(where, session, to_disk=to_disk))
     remembered = SnapshotReader(where).of(now)
     if wants_json:
-        tell(answer(session=sandbox_object(now, remembered), lost=None))
+        print_json(answer(session=sandbox_object(now, remembered), lost=None))
         return
     held = now.housing is not None and now.housing.held
     where_words = ["memory kept in RAM"] if held else []
@@ -96,7 +96,7 @@ def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
     made = asyncio.run(operations.fork(where, session, new_name, at))
     if wants_json:
         new = seen(where, made.session)
-        tell(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
+        print_json(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
         return
     say(made.session)
     note(f"{seen(where, made.session).name} begins as {session.name}, {origin_words(made.origin)}.")
