@@ -1,6 +1,6 @@
 """A live dashboard and runtime for many coding agents."""
 
-TYPE_CHECKING = False  # `typing` would be a third of what a small process of ours loads
+TYPE_CHECKING = False  # importing `typing` would take a third of the load time of a small kasmon process
 if TYPE_CHECKING:
     from kasmon.errors import InteractiveOnlyError, KasmonError
     from kasmon.execution import ExecutionSession, LaunchSpec, Poll
@@ -30,7 +30,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """What is public is imported when it is asked for: `kasmon ls` asks for none of it."""
+    """Import a public name on first access; `kasmon ls` needs none of them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

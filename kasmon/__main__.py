@@ -1,22 +1,22 @@
-"""The entry of everything, `kasmon ...` and `python -m kasmon ...`: short ways first, the library for the rest last."""
+"""The entry point of `kasmon` and `python -m kasmon`: fast paths first, the command-line library for the rest."""
 
 import os
 import sys
 from collections.abc import MutableMapping, Sequence
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` takes time, and the shortest ways do without it
+if TYPE_CHECKING:  # `typing` takes time to import, and the fastest paths do without it
     from kasmon.model.sandbox.policy import Interpreter
 
 KEPT = ("TEXTUAL_THEME", "TEXTUAL_ANIMATIONS")
-"""What of Textual's variables may still do something; the others press keys, import code or open connections."""
+"""Textual's variables that may take effect; the others press keys, import code or open connections."""
 
 DIGITS = 10
-"""A number with so many is none that somebody means."""
+"""A number with this many digits is not meant seriously."""
 
 
 def main() -> int:
-    """Do what the command line says; return the exit code."""
+    """Execute the command line and return the exit code."""
     forget_textual(os.environ)
     arguments = sys.argv[1:]
     open_standard_streams()
@@ -56,12 +56,12 @@ def main() -> int:
 
         name, code, interpreter, wants_json = meant
         return guarded(lambda: run_code(name, code, interpreter, None, wants_json=wants_json), wants_json=wants_json)
-    if arguments[:1] == ["__complete"]:  # somebody waits for a key
+    if arguments[:1] == ["__complete"]:  # the shell waits for this on a key press
         from kasmon.cli.completion import answer
 
         if answer(arguments[1:]):
             return 0
-    if arguments == ["mcp"]:  # an agent waits for it at its own start
+    if arguments == ["mcp"]:  # an agent waits for this when it starts
         from kasmon.cli.mcp import mcp
         from kasmon.cli.output.console import guarded
 
@@ -77,9 +77,9 @@ def main() -> int:
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null where a descriptor of input, output or errors is closed: no file of ours may take its number.
+    """Open /dev/null where stdin, stdout or stderr is closed, so that no file that kasmon opens gets its number.
 
-    A closed output stays None as `sys.stdout`, so that nothing is said to have been printed.
+    `sys.stdout` stays None where it is closed, so that no output is reported as printed.
     """
     for number in range(3):
         try:
@@ -93,7 +93,7 @@ def open_standard_streams() -> None:
 
 
 def host(arguments: Sequence[str]) -> int:
-    """Be a host process: of one structured session, of all sessions in tmux, or of a plan."""
+    """Run a host process: for one structured session, for all tmux sessions, or for a plan."""
     if arguments[:1] == ["--plan"]:
         from kasmon.supervisor.plans import process as runner
 
@@ -108,7 +108,7 @@ def host(arguments: Sequence[str]) -> int:
 
 
 def plain_ls(arguments: Sequence[str]) -> tuple[str | None, int | None, bool] | None:
-    """The states, wave and `--json` of an `ls` that is written plainly; None for what the library has to read."""
+    """Return the states, wave and `--json` of a plainly written `ls`; None if the library has to parse it."""
     states: str | None = None
     wave: int | None = None
     wants_json = False
@@ -131,7 +131,7 @@ def plain_ls(arguments: Sequence[str]) -> tuple[str | None, int | None, bool] | 
 
 
 def plain_grep(arguments: Sequence[str]) -> tuple[str, int | None, bool, bool] | None:
-    """The words, `--max`, `-i` and `--json` of a `grep` that is written plainly; None for what the library reads."""
+    """Return the text, `--max`, `-i` and `--json` of a plainly written `grep`; None if the library has to parse it."""
     words: list[str] = []
     most: int | None = None
     ignores_case = wants_json = False
@@ -155,7 +155,7 @@ def plain_grep(arguments: Sequence[str]) -> tuple[str, int | None, bool, bool] |
 
 
 def plain_run(arguments: Sequence[str]) -> tuple[str, str, "Interpreter", bool] | None:
-    """The session, code, interpreter and `--json` of a `sandbox run` that is written plainly; None for the library."""
+    """Return the arguments of a plainly written `sandbox run`; None if the library has to parse it."""
     words: list[str] = []
     interpreter: Interpreter = "bash"
     option = ""
@@ -180,7 +180,7 @@ def plain_run(arguments: Sequence[str]) -> tuple[str, str, "Interpreter", bool] 
 
 
 def forget_textual(environment: MutableMapping[str, str]) -> None:
-    """Drop Textual's variables, unless somebody works on kasmon itself (`KASMON_DEV=1`)."""
+    """Drop Textual's variables, unless kasmon itself is being developed (`KASMON_DEV=1`)."""
     if environment.get("KASMON_DEV") != "1":
         for name in [name for name in environment if name.startswith("TEXTUAL_") or name == "TEXTUAL"]:
             if name not in KEPT:

@@ -1,4 +1,4 @@
-"""Which boot of this machine it is. After another one, process ids and the times since boot mean other processes."""
+"""The id of this machine's current boot. After a reboot, process ids and times since boot refer to other processes."""
 
 from functools import cache
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 
 @cache
 def boot() -> str:
-    """What tells this boot from every other; empty where the system does not say it.
+    """Return the id of this boot; empty where the system does not provide one.
 
-    There (macOS) the start times of processes are times of day, which tell them apart without it.
+    There (macOS) process start times are times of day, which distinguish processes without it.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()

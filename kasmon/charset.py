@@ -1,4 +1,4 @@
-"""What characters this process's surroundings want: Python's own choice of UTF-8 is not the person's."""
+"""Which character set the locale asks for; Python's own switch to UTF-8 is not the user's choice."""
 
 import os
 import sys
@@ -8,11 +8,11 @@ C = ("C", "POSIX")
 
 
 def wants_ascii(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the locale says C, and Python alone made UTF-8 of that, as it does since 3.7 (PEP 538, PEP 540).
+    """Whether the locale is C and Python switched to UTF-8 by itself, as it does since 3.7 (PEP 538, PEP 540).
 
-    It changes `LC_CTYPE` here, so what was there cannot be read; but its UTF-8 mode is on without being asked for, by
-    `PYTHONUTF8` or `-X utf8`, only where the locale is C. It also is where a locale is not installed or none is named:
-    then nobody wants ASCII.
+    Python changes `LC_CTYPE` in this process, so its original value cannot be read. Its UTF-8 mode is on without a
+    request by `PYTHONUTF8` or `-X utf8` only where the locale is C. The mode is also on where a locale is not installed
+    or none is set; the user did not ask for ASCII then.
     """
     is_asked_for = "PYTHONUTF8" in environment or "utf8" in sys._xoptions
     locale = environment.get("LC_ALL") or environment.get("LANG")

@@ -1,8 +1,8 @@
-"""`kasmon-emit FILE`: an agent's hook leaves a note for its host. Standard library only, and never in the agent's way.
+"""`kasmon-emit FILE`: write an agent's hook call as a note for its host. Standard library only; never blocks the agent.
 
-The note is one line of JSON in FILE, `hooks.jsonl` of the session: what the hook said of itself in a few short fields,
-with the generation and the nonce of its environment, and the processes it descends from. It exits with 0 whatever
-happens, within a second, and prints nothing: an agent may take words or another code for an answer.
+The note is one line of JSON in FILE, the session's `hooks.jsonl`: a few short fields of the hook's input, the
+generation and the nonce from its environment, and the ids of its ancestor processes. The program exits with 0 in
+every case, within a second, and prints nothing: an agent may take output or another code for an answer.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ import time
 
 INPUT_BYTES = 1 << 20
 FILE_BYTES = 1 << 20
-"""A file that nobody reads does not grow beyond this."""
+"""A file that no host reads does not grow beyond this."""
 FIELD = 300
-"""So many characters of a field are kept."""
+"""At most this many characters of a field are kept."""
 CALL_BYTES = 1 << 17
-"""The input of a tool call that needs more is left out of the note: it is then read nowhere but on the screen."""
+"""The note omits a tool call's input that would make it longer; the host then reads the call from the screen only."""
 INPUT_S = 0.5
 ANCESTORS = 12
 KEPT = {
@@ -32,12 +32,12 @@ KEPT = {
     "session_id": "thread",
     "thread-id": "thread",
 }
-"""The fields of a hook's input that go into the note."""
+"""Fields of a hook's input that the note contains -> their names in the note."""
 
 
 def main() -> int:
-    """Leave the note; 0 always."""
-    with contextlib.suppress(BaseException):  # whatever goes wrong here is no concern of the agent's
+    """Write the note; always return 0."""
+    with contextlib.suppress(BaseException):  # a failure here must not affect the agent
         _leave(sys.argv[1:])
     return 0
 
@@ -72,7 +72,7 @@ def _leave(words: list[str]) -> None:
 
 
 def _digest(prompt: str) -> str:
-    """What identifies *prompt*, without its text: the same as `kasmon.model.commands.prompt_digest`."""
+    """Return a hash that identifies *prompt* without its text; the same as `kasmon.model.commands.prompt_digest`."""
     import hashlib
     import re
 
@@ -81,7 +81,7 @@ def _digest(prompt: str) -> str:
 
 
 def _input() -> bytes:
-    """What stands on standard input, if it comes in time."""
+    """Return what arrives on standard input within `INPUT_S`."""
     import select
 
     read, until = bytearray(), time.monotonic() + INPUT_S
@@ -95,7 +95,7 @@ def _input() -> bytes:
 
 
 def _ancestors() -> list[int]:
-    """The processes that this one descends from, the nearest first, as far as the system tells."""
+    """Return the ids of this process's ancestors, nearest first, as far as the system reports them."""
     found = [os.getppid()]
     with contextlib.suppress(OSError, ValueError, IndexError):
         while found[-1] > 1 and len(found) < ANCESTORS:

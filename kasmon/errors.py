@@ -1,45 +1,45 @@
-"""Every error that kasmon raises, on one page.
+"""Every error that kasmon raises.
 
 KasmonError
-    UsageError                  what was asked for makes no sense as written             exit 2
+    UsageError                  the arguments make no sense as written                   exit 2
         ConfigError  PlanFaultyError
-    NotFoundError               nothing goes by that name                                exit 3
+    NotFoundError               nothing has that name                                    exit 3
         SessionNotFoundError  AmbiguousSessionError  RequestNotFoundError  LogMissingError
         PlanNotFoundError
-    RefusedError                understood, and not done                                 exit 4
+    RefusedError                understood, but not done                                 exit 4
         NameTakenError  StaleRequestError  RequestClosedError  SessionBusyError  SessionEndedError
             PromptChangedError
         InteractiveOnlyError  PaneDeadError  PasteRefusedError  ScreenChangedError  PromptBoxError  UnableError
         UntrustedFolderError  MergeConflictError  ProtocolVersionError  PermissionModeError
-    TimedOutError               it did not happen in time; nothing is known beyond that  exit 5
-    UnavailableError            something that kasmon stands on is not there             exit 69
+    TimedOutError               not done in time; nothing else is known                  exit 5
+    UnavailableError            something that kasmon requires is missing                exit 69
         HostUnreachableError  GitError  RemoteUnreachableError  NoSandboxError
         TmuxError
             TmuxMissingError  TmuxTooOldError  TmuxServerGoneError  TmuxCommandError
     LaunchError                 an agent could not be started                            exit 1
         AgentNotFoundError  UnfitAgentError  ExtraMissingError  RemoteLaunchError
-    PromptLostError             typed, and nobody can say that the agent has it          exit 1
-    SandboxError                a sandbox could not be made, found, put to sleep, woken  exit 1
+    PromptLostError             typed, but it is unknown whether the agent has it        exit 1
+    SandboxError                a sandbox could not be made, found, paused or resumed    exit 1
         AgentLostError  SandboxUnreachableError  SnapshotRefusedError
-    UnsafeFolderError           a folder of ours that others could write to              exit 1
+    UnsafeFolderError           others could write to one of kasmon's folders            exit 1
 """
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
 NOT_REGULAR: Final = "it is not a regular file"
-"""Why a FIFO, a device or a folder in the place of one of our files is not opened (`paths.open_regular`)."""
+"""Why kasmon does not open a FIFO, a device or a folder in the place of one of its files (`paths.open_regular`)."""
 
 
 class KasmonError(Exception):
-    """Something kasmon could say plainly: one sentence that names the value, the cause and the next step."""
+    """An error with a plain message: one sentence that names the value, the cause and the next step."""
 
     exit_code: ClassVar[int] = 1
     code: ClassVar[str] = "failed"
-    """A stable word for programs; the message may change, this does not."""
+    """A stable code for programs; the message may change, this does not."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        """*message* ends with one mark, also where the cause that stands last in it brought its own."""
+        """Store *message* with one final mark, even where the cause at its end brought its own."""
         dots = len(message) - len(message.rstrip("."))
         if dots in (2, 4) or (dots == 1 and message[-2:-1] in ("!", "?", "…")):
             message = message[:-1]
@@ -48,7 +48,7 @@ class KasmonError(Exception):
 
 
 def of_system(error: OSError) -> KasmonError:
-    """What the system refused, where nobody nearer to it could say more."""
+    """Return an operating system error as a `KasmonError`, for callers that know nothing more about it."""
     why = error.strerror or str(error) or type(error).__name__
     if why == NOT_REGULAR:
         hint = "Restore the original file, or move this one away."
@@ -58,13 +58,13 @@ def of_system(error: OSError) -> KasmonError:
 
 
 class UsageError(KasmonError):
-    """What was asked for makes no sense as written; asking the same again fails the same."""
+    """The arguments make no sense as written; the same call will fail again."""
 
     exit_code, code = 2, "usage"
 
 
 class ConfigError(UsageError):
-    """A config or theme file that cannot be used as it is; the file stays untouched."""
+    """A config or theme file that cannot be used as it is; kasmon does not change the file."""
 
     code = "config"
 
@@ -86,19 +86,19 @@ class ConfigError(UsageError):
 
 
 class PlanFaultyError(UsageError):
-    """A plan's file that says something that cannot be; nothing of it was run."""
+    """A plan file with faults; nothing of it was run."""
 
     code = "plan"
 
     def __init__(self, faults: Sequence[str]) -> None:
-        """*faults*: what is wrong, each as `FILE:LINE: why.`; one at least."""
+        """*faults*: each as `FILE:LINE: why.`; at least one."""
         self.faults = tuple(faults)
         and_more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         super().__init__(f"{faults[0]}{and_more}", hint="`kasmon plan check` lists all faults.")
 
 
 class NotFoundError(KasmonError):
-    """Nothing goes by that name."""
+    """Nothing has this name."""
 
     exit_code, code = 3, "not-found"
 
@@ -107,7 +107,7 @@ class SessionNotFoundError(NotFoundError):
     """No session has this id, name or id prefix."""
 
     def __init__(self, wanted: str, near: str = "") -> None:
-        """*near*: the name of a session that is written nearly so."""
+        """*near*: the name of a session with a similar spelling."""
         self.wanted = wanted
         meant = f"Did you mean {near!r}? " if near else ""
         super().__init__(
@@ -117,7 +117,7 @@ class SessionNotFoundError(NotFoundError):
 
 
 class AmbiguousSessionError(NotFoundError):
-    """More than one session begins with this id prefix."""
+    """More than one session has this id prefix."""
 
     def __init__(self, wanted: str, candidates: Sequence[str]) -> None:
         self.wanted, self.candidates = wanted, tuple(candidates)
@@ -135,7 +135,7 @@ class RequestNotFoundError(NotFoundError):
 
 
 class PlanNotFoundError(NotFoundError):
-    """No plan that was run goes by this id or file."""
+    """No plan that was run has this id or file."""
 
     def __init__(self, wanted: str, why: str = "") -> None:
         self.wanted = wanted
@@ -154,13 +154,13 @@ class LogMissingError(NotFoundError):
 
 
 class RefusedError(KasmonError):
-    """Understood, and not done; nothing changed."""
+    """The request was understood and refused; nothing changed."""
 
     exit_code, code = 4, "refused"
 
 
 class NameTakenError(RefusedError):
-    """Another session that is not forgotten has this name."""
+    """Another listed session has this name."""
 
     def __init__(self, name: str, holder: str) -> None:
         self.name, self.holder = name, holder
@@ -170,7 +170,7 @@ class NameTakenError(RefusedError):
 
 
 class StaleRequestError(RefusedError):
-    """The request is open, but not with the text that was answered."""
+    """The request is open, but its text differs from the one that was answered."""
 
     code = "stale"
 
@@ -183,7 +183,7 @@ class StaleRequestError(RefusedError):
 
 
 class PromptChangedError(StaleRequestError):
-    """What stands on the agent's screen is not what was answered; no key was sent that could answer it."""
+    """The prompt on the agent's screen is not the one that was answered; no key was sent that could answer it."""
 
     def __init__(self, request: str) -> None:
         super().__init__(request)
@@ -195,7 +195,7 @@ class PromptChangedError(StaleRequestError):
 
 
 class RequestClosedError(RefusedError):
-    """The request was answered or withdrawn before."""
+    """The request is already answered or withdrawn."""
 
     code = "closed"
 
@@ -215,7 +215,7 @@ class SessionBusyError(RefusedError):
 
 
 class SessionEndedError(RefusedError):
-    """The agent does not run, so it cannot take this."""
+    """The agent is not running, so it cannot take this."""
 
     code = "ended"
 
@@ -225,22 +225,20 @@ class SessionEndedError(RefusedError):
 
 
 class ProtocolVersionError(RefusedError):
-    """A host and its client are of kasmon versions that speak different protocols; nothing was done."""
+    """A host and its client are kasmon versions with different protocols; nothing was done."""
 
     code = "other-version"
 
     def __init__(
         self, host: str, pid: int, host_version: int | None, host_kasmon: str, version: int, kasmon: str
     ) -> None:
-        """
-        Args:
-            host: the session's id, or `tmux` for the shared tmux host.
-            pid: the host's process; 0 where nobody knows.
-            host_version: the protocol that it speaks; None if it cannot say, because it is older than the greeting.
-            host_kasmon: its version of kasmon; empty likewise.
-            version: the client's protocol.
-            kasmon: the client's version of kasmon.
-        """
+        """Args:
+        host: the session's id, or `tmux` for the shared tmux host.
+        pid: the host's process; 0 if unknown.
+        host_version: the host's protocol version; None if it is older than the greeting that reports it.
+        host_kasmon: the host's kasmon version; empty likewise.
+        version: the client's protocol version.
+        kasmon: the client's kasmon version."""
         self.host, self.pid, self.host_version, self.host_kasmon = host, pid, host_version, host_kasmon
         process = f" (pid {pid})" if pid else ""
         if host_version is None:
@@ -255,7 +253,7 @@ class ProtocolVersionError(RefusedError):
 
 
 def end_old_host(host: str, pid: int) -> str:
-    """How a person ends a host that cannot hand over, and what becomes of its agents."""
+    """Return how to end a host that cannot hand over, and what happens to its agents."""
     kill = f"`kill {pid}` ends it" if pid else "End its process"
     if host == "tmux":
         return f"{kill}; agents in terminals keep running, and the next command starts a new host."
@@ -263,7 +261,7 @@ def end_old_host(host: str, pid: int) -> str:
 
 
 class InteractiveOnlyError(RefusedError):
-    """The operation needs a terminal that a person could sit at; a structured session has none."""
+    """The operation needs a terminal; a structured session has none."""
 
     code = "interactive-only"
 
@@ -296,7 +294,7 @@ class PasteRefusedError(RefusedError):
 
 
 class ScreenChangedError(RefusedError):
-    """The pane does not show any more what the keys were meant for; none was sent."""
+    """The pane no longer shows the screen that the keys were meant for; none was sent."""
 
     code = "screen-changed"
 
@@ -306,11 +304,11 @@ class ScreenChangedError(RefusedError):
 
 
 class PromptBoxError(RefusedError):
-    """Nothing was typed: where the agent takes prompts something else stands now, or it cannot be seen."""
+    """Nothing was typed: the agent's prompt box is covered, or cannot be recognised."""
 
     code = "prompt-box"
     is_unseen = False
-    """Nobody sees the place to type; who wants it typed all the same can say so."""
+    """The prompt box cannot be recognised; the caller may ask to type anyway."""
 
     def __init__(self, session: str, why: str, *, hint: str = "", is_unseen: bool = False) -> None:
         self.session, self.why, self.is_unseen = session, why, is_unseen
@@ -318,13 +316,13 @@ class PromptBoxError(RefusedError):
 
 
 class UnableError(RefusedError):
-    """This kind of agent cannot do that; its abilities say so."""
+    """This kind of agent cannot do that; see its abilities."""
 
     code = "unable"
 
 
 class PermissionModeError(RefusedError):
-    """After a move the agent would not ask as much as before, and nobody has agreed to that; nothing was done."""
+    """After the move the agent would ask less than before, and the user has not agreed to that; nothing was done."""
 
     code = "permission-mode"
 
@@ -337,7 +335,7 @@ class PermissionModeError(RefusedError):
 
 
 class UntrustedFolderError(RefusedError):
-    """The agent would run what the folder's project brings along, and its user has not trusted that folder."""
+    """The agent would run files of the folder's project, and the user has not marked that folder as trusted."""
 
     code = "untrusted"
 
@@ -347,7 +345,7 @@ class UntrustedFolderError(RefusedError):
 
 
 class MergeConflictError(RefusedError):
-    """Branches that were to be merged in a worktree conflict; the merge is left there for a person to resolve."""
+    """Branches to be merged in a worktree conflict; the merge is left there for the user to resolve."""
 
     code = "conflict"
 
@@ -361,7 +359,7 @@ class MergeConflictError(RefusedError):
 
 
 class SandboxError(KasmonError):
-    """A sandbox could not be made, found, put to sleep or woken; says what of it is kept."""
+    """A sandbox could not be made, found, paused or resumed; the message names what is retained."""
 
     code = "sandbox"
 
@@ -370,7 +368,7 @@ class SandboxError(KasmonError):
 
 
 class AgentLostError(SandboxError):
-    """The agent inside a sandbox does not answer, or not any more. Nothing was tried a second time."""
+    """The guest agent in a sandbox does not respond, or no longer. Nothing was retried."""
 
     code = "agent-lost"
 
@@ -381,13 +379,13 @@ class AgentLostError(SandboxError):
 
 
 class SandboxUnreachableError(SandboxError):
-    """Where the sandbox is kept cannot be asked, or it cannot be woken, now. Nothing is lost: it may be tried again."""
+    """The sandbox's provider does not respond, or cannot resume it now. Nothing is lost; the caller may retry."""
 
     code = "sandbox-unreachable"
 
 
 class SnapshotRefusedError(SandboxError):
-    """A memory on disk is not gone on from: it was used, or is stale, truncated, damaged or another's."""
+    """A memory snapshot is not restored: it was used before, or is stale, truncated, damaged or another sandbox's."""
 
     code = "snapshot-refused"
 
@@ -397,19 +395,19 @@ class SnapshotRefusedError(SandboxError):
 
 
 class TimedOutError(KasmonError):
-    """It did not happen in time. Nothing was allowed, undone or assumed because of that."""
+    """It was not done in time. Nothing was allowed, undone or assumed because of that."""
 
     exit_code, code = 5, "timeout"
 
 
 class UnavailableError(KasmonError):
-    """Something that kasmon stands on is not there: tmux, a host process, the network."""
+    """Something that kasmon requires is missing: tmux, a host process, the network."""
 
     exit_code, code = 69, "unavailable"
 
 
 class NoSandboxError(UnavailableError):
-    """No sandbox of a tier can be made on this machine as it is; nothing was begun, and none of another is taken."""
+    """This machine cannot make a sandbox of the tier; nothing was started, and no other tier is used instead."""
 
     code = "no-sandbox"
 
@@ -429,7 +427,7 @@ class HostUnreachableError(UnavailableError):
 
 
 class GitError(UnavailableError):
-    """git said no, or is not there."""
+    """git failed or is not installed."""
 
     code = "git"
 
@@ -439,7 +437,7 @@ class GitError(UnavailableError):
 
 
 class RemoteUnreachableError(UnavailableError):
-    """There is no connection to another machine; what runs there runs on."""
+    """There is no connection to another machine; the processes there keep running."""
 
     code = "remote-unreachable"
 
@@ -452,13 +450,13 @@ class RemoteUnreachableError(UnavailableError):
 
 
 class TmuxError(UnavailableError):
-    """tmux is not there, not usable, or said no."""
+    """tmux is missing, not usable, or failed."""
 
     code = "tmux"
 
 
 class TmuxMissingError(TmuxError):
-    """There is no tmux program."""
+    """The tmux program is not installed."""
 
     def __init__(self, program: str) -> None:
         self.program = program
@@ -470,7 +468,7 @@ class TmuxMissingError(TmuxError):
 
 
 class TmuxTooOldError(TmuxError):
-    """There is a tmux, but an old one."""
+    """The installed tmux is too old."""
 
     def __init__(self, version: str, needed: str = "3.2") -> None:
         self.version, self.needed = version, needed
@@ -480,7 +478,7 @@ class TmuxTooOldError(TmuxError):
 
 
 class TmuxServerGoneError(TmuxError):
-    """Our tmux server went away while it was spoken to."""
+    """kasmon's tmux server ended during a request."""
 
     def __init__(self, socket: str) -> None:
         self.socket = socket
@@ -516,7 +514,7 @@ class AgentNotFoundError(LaunchError):
 
 
 class UnfitAgentError(LaunchError):
-    """The agent's program does not speak as kasmon expects: it is another version, or another program."""
+    """The agent's program does not follow the expected protocol: it is another version, or another program."""
 
 
 class RemoteLaunchError(LaunchError):
@@ -542,7 +540,7 @@ class ExtraMissingError(LaunchError):
 
 
 class PromptLostError(KasmonError):
-    """A prompt was typed, or a part of it, and was not seen to be taken. It is not repeated: the agent may have it."""
+    """A prompt was typed, maybe in part, and not seen to be taken. It is not repeated: the agent may have it."""
 
     code = "lost"
 
@@ -554,7 +552,7 @@ class PromptLostError(KasmonError):
 
 
 class UnsafeFolderError(KasmonError):
-    """A folder that should be ours alone is a link, is not ours, or others can write to it."""
+    """A folder that must be private to kasmon is a link, has another owner, or is writable by others."""
 
     code = "unsafe-folder"
 

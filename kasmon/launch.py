@@ -1,22 +1,22 @@
-"""What a pane runs: read a launch file, enter the directory, say "ready", become the agent.
+"""The program that a pane runs: read a launch file, enter the directory, signal "ready", exec the agent.
 
-It is run by path (`python -I -S launch.py FILE`), knows nothing else of kasmon and imports only what a bare Python has
-built in, so that it is gone within a few milliseconds. The launch file is ours alone (0600) and holds
-NUL-terminated `key=value` pairs, since a NUL is the one byte that no word, path or variable contains:
+It is run by path (`python -I -S launch.py FILE`), imports nothing else of kasmon and only modules built into bare
+Python, so that it is replaced within a few milliseconds. The launch file is private to the user (0600) and holds
+NUL-terminated `key=value` pairs: NUL is the one byte that no argument, path or variable contains.
 
-    arg       a word of the agent's command, once for each; the first is looked up on the PATH that the agent will have
-    workdir   where the agent starts
+    arg       an argument of the agent's command, repeated; the first is looked up on the PATH that the agent will have
+    workdir   the agent's working directory
     umask     the agent's umask, octal
-    base      a `NAME=value` of whoever launches it, once for each, in place of what the tmux server knows (optional)
-    env_file  a file of NUL-terminated `NAME=value` pairs that go over the base environment (optional)
-    nonce     what to announce (optional)
+    base      a `NAME=value` of the launching process, repeated, in place of the tmux server's environment (optional)
+    env_file  a file of NUL-terminated `NAME=value` pairs that override the base environment (optional)
+    nonce     the value to announce (optional)
     tmux, socket  the program and the server to announce it to (optional)
 
-An agent that cannot be started leaves one plain sentence on its pane and exit code 125 (launch file unusable),
-126 (not allowed) or 127 (not found), as a shell would.
+If the agent cannot be started, the pane shows one sentence and the exit code is 125 (launch file unusable),
+126 (not allowed) or 127 (not found), as in a shell.
 """
 
-import _signal  # type: ignore[import-not-found]  # built in; `signal` would be half of our start
+import _signal  # type: ignore[import-not-found]  # built in; `signal` would take half of the start time
 import os
 import stat
 import sys
@@ -33,23 +33,23 @@ BASE_VARIABLES = frozenset(
     }
 )
 # fmt: on
-"""What an agent gets from the surroundings without being asked for; everything else is named by `--env`."""
+"""Variables that every agent inherits; all others are passed by `--env`."""
 
 BASE_PREFIXES = ("LC_", "XDG_")
 HIDDEN_VARIABLES = ("TMUX", "TMUX_PANE")
-"""Our server is not the agent's business: a tmux command of its own must not reach it."""
+"""The agent does not get these: its own tmux commands must not reach kasmon's server."""
 
 RUN = "KASMON_RUN"
-"""The variable by which what an agent starts is known: its value is another one at each start, everywhere."""
+"""The variable that marks every process an agent starts; its value is unique to each start, on every machine."""
 MACHINERY = "KASMON_HOST"
-"""A variable that kasmon's hosts and its tmux server have, and what these run; no agent gets it, and no person."""
+"""A variable of kasmon's hosts, its tmux server and the programs these run; agents and users' shells never get it."""
 
 UNUSABLE, NOT_ALLOWED, NOT_FOUND = 125, 126, 127
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class CannotLaunchError(Exception):
-    """Nothing was started; says why in one sentence and with which code to exit."""
+    """Nothing was started; the message is one sentence, with the exit code."""
 
     def __init__(self, sentence: str, code: int) -> None:
         self.code = code
@@ -57,17 +57,17 @@ class CannotLaunchError(Exception):
 
 
 def base_environment(surroundings: dict[str, str]) -> dict[str, str]:
-    """The variables of *surroundings* that every agent may have: no tmux, no kasmon, no other agent's."""
+    """Return the variables of *surroundings* that every agent may have: no tmux, no kasmon, no other agent's."""
     return {
         name: value for name, value in surroundings.items() if name in BASE_VARIABLES or name.startswith(BASE_PREFIXES)
     }
 
 
 def read_pairs(path: str) -> list[tuple[str, str]]:
-    """The pairs in a file that is ours alone.
+    """Return the pairs in a file that is private to the user.
 
     Raises:
-        CannotLaunchError: if the file is missing, a link, another's, open to others, or not in this format.
+        CannotLaunchError: if the file is missing, a link, another user's, open to others, or not in this format.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -86,18 +86,18 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
 
 
 def environment(surroundings: dict[str, str], own: list[tuple[str, str]]) -> dict[str, str]:
-    """What the agent gets: the base of *surroundings*, true colour, and over these its *own* pairs."""
+    """Return the agent's environment: the base of *surroundings*, true colour, overridden by its *own* pairs."""
     everything = {"PATH": DEFAULT_PATH, **base_environment(surroundings), "COLORTERM": "truecolor", **dict(own)}
     return {name: value for name, value in everything.items() if name not in HIDDEN_VARIABLES}
 
 
 def terminal_variables() -> dict[str, str]:
-    """What tmux says of the terminal that the agent runs in."""
+    """Return the variables by which tmux describes the agent's terminal."""
     return {name: value for name, value in os.environ.items() if name.startswith("TERM")}
 
 
 def find(program: str, variables: dict[str, str]) -> str:
-    """The file that *program* names on the PATH of *variables*, as a shell would find it.
+    """Return the file that *program* names on the PATH of *variables*, as a shell would find it.
 
     Raises:
         CannotLaunchError: if there is none, or one that is not executable.
@@ -114,10 +114,10 @@ def find(program: str, variables: dict[str, str]) -> str:
 
 
 def enter(workdir: str) -> None:
-    """Go to *workdir*.
+    """Change to *workdir*.
 
     Raises:
-        CannotLaunchError: if it is not there or not open to us.
+        CannotLaunchError: if it does not exist or is not accessible.
     """
     try:
         os.chdir(workdir)
@@ -127,7 +127,7 @@ def enter(workdir: str) -> None:
 
 
 def announce(spec: dict[str, str], pane: str) -> None:
-    """Set the pane's option `@kasmon_ready` to the nonce. A tmux that cannot be told costs the agent nothing."""
+    """Set the pane's option `@kasmon_ready` to the nonce. The agent starts even if tmux cannot be reached."""
     if not (pane and {"nonce", "tmux", "socket"} <= spec.keys()):
         return
     command = [spec["tmux"], "-S", spec["socket"], "set-option", "-p", "-t", pane, "@kasmon_ready", spec["nonce"]]
@@ -139,10 +139,10 @@ def announce(spec: dict[str, str], pane: str) -> None:
 
 
 def become(path: str, argv: list[str], variables: dict[str, str]) -> None:
-    """Turn this process into the agent; returns only by the error.
+    """Replace this process by the agent; returns only by raising.
 
     Raises:
-        CannotLaunchError: if the system does not take the file for a program.
+        CannotLaunchError: if the system cannot execute the file.
     """
     for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(ignored, _signal.SIG_DFL)
@@ -154,10 +154,10 @@ def become(path: str, argv: list[str], variables: dict[str, str]) -> None:
 
 
 def launch(path: str) -> None:
-    """Do what the launch file at *path* says; returns only by the error.
+    """Execute the launch file at *path*; returns only by raising.
 
     Raises:
-        CannotLaunchError: with the sentence for the person who looks at the pane.
+        CannotLaunchError: with the sentence to show on the pane.
     """
     pairs = read_pairs(path)
     argv = [value for key, value in pairs if key == "arg"]
@@ -175,7 +175,7 @@ def launch(path: str) -> None:
 
 
 def main() -> None:
-    """Become the agent, or say on the pane why not."""
+    """Exec the agent, or print on the pane why it cannot be started."""
     try:
         launch(sys.argv[1])
     except CannotLaunchError as cannot:

@@ -1,6 +1,6 @@
-"""Every location on disk, in one place.
+"""Every location on disk.
 
-Reading the environment happens here and only here: two sets of XDG variables are two kasmons that never meet.
+Only this module reads the environment for paths. Two sets of XDG variables are two separate kasmons.
 """
 
 import errno
@@ -15,76 +15,77 @@ from kasmon.errors import NOT_REGULAR, UnsafeFolderError
 
 TMUX_HOST_SOCKET = "h.sock"
 SOCKET_PATH_BYTES = 103
-"""The longest path that a unix socket takes on every system we run on (macOS: 104 with the final NUL)."""
+"""The longest path that a unix socket takes on every supported system (macOS: 104 with the final NUL)."""
 
 
 class Paths(msgspec.Struct, frozen=True):
-    """Where one kasmon keeps its things. Making a `Paths` touches nothing; `make()` does."""
+    """The locations of one kasmon installation. Creating a `Paths` touches no file; `make()` does."""
 
     state: Path
     config: Path
     given_runtime: Path | None = None
-    """The runtime folder that the environment gives; None where it gives no usable one, and we need our own."""
+    """The runtime folder from the environment; None where that is missing or unusable, and kasmon needs its own."""
 
     @property
     def runtime(self) -> Path:
-        """The folder of our sockets; before `make()` has made it, a path at which there is nothing.
+        """The folder of kasmon's sockets; until `make()` creates it, a path that does not exist.
 
-        Where the environment gives none, it is a 0700 folder of random name, which a file in the state folder names.
+        Where the environment names none, it is a 0700 folder with a random name, which a file in the state folder
+        records.
 
         Raises:
-            UnsafeFolderError: if that folder is not ours alone.
+            UnsafeFolderError: if that folder is not private to the user.
         """
         return self.given_runtime or _recorded(self.runtime_record) or self.runtime_record / "kasmon"
 
     @property
     def has_runtime(self) -> bool:
-        """Whether it is settled where `runtime` is; otherwise `make()` settles it."""
+        """Whether the location of `runtime` is settled; otherwise `make()` settles it."""
         return self.given_runtime is not None or _recorded(self.runtime_record) is not None
 
     @property
     def runtime_record(self) -> Path:
-        """The file that names our own runtime folder, where the environment gives none."""
+        """The file that names kasmon's own runtime folder, where the environment names none."""
         return self.state / "runtime"
 
     @property
     def sessions(self) -> Path:
-        """The folder of the sessions' folders."""
+        """The folder of the session folders."""
         return self.state / "sessions"
 
     @property
     def fleet_log(self) -> Path:
-        """Which sessions there are, and how they are called: an event log."""
+        """The event log of the fleet: which sessions exist, and their names."""
         return self.state / "fleet.jsonl"
 
     @property
     def fleet_lock(self) -> Path:
-        """Held by whoever writes what is kept of the fleet."""
+        """The lock for writing the fleet's files."""
         return self.state / "fleet.lock"
 
     @property
     def index(self) -> Path:
-        """What was folded of all logs, in SQLite; may be deleted."""
+        """The SQLite cache of the states reduced from all logs; may be deleted."""
         return self.state / "index.db"
 
     @property
     def search_index(self) -> Path:
-        """What is known of the words in all logs, in SQLite; may be deleted."""
+        """The SQLite full-text index of all logs; may be deleted."""
         return self.state / "search.db"
 
     @property
     def split(self) -> Path:
-        """How the dashboard's window is split; may be deleted."""
+        """The split of the dashboard's window; may be deleted."""
         return self.state / "split.json"
 
     @property
     def own_log(self) -> Path:
-        """What kasmon says of its own troubles."""
+        """The log of kasmon's own errors."""
         return self.state / "kasmon.log"
 
     @property
     def demos(self) -> Path:
-        """One file per demo that runs; swept by the next start."""
+        """One file per running demo; the next start removes stale ones."""
         return self.state / "demos"
 
     @property
@@ -93,7 +94,7 @@ class Paths(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> Path:
-        """The standing rules; kasmon writes this file, a person may read it."""
+        """The standing rules; kasmon writes this file, users may read it."""
         return self.config / "rules.toml"
 
     @property
@@ -117,76 +118,76 @@ class Paths(msgspec.Struct, frozen=True):
         return self.state / "tmux-host.log"
 
     def folder(self, session: str) -> Path:
-        """All that is kept of *session*, by its id."""
+        """Return the folder of *session*, an id."""
         return self.sessions / session
 
     def log(self, session: str) -> Path:
-        """The session's facts."""
+        """Return the session's event log."""
         return self.sessions / session / "events.jsonl"
 
     def fetched(self, session: str) -> Path:
-        """How the folder of a plan's task was when its sandbox got a copy of that, or was last fetched from."""
+        """Return the file with the state of a plan task's folder at its last copy to, or fetch from, its sandbox."""
         return self.folder(session) / "fetched.json"
 
     def launch(self, session: str) -> Path:
-        """How it is to be started, as JSON."""
+        """Return the launch description, as JSON."""
         return self.sessions / session / "launch.json"
 
     def environment(self, session: str) -> Path:
-        """The session's own variables, NUL-separated `K=V`, 0600."""
+        """Return the session's own variables, NUL-separated `K=V`, 0600."""
         return self.sessions / session / "env"
 
     def host_lock(self, session: str) -> Path:
-        """Held by its host for life: that lock, and no pid, says whether it lives."""
+        """Return the lock that a host holds while it runs; this lock, not a pid, shows whether it is alive."""
         return self.sessions / session / "host.lock"
 
     def host_log(self, session: str) -> Path:
         return self.sessions / session / "host.log"
 
     def blobs(self, session: str) -> Path:
-        """The whole of what a fact has only the beginning of, each file called by its SHA-256."""
+        """Return the folder of texts that an event only has the beginning of, each file named by its SHA-256."""
         return self.sessions / session / "blobs"
 
     def record(self, session: str) -> Path:
-        """The folder of what the session's terminal printed."""
+        """Return the folder with the recorded output of the session's terminal."""
         return self.sessions / session / "terminal"
 
     def socket(self, session: str) -> Path:
-        """The socket of a structured session's host."""
+        """Return the socket of a structured session's host."""
         return self.runtime / f"{session}.sock"
 
     def waiting(self, session: str) -> Path:
-        """The words of the prompts that wait for a session and hold a secret, 0600; there only while there are any."""
+        """Return the file with the queued prompts that contain a secret, 0600; it exists only while there are any."""
         return self.runtime / f"{session}.waiting"
 
     def context(self, session: str) -> Path:
-        """What the agent inside may know of its place; kept current by its plan's runner."""
+        """Return the context that the agent inside may read; the plan's runner keeps it up to date."""
         return self.sessions / session / "context.json"
 
     def sandbox(self, session: str) -> Path:
-        """What the session's sandbox is; no secret's value is in there."""
+        """Return the description of the session's sandbox; it contains no secret's value."""
         return self.sessions / session / "sandbox.json"
 
     def checkpoints(self, session: str) -> Path:
-        """What was kept of the session's sandbox."""
+        """Return the checkpoints of the session's sandbox."""
         return self.sessions / session / "checkpoints"
 
     def inherited(self, session: str) -> Path:
-        """What the session's interpreters begin with: what was kept of those of the session that it was forked from."""
+        """Return the state that the session's interpreters start from: that of the session it was forked from."""
         return self.sessions / session / "inherited.state"
 
     def origin(self, session: str) -> Path:
-        """What the sandbox of a forked session is a copy of, and whether that copy is whole."""
+        """Return which sandbox a forked session's is a copy of, and whether that copy is complete."""
         return self.sessions / session / "origin.json"
 
     @property
     def mcp(self) -> Path:
-        """The folder of the locks by which it is known which of `kasmon mcp` still serve."""
+        """The folder of locks that show which `kasmon mcp` servers are running."""
         return self.state / "mcp"
 
     @property
     def commands(self) -> Path:
-        """The folder that ends a session's PATH: with `kasmon`, and nothing else that an agent could find there."""
+        """The last folder on a session's PATH: it contains `kasmon` and no other program."""
         return self.state / "bin"
 
     @property
@@ -194,7 +195,7 @@ class Paths(msgspec.Struct, frozen=True):
         return self.state / "plans"
 
     def plan(self, plan: str) -> Path:
-        """The folder of one plan's run: its agreed text, its log, its notes, its worktrees."""
+        """Return the folder of one plan's run: its agreed text, its log, its notes, its worktrees."""
         return self.plans / plan
 
     def make(self) -> None:
@@ -210,7 +211,7 @@ class Paths(msgspec.Struct, frozen=True):
         private_folder(self.runtime)
 
     def environment_variables(self) -> dict[str, str]:
-        """The XDG variables under which another process finds the same places; of those that are made already."""
+        """Return the XDG variables that lead another process to the same paths, as far as these are settled."""
         told = {"XDG_STATE_HOME": str(self.state.parent), "XDG_CONFIG_HOME": str(self.config.parent)}
         if self.has_runtime:
             told["XDG_RUNTIME_DIR"] = str(self.runtime.parent)
@@ -218,12 +219,12 @@ class Paths(msgspec.Struct, frozen=True):
 
 
 def places(environment: Mapping[str, str] | None = None) -> Paths:
-    """The places of the kasmon that *environment* (default: this process's) names. Nothing is made.
+    """Return the paths of the kasmon that *environment* (default: this process's) names. Nothing is created.
 
-    Without a usable XDG_RUNTIME_DIR (`no_runtime_dir` says why it is none) the runtime folder is one of our own.
+    Without a usable XDG_RUNTIME_DIR (see `no_runtime_dir`), the runtime folder is kasmon's own.
 
     Raises:
-        UnsafeFolderError: if that is there and is not ours alone.
+        UnsafeFolderError: if that exists and is not private to the user.
     """
     variables = os.environ if environment is None else environment
     home = Path(variables.get("HOME") or Path.home())
@@ -237,7 +238,7 @@ def places(environment: Mapping[str, str] | None = None) -> Paths:
 
 
 def no_runtime_dir(variables: Mapping[str, str]) -> str:
-    """Why XDG_RUNTIME_DIR, as *variables* have it, is not used; empty where it is."""
+    """Return why XDG_RUNTIME_DIR in *variables* is not used; empty if it is."""
     given = variables.get("XDG_RUNTIME_DIR", "")
     if not given:
         return "it is not set"
@@ -251,7 +252,7 @@ def no_runtime_dir(variables: Mapping[str, str]) -> str:
 
 
 def private_folder(folder: Path) -> Path:
-    """*folder*, made 0700 with its parents if it was not there.
+    """Return *folder*, created 0700 with its parents if it did not exist.
 
     Raises:
         UnsafeFolderError: if it is a symbolic link, another user's, or writable by others.
@@ -270,7 +271,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Put *content* at *path*, 0600, whole or not at all; a reader never sees half of it.
+    """Write *content* to *path*, 0600, atomically: a reader never sees half of it.
 
     Args:
         durable: return only when the content and its name are on disk.
@@ -297,7 +298,7 @@ def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def open_regular(path: str | Path, flags: int) -> int:
-    """A descriptor of the regular file at *path*, made 0600 where *flags* say so; never waits for a FIFO's other end.
+    """Open the regular file at *path* and return the descriptor; never block on a FIFO. *flags* may create it, 0600.
 
     Raises:
         OSError: if it cannot be opened, or is a FIFO, a device or a folder.
@@ -312,16 +313,17 @@ def open_regular(path: str | Path, flags: int) -> int:
 
 
 def check_regular(path: str | Path, status: os.stat_result) -> None:
-    """
+    """Check that *status*, that of *path*, is of a regular file.
+
     Raises:
-        OSError: if *status*, that of *path*, is not of a regular file.
+        OSError: if it is not.
     """
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
 
 
 def expanded(name: str) -> Path:
-    """The path that *name* says, with a leading `~` as the home that it means; as it is where nobody has that home."""
+    """Return the path *name* with a leading `~` expanded to the home folder; unchanged where there is no such home."""
     return Path(os.path.expanduser(name))  # noqa: PTH111 (the other one raises)
 
 
@@ -336,10 +338,10 @@ def _fits(runtime_home: Path) -> bool:
 
 
 def _recorded(record: Path) -> Path | None:
-    """The runtime folder in the folder that *record* names; None where that is not there.
+    """Return the runtime folder in the folder that *record* names; None if that does not exist.
 
     Raises:
-        UnsafeFolderError: if it is not ours alone.
+        UnsafeFolderError: if it is not private to the user.
     """
     try:
         recorded = Path(record.read_text("utf-8").strip())
@@ -349,7 +351,7 @@ def _recorded(record: Path) -> Path | None:
 
 
 def _record_runtime(record: Path) -> None:
-    """Make a runtime folder and name it in *record*, unless there is one. Of several at once, one does."""
+    """Create a runtime folder and name it in *record*, unless one exists. Of concurrent calls, one creates it."""
     import fcntl  # only where something is written
     import tempfile  # likewise: it takes 4 ms to load
 

@@ -1,6 +1,6 @@
-"""Which process it is: its id, when it started, and in which boot; and the line that /proc has of it.
+"""The identity of a process: its id, its start time, and the boot; and its line in /proc.
 
-A process is never known by its name or its id alone: ids are used again, and after a reboot so are times since boot.
+A name or an id alone never identifies a process: ids are reused, and after a reboot so are times since boot.
 """
 
 import os
@@ -13,13 +13,13 @@ HAS_PROC: Final = Path("/proc/self/stat").exists()
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 """How many ticks /proc counts in a second."""
 SAME_S: Final = 0.5 / TICKS if HAS_PROC else 0.05
-"""Two starts that are nearer to each other than this are one: half a tick; elsewhere the time of day is asked."""
+"""Start times that differ by less than this are equal: half a tick; without /proc they are times of day."""
 
 
 def fields(pid: int, task: int = 0) -> list[bytes] | None:
-    """What /proc says of process *pid* (or of one of its threads), from its state on; None if there is none.
+    """Return what /proc reports of process *pid* (or one of its threads), from its state on; None if there is none.
 
-    0 is the state's letter, 1 its parent, 2 its group, 5 the group that has its terminal, 11 and 12 its own ticks,
+    0 is the state's letter, 1 its parent, 2 its group, 5 the foreground group of its terminal, 11 and 12 its own ticks,
     13 and 14 those of ended children, 19 its start.
     """
     path = f"/proc/{pid}/task/{task}/stat" if task else f"/proc/{pid}/stat"
@@ -30,7 +30,7 @@ def fields(pid: int, task: int = 0) -> list[bytes] | None:
 
 
 def started_at(pid: int) -> float | None:
-    """When process *pid* started, on a clock that only compares with itself; None if there is none or it is a zombie.
+    """Return when process *pid* started; compare it only with other results. None if it does not exist or is a zombie.
 
     Linux: seconds since boot, from /proc. Elsewhere: seconds since the epoch, from psutil.
     """
@@ -49,8 +49,8 @@ def started_at(pid: int) -> float | None:
 def is_running(pid: int | None, started: float | None, of_boot: str = "") -> bool:
     """Whether the process *pid* that started at *started* (by `started_at`) in boot *of_boot* still runs.
 
-    One of which nobody knows when it started counts as gone: whoever has its id now may be a stranger. An empty
-    *of_boot* is this boot.
+    Without a known start time it counts as ended: its id may belong to another process now. An empty *of_boot* is this
+    boot.
     """
     if pid is None or started is None or (of_boot and of_boot != boot()):
         return False

@@ -1,9 +1,9 @@
-r"""Foreign text in, `Clean` text out: the only place that strips, shows or hides.
+r"""Turn foreign text into `Clean` text: the only module that strips, shows or hides characters.
 
 Everything that this user did not type into this process is foreign: output, names, titles, paths, errors. `clean_line`
-and `clean_block` make it harmless to look at; `visible` shows it to somebody who decides on it, so that two different
-texts never look equal; `redact` is `visible` with secrets left out. The other way, a person's own words to a program,
-goes `outgoing`. All of them take time linear in the text.
+and `clean_block` make it safe to display. `visible` shows it for a decision: two different texts never look equal.
+`redact` is `visible` with secrets left out. In the other direction, `outgoing` prepares the user's own text for a
+program. All of them take time linear in the text.
 
 | in the text | line | block | visible | outgoing |
 |---|---|---|---|---|
@@ -22,17 +22,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NewType
 
 Clean = NewType("Clean", str)
-"""Text that may go to a terminal or a widget: no control character but newline and tab, nothing invisible but what the
-script of its letters writes."""
+"""Text that may go to a terminal or a widget: no control character but newline and tab, nothing invisible except what
+the script of its letters uses."""
 
 KNOWN_LENGTH: Final = 6
-"""A known value shorter than this, in characters, is no secret worth hiding: it would turn up everywhere."""
+"""A known value shorter than this, in characters, is not hidden: it would match everywhere."""
 HIDDEN: Final = "⟨hidden: "
-"""What stands in the place of a secret begins with this."""
+"""The beginning of the mark that replaces a secret."""
 HIDDEN_MARK: Final = f"{HIDDEN}[0-9]{{1,9}} characters⟩"
-"""What stands there whole, as a pattern."""
+"""The pattern of a whole such mark."""
 
-# Patterns are compiled by `re` when they are first needed; plain ASCII, as most of `kasmon ls`, needs none.
+# Patterns are compiled by `re` on first use; plain ASCII, as in most of `kasmon ls`, needs none.
 _EMOJI: Final = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
@@ -44,7 +44,7 @@ _IGNORABLE: Final = (
     "\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 ) + "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000))
 """Format controls (the twelve Bidi_Control among them), default-ignorables, separators, fillers, tags, surrogates and
-noncharacters, as the inside of a character class; ZWJ, VS15 and VS16 are judged by what stands beside them."""
+noncharacters, as the inside of a character class; ZWJ, VS15 and VS16 are judged by the characters beside them."""
 
 _JOINERS: Final = (
     f"(?<![{_EMOJI}])(?<![{_EMOJI}]\ufe0f)\u200d|\u200d(?![{_EMOJI}])"
@@ -55,7 +55,7 @@ _JOINING_SCRIPTS: Final = (
     "\u0600-\u109f\u1700-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00010d00-\U00010d3f"
     "\U00010e80-\U00010fff\U00011000-\U00011fff"
 )
-"""Scripts whose letters ZWNJ and ZWJ part or join: Arabic, Syriac, those of India and South-East Asia, Mongolian."""
+"""Scripts whose letters ZWNJ and ZWJ separate or join: Arabic, Syriac, Indic, South-East Asian, Mongolian."""
 _RIGHT_TO_LEFT: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
 _SHOWN: Final = f"[^{_IGNORABLE}\u200d]"
 _WRITTEN: Final = "|".join(
@@ -66,8 +66,8 @@ _WRITTEN: Final = "|".join(
         "(?<=[^\\W\\d_])\u00ad(?=[^\\W\\d_])",
     )
 )
-"""Invisible characters that people write: joiners behind a letter of a script that has them, marks of direction near a
-letter that is read from right to left, a soft hyphen between letters (Unicode Standard Annexes 9 and 31)."""
+"""Invisible characters in ordinary text: joiners behind a letter of a script that has them, direction marks near a
+right-to-left letter, a soft hyphen between letters (Unicode Standard Annexes 9 and 31)."""
 _CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _BREAK: Final = r"\r\n|[\n\v\f\r\x85\u2028\u2029]"
 _BLANK: Final = "\u2800"
@@ -80,7 +80,7 @@ _SEQUENCE: Final = (
     r"|(?:\x1b\[|\x9b)[\x00-\x09\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f0-?]*+[ -/]*+[@-~]?"  # CSI
     r"|\x1b[ -/]*+[0-~]?"  # everything else that ESC begins
 )
-"""One escape sequence; one that does not end reaches to the end of its line."""
+"""One escape sequence; an unterminated one extends to the end of its line."""
 
 _WHOLE_SEQUENCE: Final = (
     r"\x1b\][^\n\r\x07\x18\x1a\x1b]*+(?:\x1b\\|\x07)"  # OSC
@@ -88,7 +88,7 @@ _WHOLE_SEQUENCE: Final = (
     r"|\x1b\[[0-?]*+[ -/]*+[@-~]"  # CSI
     r"|\x1b[ -/]++[0-~]"  # character sets
 )
-"""An escape sequence of which nothing is missing, as it comes along when somebody copies a coloured screen."""
+"""A complete escape sequence, as copied along with a coloured screen."""
 _SPOKEN_BREAK: Final = r"\r\n|[\v\f\r\x85]"
 
 _NOTABLE: Final = r"[^\x20-\x7e]| (?![^\r\n])"
@@ -103,26 +103,26 @@ _TOKEN: Final = (
     r"|\bxox[abeprs]-[A-Za-z0-9-]{10,}|\bnpm_[A-Za-z0-9]{36}|\bpypi-[A-Za-z0-9_-]{16,}|\bhf_[A-Za-z0-9]{20,}"
     r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"
 )
-"""Tokens by their shape. None holds a blank, a quote or a shell operator, so that no command hides in one; of a private
-key the full lines are hidden, not a short last one."""
+"""Tokens by their shape. None contains a blank, a quote or a shell operator, so no command is hidden with it. Of a
+private key, the full lines are hidden; a short last line is not."""
 _TOKEN_SIGNS: Final = (
     "earer", "PRIVATE KEY", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "AKIA", "ASIA",
     "AIza", "xox", "npm_", "pypi-", "hf_", "eyJ",
 )  # fmt: skip
-"""One of these is in every text that holds a token."""
+"""Every text with a token contains one of these."""
 
 
 def clean_line(text: str) -> Clean:
-    """*text* as one line: no line breaks or tabs, no control characters, nothing invisible that no script writes."""
+    """Return *text* as one line: no line breaks, tabs or control characters, nothing invisible that no script uses."""
     if text.isascii() and text.isprintable():
         return Clean(text)
     return Clean(_stripped(text, " ").replace("\t", " "))
 
 
 def clean_block(text: str) -> Clean:
-    """*text* with its lines and tabs, without other control characters or anything invisible that no script writes.
+    """Return *text* with its lines and tabs, without other control characters or invisible ones that no script uses.
 
-    Every kind of line break becomes a newline; a lone carriage return is one too, so that nothing is overwritten.
+    Every kind of line break becomes a newline. So does a lone carriage return, so that nothing is overwritten.
     """
     if text.isascii() and text.isprintable():
         return Clean(text)
@@ -130,10 +130,10 @@ def clean_block(text: str) -> Clean:
 
 
 def outgoing(text: str) -> str:
-    """*text*, a person's own words, on its way to a program: unchanged but for what acts on a terminal.
+    """Return the user's own *text* for a program: unchanged except for what acts on a terminal.
 
-    Every script arrives as it was written, with its joiners and marks of direction; no control character but newline
-    and tab does, so nothing can end a paste early. Of an escape sequence that does not end only the escape is taken.
+    Every script arrives as written, with its joiners and direction marks. The only control characters that remain are
+    newline and tab, so nothing can end a paste early. Of an unterminated escape sequence only the escape is removed.
     """
     if "\x1b" in text:
         text = re.sub(_WHOLE_SEQUENCE, "", text)
@@ -142,13 +142,13 @@ def outgoing(text: str) -> str:
 
 
 def visible(text: str) -> Clean:
-    """*text* for somebody who decides on it: two different texts never come out equal.
+    """Return *text* for a decision by the user: two different texts never come out equal.
 
-    Shown as `⟨U+202E⟩`: everything that is invisible, that looks like a space and is none, combining marks on ASCII or
-    outside their normal form, private characters, and our own marks. A space at the end of a line is `␠`.
+    Shown as `⟨U+202E⟩`: everything that is invisible or only looks like a space, combining marks on ASCII or outside
+    their normal form, private characters, and kasmon's own marks. A space at the end of a line is `␠`.
 
-    A whole `⟨hidden: 40 characters⟩` stands as it is: a host wrote it (`host/journal/redaction.py`), and lets no agent
-    pretend it.
+    A whole `⟨hidden: 40 characters⟩` is kept as it is: a host wrote it (`host/journal/redaction.py`), and prevents an
+    agent from imitating it.
     """
     return Clean(_shown(text))
 
@@ -161,27 +161,27 @@ def has_hidden(text: str) -> bool:
 
 
 def redact(text: str, known: Iterable[str] = ()) -> tuple[Clean, int]:
-    """*text* as `visible` shows it, each secret in it as `⟨hidden: 40 characters⟩`, and how many those are.
+    """Return *text* as `visible` shows it, each secret as `⟨hidden: 40 characters⟩`, and the number of secrets.
 
-    Those that were hidden before, when it was written down, count too.
+    Secrets that were already hidden when the text was logged count too.
 
     Args:
-        text: as it came; already shown text would be shown twice.
-        known: secret values; those shorter than `KNOWN_LENGTH` are ignored. Tokens are found by their shape.
+        text: the original text; text from `visible` would be escaped twice.
+        known: secret values; those shorter than `KNOWN_LENGTH` are ignored. Tokens are recognised by their shape.
     """
     secrets = _secrets(text, known)
     return Clean(_shown(text, secrets)), len(secrets) + len(_marks(text, secrets))
 
 
 def tokens(text: str) -> Iterator[tuple[int, int]]:
-    """Where secrets stand in *text* that are known by their shape, in order."""
+    """Yield the spans of the tokens in *text* that are recognised by their shape, in order."""
     if any(sign in text for sign in _TOKEN_SIGNS):
         for match in re.finditer(_TOKEN, text):
             yield match.span(match.lastgroup or 0)
 
 
 def hidden_mark(characters: int) -> str:
-    """What stands in the place of a secret of so many *characters*."""
+    """Return the mark that replaces a secret of this many *characters*."""
     return f"{HIDDEN}{characters} characters⟩"
 
 
@@ -220,7 +220,7 @@ def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
 
 
 def _marks(text: str, secrets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where marks of hidden secrets stand in *text*, beside its *secrets*."""
+    """Return the spans of existing marks in *text* that do not overlap its *secrets*."""
     if HIDDEN not in text:
         return []
     spans = [match.span() for match in re.finditer(HIDDEN_MARK, text)]
@@ -228,7 +228,7 @@ def _marks(text: str, secrets: Sequence[tuple[int, int]]) -> list[tuple[int, int
 
 
 def _mark(character: str, before: str, behind: str, at_end: bool) -> str:
-    """What is shown for a notable *character* between *before* and *behind*."""
+    """Return the display form of a notable *character* between *before* and *behind*."""
     match character:
         case "\n":
             return "␤" if at_end else character
@@ -245,7 +245,7 @@ def _mark(character: str, before: str, behind: str, at_end: bool) -> str:
 
 
 def _shows_itself(character: str, before: str) -> bool:
-    """Whether a non-ASCII *character* behind *before* looks like what it is."""
+    """Whether a non-ASCII *character* behind *before* can be displayed unchanged."""
     from unicodedata import category, normalize
 
     if character in _OUR_MARKS or character == _BLANK or not character.isprintable():
@@ -258,7 +258,7 @@ def _shows_itself(character: str, before: str) -> bool:
 
 
 def _secrets(text: str, known: Iterable[str]) -> list[tuple[int, int]]:
-    """Where secrets stand in *text*, in order; those that overlap come as one."""
+    """Return the spans of secrets in *text*, in order; overlapping ones are merged."""
     spans = list(tokens(text))
     for value in {value for value in known if len(value) >= KNOWN_LENGTH}:
         at = text.find(value)

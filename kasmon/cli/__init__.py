@@ -1,1 +1,1 @@
-"""The command line. `app` reads it by the typed functions in `options/`; each command has a module of its own."""
+"""The command line. `options/` holds the commands' typed signatures; each command is implemented in its own module."""

@@ -1,4 +1,4 @@
-"""`kasmon answer`: exactly one request, by its id and the digest of what was shown."""
+"""`kasmon answer`: answer exactly one request, by its id and the digest of the text that was shown."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.cli.output.console import say, say_block, tell
+from kasmon.cli.output.console import print_json, say, say_block
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.output.json_objects import request_object
 from kasmon.cli.show import option_lines
@@ -44,14 +44,14 @@ def answer(
     text: str,
     wants_json: bool,
 ) -> None:
-    """Answer the request *wanted* with the decision *said*; *text* is an answer in the person's own words.
+    """Answer the request *wanted* with the decision *said*; *text* is a custom answer.
 
-    Without a *digest* the request is shown and the person asked, on a terminal only.
+    Without a *digest*, the request is shown and the user asked to confirm, on a terminal only.
 
     Raises:
-        UsageError: if there is no such decision, it lacks what it needs, or would ignore a part of what was given.
+        UsageError: if the decision does not exist, lacks an argument, or would ignore one.
         RequestNotFoundError: if there never was such a request.
-        RefusedError: if it is closed, does not take this decision, has another digest, or nobody could look at it.
+        RefusedError: if it is closed, does not take this decision, has another digest, or there is no terminal.
     """
     decision = decision_of(said)
     where = places()
@@ -87,17 +87,17 @@ def answer(
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
     asyncio.run(operations.answer(where, session, given))
     if wants_json:
-        tell(answered(request=request_object(request), decision=decision.value))
+        print_json(answered(request=request_object(request), decision=decision.value))
     else:
         say(f"{request.id}: {decision}")
 
 
 def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
-    """The open request called *wanted*, and its session.
+    """Return the open request with the id *wanted*, and its session.
 
     Raises:
         RequestClosedError: if it was answered or withdrawn.
-        RequestNotFoundError: if nothing is known of it.
+        RequestNotFoundError: if it is unknown.
     """
     for session in fleet.sessions:
         if (request := session.open_request(RequestId(wanted))) is not None:
@@ -111,10 +111,10 @@ def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:
 
 
 def ask(request: Request, decision: Decision, seen: Sequence[str], *, wants_json: bool) -> str:
-    """Show *seen*, all of *request*, have the person type the decision, and return the digest of what was shown.
+    """Show *seen*, all of *request*, have the user type the decision, and return the digest of what was shown.
 
     Raises:
-        RefusedError: if nobody can look, or the person typed something else.
+        RefusedError: if there is no terminal, or the user typed something else.
     """
     if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise RefusedError(
@@ -132,8 +132,8 @@ def ask(request: Request, decision: Decision, seen: Sequence[str], *, wants_json
 
 
 def typed(question: str) -> str:
-    """What the person at the terminal types to *question*, after it stands there."""
-    # What was typed before was not meant for it.
+    """Return what the user types in reply to *question*."""
+    # Earlier input was not meant for it.
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     print(f"{question}, anything else to cancel:", end=" ", flush=True)
     return sys.stdin.readline().strip()
@@ -148,15 +148,15 @@ def shown(
     labels: Sequence[str] = (),
     reach: str = "",
 ) -> list[str]:
-    """The whole request as text, nothing invisible in it, secrets hidden; and what *decision* would do.
+    """Return the whole request and the effect of *decision* as text, with secrets hidden and everything visible.
 
     Args:
-        where: where the secrets of its session are known from.
-        request: what is asked.
-        decision: what the person is about to say.
-        edited: the input that it would go on with.
-        labels: what is chosen.
-        reach: whose requests a rule would cover; empty where the agent's own menu says it.
+        where: to find the secrets of its session.
+        request: the request.
+        decision: the decision to be confirmed.
+        edited: the edited input, if any.
+        labels: the chosen labels.
+        reach: the scope of a new rule; empty if the agent's own menu defines it.
     """
     known = secrets_of(where, request.session)
     text, hidden = redact(request.shown or json.dumps(request.input, ensure_ascii=False, indent=2), known)
@@ -186,8 +186,8 @@ def shown(
 
 
 def _further(request: Request, known: Collection[str]) -> list[str]:
-    """What else the tool would get than what is shown as its text."""
-    if not request.shown or request.kind is RequestKind.QUESTION:  # a question's input is the question again
+    """Return the parts of the tool's input that its displayed text does not contain."""
+    if not request.shown or request.kind is RequestKind.QUESTION:  # a question's input repeats the question
         return []
     lines: list[str] = []
     for key, value in request.input.items():
@@ -204,7 +204,7 @@ def _holds_secrets(request: Request, known: Collection[str]) -> bool:
 
 
 def _reach(session: Session, scope: Scope) -> str:
-    """Whose requests a rule of *scope* would cover, in words."""
+    """Return the description of a rule's *scope*."""
     match scope:
         case "session":
             return "this session"
@@ -215,7 +215,7 @@ def _reach(session: Session, scope: Scope) -> str:
 
 
 def decision_of(said: str) -> Decision:
-    """The decision called *said*.
+    """Return the decision named *said*.
 
     Raises:
         UsageError: if there is none.
@@ -237,7 +237,7 @@ def _check(request: Request, decision: Decision) -> None:
 
 
 def _label(request: Request, said: str) -> str:
-    """The option that *said* names by its label, or by its number from 1; else what was said, which is no choice."""
+    """Return the option that *said* names by its label, or its number from 1; otherwise *said*, which is no choice."""
     if said in request.options or not (said.isascii() and said.isdecimal()):
         return said
     number = int(said)

@@ -1,8 +1,8 @@
 """`kasmon answer --alike`, `kasmon inbox --alike` and `kasmon rules`: similar requests answered together, and the
 rules that answer them.
 
-Each request is answered by its own digest. The listed requests have a digest too, over all of them in their
-order: an answer that names it reaches exactly that list, or no request.
+Each request is answered by its own digest. The list also has a digest over all its requests in their order: an
+answer that names it applies to exactly that list, or to no request.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kasmon.cli.answer import decision_of, meant, shown, typed
-from kasmon.cli.output.console import note, say, say_block, tell
+from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.show import on_one_row
@@ -33,26 +33,26 @@ from kasmon.supervisor.sessions import operations
 
 
 def rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
-    """List the standing rules (*act* `ls`), or revoke those that are *wanted* (`rm`).
+    """List the standing rules (*act* `ls`), or revoke those in *wanted* (`rm`).
 
     Raises:
         UsageError: if there is no such act, or nothing to revoke was named.
         NotFoundError: if there is no such rule; those before it are revoked.
         ConfigError: if the rules cannot be read.
     """
-    book = RuleBook(places().rules)
+    rule_book = RuleBook(places().rules)
     if act == "ls":
         if wanted:
             raise UsageError(f"`kasmon rules ls` accepts no argument {wanted[0]!r}.")
-        found = book.read()
+        found = rule_book.read()
     elif act == "rm":
         if not wanted:
             raise UsageError("`kasmon rules rm` requires the id of a rule.", hint="`kasmon rules ls` lists the ids.")
-        found = tuple(book.remove(rule) for rule in wanted)
+        found = tuple(rule_book.remove(rule) for rule in wanted)
     else:
         raise UsageError(f"unknown command `kasmon rules {act}`.", hint="Use `ls` or `rm`.")
     if wants_json:
-        tell(answer(rules=[rule_object(rule) for rule in found]))
+        print_json(answer(rules=[rule_object(rule) for rule in found]))
         return
     for rule in found:
         say(line(rule) if act == "ls" else f"{rule.id}: revoked")
@@ -61,41 +61,41 @@ def rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
 
 
 def line(rule: Rule) -> str:
-    """One rule for people."""
+    """Return one rule as a line of text."""
     made = datetime.fromtimestamp(rule.made_at).astimezone().strftime("%Y-%m-%d %H:%M") if rule.made_at else "-"
     return f"{rule.id}  {rule.effect}  {visible(rule.words)}  {rule.scope} {visible(rule.of)}  {made}"
 
 
 TOGETHER: Final = (Decision.ALLOW, Decision.DENY)
-"""What may be said to several at once; a rule, an edit or a choice is decided on alone."""
+"""Decisions that are possible for several requests at once; a rule, an edit or a choice is for one."""
 
 
 def list_alike(wanted: str, *, wants_json: bool) -> None:
-    """Print the request *wanted* and those that are like it, with the digest of all of them.
+    """Print the request *wanted* and similar ones, with the digest of all of them.
 
     Raises:
-        RequestClosedError, RequestNotFoundError: if it does not wait.
+        RequestClosedError, RequestNotFoundError: if it is not open.
     """
     fleet = look_once(places())
     _, request = meant(fleet, wanted)
     listed = alike(request, requests(fleet)) or (request,)
     if wants_json:
-        tell(answered(requests=[request_object(each) for each in listed], digest=digest_of(listed)))
+        print_json(answered(requests=[request_object(each) for each in listed], digest=digest_of(listed)))
     else:
         say(*_lines(places(), fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
 
 
 def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool, wants_json: bool) -> int:
-    """Answer *wanted* and all that are like it with the decision *said*; the exit code.
+    """Answer *wanted* and all similar requests with the decision *said*; return the exit code.
 
-    Without *yes* and the *digest* of the list they are all shown and the person asked, on a terminal only. One that is
-    answered elsewhere meanwhile is told with its reason, and does not keep the others from their answer.
+    Without *yes* and the *digest* of the list, all are shown and the user asked to confirm, on a terminal only. If one
+    is answered elsewhere meanwhile, its error is printed and the others are still answered.
 
     Raises:
-        UsageError: if it is no decision for several.
-        StaleRequestError: if other requests are alike now than those of *digest*.
-        RefusedError: if nobody could look at them, or nothing is like it.
-        RequestClosedError, RequestNotFoundError: if it does not wait.
+        UsageError: if the decision is not possible for several requests.
+        StaleRequestError: if other requests are similar now than those of *digest*.
+        RefusedError: if there is no terminal, or no similar request.
+        RequestClosedError, RequestNotFoundError: if it is not open.
     """
     decision = decision_of(said)
     if decision not in TOGETHER:
@@ -116,21 +116,21 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
     if digest and digest != digest_of(listed):
         raise StaleRequestError(f"{request.id} and similar requests")
     if not (yes and digest):
-        _ask(where, fleet, listed, decision, wants_json=wants_json)
+        _confirm(where, fleet, listed, decision, wants_json=wants_json)
     outcomes = asyncio.run(_answer(where, fleet, listed, decision, reason))
-    return _tell(listed, decision, outcomes, wants_json=wants_json)
+    return _print_outcomes(listed, decision, outcomes, wants_json=wants_json)
 
 
 def digest_of(listed: Sequence[Request]) -> str:
-    """The SHA-256, in hex, of which requests are listed and what each of them says."""
+    """Return the SHA-256, in hex, of the listed requests' ids and digests."""
     return hashlib.sha256("\n".join(f"{each.id} {each.digest}" for each in listed).encode()).hexdigest()
 
 
-def _ask(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, *, wants_json: bool) -> None:
-    """Show all of *listed*, and have the person type the decision.
+def _confirm(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, *, wants_json: bool) -> None:
+    """Show all of *listed*, and have the user type the decision.
 
     Raises:
-        RefusedError: if nobody can look, or the person typed something else.
+        RefusedError: if there is no terminal, or the user typed something else.
     """
     if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         if not wants_json:
@@ -152,7 +152,7 @@ def _ask(where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decisi
 async def _answer(
     where: Paths, fleet: Fleet, listed: Sequence[Request], decision: Decision, reason: str
 ) -> list[KasmonError | None]:
-    """What became of each answer: nothing, or why it was not taken."""
+    """Answer each request and return its error, or None."""
     outcomes: list[KasmonError | None] = []
     for request in listed:
         given = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
@@ -164,16 +164,16 @@ async def _answer(
     return outcomes
 
 
-def _tell(
+def _print_outcomes(
     listed: Sequence[Request], decision: Decision, outcomes: Sequence[KasmonError | None], *, wants_json: bool
 ) -> int:
     failed = [error for error in outcomes if error is not None]
     if wants_json:
-        told: list[dict[str, Any]] = []
+        objects: list[dict[str, Any]] = []
         for request, error in zip(listed, outcomes, strict=True):
             why = None if error is None else error_object(error)["error"]
-            told.append(request_object(request) | {"decision": None if error else decision.value, "error": why})
-        tell(answered(requests=told, decision=decision.value))
+            objects.append(request_object(request) | {"decision": None if error else decision.value, "error": why})
+        print_json(answered(requests=objects, decision=decision.value))
     else:
         for request, error in zip(listed, outcomes, strict=True):
             if error is None:
@@ -184,7 +184,7 @@ def _tell(
 
 
 def _lines(where: Paths, fleet: Fleet, listed: Sequence[Request]) -> list[str]:
-    """One line for each: its id, whose it is, and what it says on one row."""
+    """Return two lines for each request: its id, its session and its text; and its digest."""
     lines: list[str] = []
     for request in listed:
         text = on_one_row(request.shown or request.title, secrets_of(where, request.session))

@@ -1,6 +1,6 @@
-"""The commands: what each takes, and the one thing it calls. A function's docstring is its help.
+"""The command line application. Each command's docstring is its help and names what it calls.
 
-`--help` changes nothing and starts nothing. What a function calls is imported when it is called.
+`--help` changes nothing and starts nothing. What a command needs is imported when it is called.
 """
 
 import sys
@@ -22,9 +22,9 @@ else
   compdef _cyclopts_kasmon kasmon
 fi
 """
-"""What uses the function that the script for zsh only defines: as `_kasmon` in a folder of `fpath`, or when sourced."""
+"""Calls the function that the zsh script only defines: as `_kasmon` in a folder of `fpath`, or when sourced."""
 COMPLETE: Final = "__complete"
-"""What the completion scripts ask by; the library answers it."""
+"""The command that the completion scripts call; cyclopts implements it."""
 COMMANDS: Final = (
     *(
         sessions.new,
@@ -42,7 +42,7 @@ COMMANDS: Final = (
     *(plan.app, plan.recover),
     sandbox.app,
 )
-"""Each is called like its function; `plan.app` and `sandbox.app` have commands of their own."""
+"""Each command has its function's name; `plan.app` and `sandbox.app` have commands of their own."""
 
 app = App(
     name="kasmon",
@@ -62,7 +62,7 @@ app.command(talk.tell_peer, name="tell")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what *arguments* say; return the exit code."""
+    """Execute *arguments* and return the exit code."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return guarded(partial(_run, list(arguments)), wants_json="--json" in options)
 
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: list[str]) -> int | None:
     verb = next((word for word in arguments[:1] if not word.startswith("-")), "")
     if verb and verb != COMPLETE and verb not in app:
-        from difflib import get_close_matches  # only for who mistyped: it takes longer than what it is for
+        from difflib import get_close_matches  # only for mistyped commands: the import is slow
 
         near = get_close_matches(verb, app, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "See `kasmon --help`."

@@ -1,8 +1,8 @@
-"""What Tab offers for a word of a command: sessions, agents, settings and their values, plans, requests.
+"""Completion candidates: sessions, agents, settings and their values, plans, requests.
 
-The shells' scripts ask by `kasmon __complete WORD...` while somebody waits for a key: it loads little and starts
-nothing, and a fault is no candidate. The shell keeps those that begin as what is typed. Where it is plain what is
-meant, `answer` does without the library of the command line, which takes as long again as all the rest.
+The shell scripts call `kasmon __complete WORD...` on a key press: it loads little, starts nothing and reports no
+errors. The shell filters by the typed prefix. In unambiguous cases `answer` works without importing cyclopts, which
+takes as long as everything else together.
 """
 
 import os
@@ -17,20 +17,20 @@ from kasmon.sanitize import clean_line
 
 Offered = dict[str, str]
 MOST: Final = 200
-"""So many entries of a folder are looked at."""
+"""At most this many entries of a folder are read."""
 HEAD: Final = 64 * 1024
-"""So much of a file is looked at, in characters."""
+"""At most this many characters of a file are read."""
 SESSION_FIRST: Final = frozenset(
     [
         *("show", "read", "wait", "export", "explain", "attach", "send", "interrupt", "fg", "ctx"),
         *("restart", "move", "rename", "mark", "stop", "rm"),
     ]
 )
-"""The commands whose first word is a session, as their parameters say too."""
+"""The commands whose first word is a session, as in their parameters."""
 
 
 def answer(words: Sequence[str]) -> bool:
-    """Print what may stand for the last of *words*, where that is a session or an agent and plainly so."""
+    """Print the candidates for the last of *words* if it clearly is a session or an agent; return whether it is."""
     match words:
         case [command, *_, "--agent", typed] if command == "new" and "--" not in words:
             kind = agents
@@ -41,7 +41,7 @@ def answer(words: Sequence[str]) -> bool:
     print("\n\x1fbegin")
     try:
         offered = kind(typed)
-    except Exception:  # noqa: BLE001 - somebody is typing: no fault of ours may stand in the line
+    except Exception:  # noqa: BLE001 - an error must not disturb the line that the user is typing
         return True
     for candidate, what in offered.items():
         print(f"{clean_line(candidate)}\t{clean_line(what)}")
@@ -49,7 +49,7 @@ def answer(words: Sequence[str]) -> bool:
 
 
 def sessions(typed: str, *, sandboxed: bool = False) -> Offered:
-    """The names of all sessions, those that need you first; ids only where they begin as what is *typed*.
+    """Return the names of all sessions, those that need a person first; ids only if they begin with *typed*.
 
     *sandboxed*: only those in a sandbox.
     """
@@ -64,7 +64,7 @@ def sessions(typed: str, *, sandboxed: bool = False) -> Offered:
 
 
 def agents(typed: str) -> Offered:
-    """The profiles that may be started."""
+    """Return the enabled profiles."""
     from kasmon.config import load
 
     enabled = {name: profile for name, profile in load(places()).agents.items() if profile.enabled}
@@ -72,7 +72,7 @@ def agents(typed: str) -> Offered:
 
 
 def requests(typed: str) -> Offered:
-    """The requests that wait, oldest first."""
+    """Return the open requests, oldest first."""
     from kasmon.model.fleet import requests
     from kasmon.supervisor.fleet.snapshot import look_once
 
@@ -80,7 +80,7 @@ def requests(typed: str) -> Offered:
 
 
 def settings(typed: str) -> Offered:
-    """The settings, each with its sentence."""
+    """Return the settings."""
     from kasmon.config import load
     from kasmon.config.explain import settings
 
@@ -88,7 +88,7 @@ def settings(typed: str) -> Offered:
 
 
 def values(key: str) -> Offered:
-    """What the setting *key* takes, where that can be listed."""
+    """Return the values of the setting *key*, if they can be listed."""
     from kasmon.config.parser import allowed_values, field_type
 
     if key == "ui.theme":
@@ -99,14 +99,14 @@ def values(key: str) -> Offered:
 
 
 def plans(typed: str) -> Offered:
-    """The plans that were run, and the files."""
+    """Return the plans that were run, and plan files."""
     from kasmon.store.plan_log import plans
 
     return dict.fromkeys(plans(places()), "was run") | plan_files(typed)
 
 
 def plan_files(typed: str) -> Offered:
-    """The plans in the folder that is *typed*, and in the folders there."""
+    """Return the plan files in the typed folder and its subfolders."""
     before, slash, _ = typed.rpartition("/")
     folder = expanded(before + slash) if slash else Path()
     inner = [f"{name}/" for name in _names(folder) if (folder / name).is_dir() and not name.startswith(".")]
@@ -122,7 +122,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _is_meant(path: Path) -> bool:
-    """Whether *path* is a file that is meant as a plan; a pipe would be waited for."""
+    """Whether *path* is a plan file; a pipe is not, since opening it would block."""
     from kasmon.model.plan.parser import MARKS, is_plan
 
     try:
@@ -135,6 +135,6 @@ def _is_meant(path: Path) -> bool:
 
 
 def themes(where: Paths) -> Offered:
-    """The themes that kasmon brings, and a person's own."""
+    """Return the built-in themes and the user's own."""
     shipped = Path(kasmon.__file__).with_name("themes")
     return {path.stem: "" for folder in (shipped, where.themes) for path in sorted(folder.glob("*.toml"))}

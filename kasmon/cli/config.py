@@ -1,8 +1,8 @@
-"""`kasmon config`: show, explain and change settings. What could not be read is never written."""
+"""`kasmon config`: show, explain and change settings. An unreadable config file is never written."""
 
 from typing import Any
 
-from kasmon.cli.output.console import as_json, note, say, tell
+from kasmon.cli.output.console import as_json, note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import Config, load
 from kasmon.config.edit import put
@@ -13,12 +13,12 @@ from kasmon.supervisor.sessions.folder_config import in_folder
 
 
 def config(key: str | None, value: str | None, explained: str | None, *, wants_json: bool) -> None:
-    """Print all settings, or one, or what it means; or change one.
+    """Print all settings, or one, or its explanation; or change one.
 
     Raises:
         NotFoundError: if there is no such setting.
-        ConfigError: if the config file cannot be used; it stays as it is.
-        UsageError: if asked for two things at once.
+        ConfigError: if the config file cannot be used; it stays unchanged.
+        UsageError: if two of these are requested at once.
     """
     where = places()
     if explained is not None and key is not None:
@@ -26,25 +26,26 @@ def config(key: str | None, value: str | None, explained: str | None, *, wants_j
     if key is not None and value is not None:
         put(where, key, value, check=lambda config: _check(where, key, config))
     if explained is not None:
-        _print_explained(explain(where, explained), _here(where, explained), wants_json=wants_json)
+        _print_explained(explain(where, explained), _folder_value(where, explained), wants_json=wants_json)
     elif key is not None:
-        told = explain(where, key)
+        setting = explain(where, key)
         if wants_json:
-            tell(answer(**_object(told)))
+            print_json(answer(**_object(setting)))
         else:
-            say(_written(told.value))
+            say(_written(setting.value))
     else:
         found = settings(load(where))
         if wants_json:
-            tell(answer(file=str(where.config_file), settings=_plain(found)))
+            print_json(answer(file=str(where.config_file), settings=_plain(found)))
         else:
             say(f"# {where.config_file}", *(f"{name} = {_written(set_to)}" for name, set_to in found.items()))
 
 
 def _check(where: Paths, key: str, config: Config) -> None:
-    """
+    """Validate *config* after a change of *key*.
+
     Raises:
-        ConfigError: if an action or key is unknown, or one key would do two things; if there is no such theme.
+        ConfigError: for an unknown action, key or theme, or a key with two actions.
     """
     from kasmon.cli.completion import themes
     from kasmon.tui.keymap import chosen
@@ -54,9 +55,8 @@ def _check(where: Paths, key: str, config: Config) -> None:
         raise ConfigError(str(where.config_file), f"there is no theme {config.ui.theme!r}", key=key, allowed=[*known])
 
 
-def _here(where: Paths, key: str) -> dict[str, Any] | None:
-    """What the setting is for sessions of the folder one stands in, where that is something else; or what is to be said
-    of the config that it brings along."""
+def _folder_value(where: Paths, key: str) -> dict[str, Any] | None:
+    """Return the setting's value for the current folder if it differs, or the notice on the folder's config."""
     own = load(where)
     here = in_folder(where, own, "")
     if here.local is None:
@@ -69,28 +69,28 @@ def _here(where: Paths, key: str) -> dict[str, Any] | None:
     return {"origin": here.local.file, "counts": True, "value": value}
 
 
-def _print_explained(told: ExplainedSetting, here: dict[str, Any] | None, *, wants_json: bool) -> None:
+def _print_explained(setting: ExplainedSetting, here: dict[str, Any] | None, *, wants_json: bool) -> None:
     if wants_json:
-        tell(answer(**_object(told), here=here))
+        print_json(answer(**_object(setting), here=here))
         return
-    say(f"{told.key} = {_written(told.value)}", f"  {told.sentence}")
-    say(f"  default   {_written(told.default)}", f"  from      {told.origin}")
-    if told.allowed:
-        say(f"  allowed   {', '.join(told.allowed)}")
+    say(f"{setting.key} = {_written(setting.value)}", f"  {setting.sentence}")
+    say(f"  default   {_written(setting.default)}", f"  from      {setting.origin}")
+    if setting.allowed:
+        say(f"  allowed   {', '.join(setting.allowed)}")
     if here is not None and here["counts"]:
         say(f"  here      {_written(here['value'])}, from {here['origin']}")
     elif here is not None:
         note(here["notice"])
 
 
-def _object(told: ExplainedSetting) -> dict[str, Any]:
+def _object(setting: ExplainedSetting) -> dict[str, Any]:
     return {
-        "key": told.key,
-        "value": _plain(told.value),
-        "default": _plain(told.default),
-        "origin": told.origin,
-        "sentence": told.sentence,
-        "allowed": list(told.allowed),
+        "key": setting.key,
+        "value": _plain(setting.value),
+        "default": _plain(setting.default),
+        "origin": setting.origin,
+        "sentence": setting.sentence,
+        "allowed": list(setting.allowed),
     }
 
 
@@ -101,5 +101,5 @@ def _plain(value: Any) -> Any:
 
 
 def _written(value: Any) -> str:
-    """*value* as TOML would have it; nothing for what is not set."""
+    """Return *value* in TOML syntax; empty if it is not set."""
     return "" if value is None else as_json(_plain(value))

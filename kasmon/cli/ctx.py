@@ -1,4 +1,4 @@
-"""`kasmon ctx` and `kasmon tell`: what an agent reads about its own session, and what it reports of itself.
+"""`kasmon ctx` and `kasmon tell`: what an agent reads about its own session, and reports about itself.
 
 Neither answers a permission request.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
 from kasmon.cli.output.table import state_words, wave_words
 from kasmon.errors import KasmonError, UsageError
@@ -31,12 +31,12 @@ NOTES = "notes"
 
 
 def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
-    """Give the peers that are *wanted* a message, and print the receipts.
+    """Send a message to the peers *wanted*, and print the receipts.
 
     Raises:
         UsageError: if no session's agent runs this, or there is no text.
         NotFoundError: if there is no such peer.
-        RefusedError: if the only one takes none now.
+        RefusedError: if the only peer does not accept messages now.
     """
     where = places()
     fleet = look_once(where)
@@ -62,23 +62,23 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
                 Receipt(id=ReceiptId(""), session=peer.id, state=ReceiptState.REFUSED, reason=error.message)
             )
     if wants_json:
-        tell(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
+        print_json(answer(receipts=[receipt_object(receipt) for receipt in receipts]))
         return
     for peer, receipt in zip(peers, receipts, strict=True):
         say(f"{peer.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}")
 
 
 def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json: bool) -> None:
-    """Print the session's task, wave and peers; before that note what it says of itself.
+    """Print the session's task, wave and peers; before that, log the agent's report about itself.
 
     Args:
-        wanted: which session; None is the one that this command runs in.
-        done: its task is done, with a word on it; None says nothing.
-        waiting: what it waits for on purpose; empty takes that back, None says nothing.
+        wanted: the session; None is the one that this command runs in.
+        done: its task is done, with a remark; None is unchanged.
+        waiting: what it deliberately waits for; empty if it no longer waits, None is unchanged.
 
     Raises:
         UsageError: if *wanted* is None and no session's agent runs this.
-        KasmonError: why it could not be noted.
+        KasmonError: why the report could not be logged.
     """
     where = places()
     session = find(look_once(where), wanted or own_session(os.environ))
@@ -90,7 +90,7 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
     peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)
     if wants_json:
         more = {"peer_sessions": peers, "notes": None if context is None else context.notes}
-        tell(answer(session=session_object(session) | more))
+        print_json(answer(session=session_object(session) | more))
         return
     say(f"{session.name} ({session.id}): {state_words(session, utf8=is_utf8())}")
     for name, text in {
@@ -107,10 +107,10 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
 
 
 def own_session(variables: Mapping[str, str]) -> str:
-    """The session whose agent's environment this is.
+    """Return the session whose agent has this environment.
 
     Raises:
-        UsageError: if it is none's.
+        UsageError: if there is none.
     """
     if session := own_id(variables):
         return session
@@ -121,28 +121,28 @@ def own_session(variables: Mapping[str, str]) -> str:
 
 
 def with_word(arguments: Sequence[str]) -> list[str]:
-    """*arguments* of `ctx` in which a `--done` without a word says that it has none."""
-    told: list[str] = []
+    """Return *arguments* of `ctx`, with an empty remark added to a `--done` without one."""
+    result: list[str] = []
     for at, word in enumerate(arguments):
-        told.append(word)
+        result.append(word)
         if word == "--done" and (at + 1 == len(arguments) or arguments[at + 1].startswith("--")):
-            told.append("")
-    return told
+            result.append("")
+    return result
 
 
 def _of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
-    """The peers that the plan's runner wrote down, with what their logs say now."""
-    told = []
+    """Return the peers in the context written by the plan's runner, with their current state."""
+    result = []
     for peer in context.peer_sessions:
         session = fleet.get(SessionId(peer.id or ""))
         now = {"id": peer.id, "name": peer.name, "task": peer.task, "state": None, "waits": None, "done": None}
         beside = {"title": peer.title, "task_state": peer.task_state, "branch": peer.branch, "files": [*peer.files]}
-        told.append((now if session is None else now_of(session)) | beside)
-    return told
+        result.append((now if session is None else now_of(session)) | beside)
+    return result
 
 
 def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:
-    """One peer for people: who it is, how it stands, where it works."""
+    """Return one peer as a line of text: its name, its state, its branch and files."""
     session = fleet.get(SessionId(peer["id"] or ""))
     state = peer["task_state"] if session is None else state_words(session, utf8=is_utf8())
     task = f"task {peer['task']}"

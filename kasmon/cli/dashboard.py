@@ -11,7 +11,7 @@ from kasmon.paths import Paths, places
 
 
 def no_screen(environment: Mapping[str, str]) -> str:
-    """Why no dashboard can open here; empty where one can."""
+    """Return why the dashboard cannot open here; empty if it can."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "this is not a terminal"
     if environment.get("TERM", "") in ("", "dumb", "unknown"):
@@ -20,10 +20,10 @@ def no_screen(environment: Mapping[str, str]) -> str:
 
 
 def dashboard() -> int:
-    """Show the dashboard until the person leaves it; the agents go on.
+    """Show the dashboard until the user quits it; agents keep running.
 
     Raises:
-        UsageError: if this is no terminal that can show it.
+        UsageError: if the terminal cannot show it.
     """
     if why := no_screen(os.environ):
         raise UsageError(f"the dashboard cannot open here: {why}.", hint="`kasmon ls --watch` works anywhere.")
@@ -31,10 +31,10 @@ def dashboard() -> int:
 
 
 def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> int:
-    """Run the demo, on this terminal or without any; return its exit code.
+    """Run the demo, on this terminal or headless; return its exit code.
 
     Raises:
-        UsageError: if a number makes no sense, or this is no terminal that can show it.
+        UsageError: if a number is out of range, or the terminal cannot show it.
     """
     from kasmon.cli.ls import ls_object
     from kasmon.demo.run import main
@@ -51,14 +51,14 @@ def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> i
 
 
 def show(where: Paths, *, last: bool = False) -> int:
-    """Show the dashboard of *where* in a child of a guard that puts the terminal back however the child ends.
+    """Run the dashboard of *where* in a child of a guard that restores the terminal however the child ends.
 
-    With *last* nothing is left to do afterwards, and this may never return; otherwise the agents end with what follows.
+    With *last*, nothing is done afterwards and this may never return; otherwise the agents end after it.
     """
     from kasmon.tui.process.terminal_guard import run_guarded
 
     def child() -> int:
-        gc.disable()  # until the first frame: what is imported until then stays, and need not be looked through
+        gc.disable()  # until the first frame: objects imported before it are permanent
         from kasmon.tui.run import run  # heavy: imported behind the fork, so that the guard stays small
 
         return run(where, agents_go_on=last)

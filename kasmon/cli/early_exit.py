@@ -1,4 +1,4 @@
-"""A program in a terminal that ends as soon as it has begun: whoever started it is told, not only the list."""
+"""Detect a terminal program that exits right after its start, so that the starting command can report it."""
 
 import asyncio
 import time
@@ -15,18 +15,18 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 
 LIMIT_S: Final = 1.0
-"""So long a program may work on its beginning until it counts as one that runs, in seconds."""
+"""A program that is busy for this long counts as running, in seconds."""
 REST_S: Final = 0.1
-"""One that waits for something so long, in seconds, runs."""
+"""A program that waits for this long counts as running, in seconds."""
 LOOK_S: Final = 0.02
 UP: Final = frozenset({SessionState.IDLE, SessionState.ASKING, SessionState.LIMITED})
 RESTING: Final = frozenset({psutil.STATUS_SLEEPING, psutil.STATUS_STOPPED, psutil.STATUS_IDLE})
 
 
-async def ended_at_once(places: Paths, session: SessionId) -> Session | None:
-    """The session, which has just been started, if it is over already; None as soon as its program is seen to run.
+async def find_early_exit(places: Paths, session: SessionId) -> Session | None:
+    """Return the session, just started, if it has already ended; None as soon as its program is known to run.
 
-    A structured agent has introduced itself before, so nothing is waited for then.
+    A structured agent has already completed its handshake, so this does not wait.
     """
     before = await asyncio.to_thread(begun, places, session)
     deadline = time.monotonic() + LIMIT_S
@@ -44,7 +44,7 @@ async def ended_at_once(places: Paths, session: SessionId) -> Session | None:
 
 
 def _is_resting(pid: int | None) -> bool:
-    """Whether the program of a pane waits for something, and is no longer what starts it."""
+    """Whether a pane's program is waiting, and is no longer kasmon's launcher."""
     try:
         process = psutil.Process(pid) if pid else None
         return process is not None and process.status() in RESTING and launch.__file__ not in process.cmdline()

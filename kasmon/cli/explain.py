@@ -1,7 +1,7 @@
-"""`explain`: which evidence made a state, which lost, and why; of a session, or of a screen in a file.
+"""`explain`: which evidence decided a state, which did not, and why; for a session, or for a screen in a file.
 
-A screen can be exported as a golden folder: screen, title, and what is read there. In `tests/detection/golden` it is a
-test; sent to somebody it shows what went wrong. What stood on the screen stands in it.
+A screen can be exported as a golden folder: screen, title, and expected result. In `tests/detection/golden` it is a
+test; in a bug report it shows the problem. It contains the whole text of the screen.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config.parser import in_force
 from kasmon.detection.reader import read, signals
@@ -27,7 +27,7 @@ from kasmon.supervisor.sessions.explain import ExplainedState, explain
 from kasmon.supervisor.sessions.explanation_text import EXPECTED, SCREEN, TITLE, as_object, lines, save
 
 LARGEST: Final = 1024 * 1024
-"""A larger file is no screen, in bytes."""
+"""A larger file is not accepted as a screen, in bytes."""
 LOOK_FIRST: Final = "{folder!r} contains the whole screen: review it before you share it."
 
 
@@ -36,8 +36,8 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
 
     Raises:
         NotFoundError: if there is no such session.
-        UnavailableError: if it is to be exported, and its screen cannot be looked at.
-        RefusedError: if *export* holds a golden folder already.
+        UnavailableError: if it is to be exported, and its screen cannot be read.
+        RefusedError: if *export* already holds a golden folder.
     """
     where = places()
     session = find(look_once(where), wanted)
@@ -48,7 +48,7 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
         of_session = {"agent": session.agent, "session": session.id}
         _export(export, found.text, found.shot, found, {**of_session, **as_object(found)})
     if wants_json:
-        tell(answer(session=session.id, explanation=as_object(found)))
+        print_json(answer(session=session.id, explanation=as_object(found)))
     else:
         first, *others = lines(found)
         say(f"{session.name} ({session.id}): {first}", *others)
@@ -63,14 +63,14 @@ def explain_screen(
     export: str | None = None,
     wants_json: bool = False,
 ) -> None:
-    """Print what the screen in the file *screen* says of an *agent*; `-` is stdin.
+    """Print the state of an *agent* by the screen in the file *screen*; `-` is stdin.
 
-    A golden folder, or a `screen.txt` in one, brings its own title and cursor. Without a cursor it is taken to stand at
-    the end of the last row.
+    A golden folder, or a `screen.txt` in one, has its own title and cursor. Without a cursor, the end of the last row
+    is used.
 
     Raises:
-        UsageError: if the file is none, or no rules are known for *agent*.
-        RefusedError: if *export* holds a golden folder already.
+        UsageError: if the file is unusable, or there are no rules for *agent*.
+        RefusedError: if *export* already holds a golden folder.
     """
     where = places()
     text, shot = _shot(screen, title)
@@ -85,13 +85,13 @@ def explain_screen(
     if export is not None:
         _export(export, text, shot, found)
     if wants_json:
-        tell(answer(explanation=as_object(found)))
+        print_json(answer(explanation=as_object(found)))
     else:
         say(*lines(found))
 
 
 def catalogue(where: Paths) -> RuleCatalog:
-    """The shipped screens' files, and before those a person's own; what is wrong with those is told on stderr."""
+    """Return the screen rules, the user's own before the built-in ones; print problems of the user's on stderr."""
     found = RuleCatalog([where.config / "screens"])
     for problem in found.problems:
         note(f"{problem.message} {problem.hint}".strip())
@@ -99,7 +99,7 @@ def catalogue(where: Paths) -> RuleCatalog:
 
 
 def program_of(where: Paths, agent: str) -> str:
-    """The program that the profile *agent* starts, as screens' files name it."""
+    """Return the program that the profile *agent* starts, as rule files name it."""
     profile = in_force(where).agents.get(agent)
     return Path(profile.program).name if profile is not None and profile.program else agent
 
@@ -112,7 +112,7 @@ def _export(
 
 
 def _shot(screen: str, title: str | None) -> tuple[str, Screenshot]:
-    """The text of a screen, and the screen."""
+    """Return the text of a screen, and the screen."""
     path = Path(screen)
     folder = path if path.is_dir() else path.parent if path.name == SCREEN else None
     text = _read(screen if path != folder else str(path / SCREEN))
@@ -149,13 +149,13 @@ def _beside(path: Path) -> str:
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    """What a golden folder knows of its terminal; nothing where that cannot be used."""
+    """Return a golden folder's details of its terminal; empty if they are unusable."""
     import tomllib
 
     try:
         shot = tomllib.loads(_beside(path)).get("shot", {})
         known = msgspec.convert(shot, _Facts)
-    except (ValueError, RecursionError, AttributeError):  # msgspec's and tomllib's are of the first kind
+    except (ValueError, RecursionError, AttributeError):  # the errors of msgspec and tomllib are ValueErrors
         return {}
     return {
         "cursor": known.cursor,

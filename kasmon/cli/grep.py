@@ -1,9 +1,9 @@
-"""`kasmon grep`: where something was said or printed, in all sessions."""
+"""`kasmon grep`: search the text of all sessions."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import UnavailableError, UsageError
 from kasmon.model.fleet import Fleet
@@ -16,9 +16,9 @@ from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.search.search import SessionHits, known, search
 
 SHOWN: Final = 400
-"""So many characters of a line are printed, those around what was found."""
+"""At most this many characters of a line are printed, around the match."""
 NOTHING: Final = 1
-"""The exit code where nothing is found, as grep has it."""
+"""The exit code without a match, as for grep."""
 
 
 def grep(
@@ -31,19 +31,19 @@ def grep(
     most: int | None,
     wants_json: bool,
 ) -> int:
-    """Print the lines in which *wanted* stands, of all sessions or *only* these; the exit code.
+    """Print the lines that contain *wanted*, of all sessions or *only* these; return the exit code.
 
     Raises:
-        UsageError: if that is nothing to look for.
+        UsageError: if the pattern is invalid.
         NotFoundError: if there is no such session.
-        UnavailableError: if nobody can tell which sessions there are.
+        UnavailableError: if the list of sessions cannot be read.
     """
     if context < 0 or (most is not None and most < 1):
         raise UsageError(f"{context if context < 0 else most} is not a valid number of lines.")
     pattern = SearchPattern(wanted, ignores_case=ignores_case, is_regex=is_regex)
     where = places()
     found = search(where, _sessions(where, only), pattern, context=context, most=most)
-    count = _tell_json(found) if wants_json else _tell(found, context)
+    count = _print_json(found) if wants_json else _print_hits(found, context)
     if not count and not wants_json:
         note(f"no match for {wanted!r} in {'these sessions' if only else 'any session'}.")
     return 0 if count else NOTHING
@@ -64,7 +64,7 @@ def _sessions(where: Paths, only: Collection[str]) -> tuple[Session, ...]:
     return tuple(session for session in everyone if session.id in ids)
 
 
-def _tell(found: Iterator[SessionHits], context: int) -> int:
+def _print_hits(found: Iterator[SessionHits], context: int) -> int:
     count = 0
     for each in found:
         if each.problem:
@@ -79,7 +79,7 @@ def _tell(found: Iterator[SessionHits], context: int) -> int:
 
 
 def _lines(hit: SearchHit, context: int) -> list[str]:
-    """*hit* for people: when, what, where, and the line."""
+    """Return *hit* as text: the time, kind, position and line."""
     head = f"  {clock(hit.at, day=True)}  {hit.what:<8} {hit.where}:{hit.place}"
     if not context:
         return [f"{head}  {_cut(hit)}"]
@@ -88,7 +88,7 @@ def _lines(hit: SearchHit, context: int) -> list[str]:
 
 
 def _cut(hit: SearchHit) -> str:
-    """As much of the line as is printed."""
+    """Return the part of the line that is printed."""
     if len(hit.line) <= SHOWN:
         return hit.line
     first = max(0, min(hit.start - SHOWN // 4, len(hit.line) - SHOWN))
@@ -96,11 +96,11 @@ def _cut(hit: SearchHit) -> str:
     return f"{'…' if first else ''}{hit.line[first : first + SHOWN]}{behind}"
 
 
-def _tell_json(found: Iterator[SessionHits]) -> int:
+def _print_json(found: Iterator[SessionHits]) -> int:
     everything = [*found]
     hits = [_object(each.session, hit) for each in everything for hit in each.hits]
     problems = [{"session": each.session.id, "message": each.problem} for each in everything if each.problem]
-    tell(answer(hits=hits, more=[each.session.id for each in everything if each.more], problems=problems))
+    print_json(answer(hits=hits, more=[each.session.id for each in everything if each.more], problems=problems))
     return len(hits)
 
 

@@ -1,4 +1,4 @@
-"""`kasmon ls`: the sessions, once. On the way of every status bar and script, so it loads little and starts nothing."""
+"""`kasmon ls`: print the sessions once. Status bars and scripts call it, so it loads little and starts nothing."""
 
 import os
 import sys
@@ -36,29 +36,29 @@ def ls(states: str | None, wave: int | None, *, wants_json: bool) -> None:
 
 
 def ls_object(where: Paths) -> str:
-    """What `kasmon ls --json` prints for the kasmon at *where*."""
+    """Return what `kasmon ls --json` prints for the kasmon at *where*."""
     sessions = by_attention(look_once(where).sessions)
     return as_json(answer(sessions=[session_object(session) for session in sessions]))
 
 
 def states_in(said: str | None) -> frozenset[SessionState]:
-    """The states in a comma-separated list; all of them for None.
+    """Return the states in a comma-separated list; all of them for None.
 
     Raises:
-        UsageError: if one of them is none, or there is none.
+        UsageError: if one of them is no state, or there is none.
     """
     return states_of(tuple(SessionState) if said is None else [word.strip() for word in said.split(",")])
 
 
 def chosen(fleet: Fleet, states: frozenset[SessionState], wave: int | None) -> tuple[Session, ...]:
-    """The sessions of *fleet* in one of *states* and in *wave* (None: any), those that need a person first."""
+    """Return the sessions of *fleet* in *states* and in *wave* (None: any), those that need a person first."""
     return by_attention(
         session for session in fleet.sessions if session.state in states and wave in (None, session.wave)
     )
 
 
 def drawn(fleet: Fleet, sessions: Sequence[Session]) -> list[str]:
-    """*sessions* of *fleet* as lines for the terminal or file that stdout is."""
+    """Return *sessions* of *fleet* as lines for the terminal or file at stdout."""
     if not fleet.sessions:
         return [NOTHING_YET]
     utf8 = is_utf8()
@@ -68,7 +68,7 @@ def drawn(fleet: Fleet, sessions: Sequence[Session]) -> list[str]:
 
 
 def columns() -> int:
-    """How many cells wide the terminal at stdout is; 0 where it is none, and nothing needs to be cut."""
+    """Return the width of the terminal at stdout in cells; 0 if it is none, and nothing has to be cut."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
@@ -76,5 +76,5 @@ def columns() -> int:
 
 
 def is_utf8() -> bool:
-    """Whether stdout takes every character, and whoever reads it does."""
+    """Whether stdout and the locale accept every character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" and not wants_ascii()

@@ -1,4 +1,4 @@
-"""`kasmon mcp`: serves tools to one agent until that hangs up."""
+"""`kasmon mcp`: serve tools to one agent until it disconnects."""
 
 import gc
 import sys
@@ -23,13 +23,13 @@ def mcp(
     project: str | None = None,
     hosts: Sequence[str] | None = None,
 ) -> int:
-    """Serve over stdin and stdout; the exit code.
+    """Serve over stdin and stdout; return the exit code.
 
     Raises:
-        UnavailableError: if the package that speaks the protocol is not there, or is not the one this knows.
-        KasmonError: if the config cannot be used, or *client* cannot be a client's name.
+        UnavailableError: if the `mcp` package is missing, or its version is not supported.
+        KasmonError: if the config cannot be used, or *client* is not a valid client name.
     """
-    gc.disable()  # the package makes many classes: looking for garbage meanwhile takes a quarter of the start
+    gc.disable()  # the package makes many classes: garbage collection would take a quarter of the start
     try:
         from kasmon.mcp.server import serve
     except ImportError as error:
@@ -44,12 +44,12 @@ def mcp(
 
 
 def is_installed() -> bool:
-    """Whether the package is there; nothing of it is imported."""
+    """Whether the package is installed; does not import it."""
     return find_spec("mcp") is not None
 
 
 def check() -> DoctorCheck:
-    """What doctor says of it."""
+    """Return the check for `kasmon doctor`."""
     if not is_installed():
         return DoctorCheck(id="mcp", level="ok", text=f"`kasmon mcp` requires the package `mcp`: {GET}")
     return DoctorCheck(id="mcp", level="ok", text=f"`kasmon mcp` serves tools to agents: {ADD}")

@@ -1,4 +1,4 @@
-"""What several commands take, each with its help, and what Tab offers for it."""
+"""Parameters that several commands share, each with its help and completion."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,56 +9,56 @@ if TYPE_CHECKING:
 
 
 def sessions(context: "CompletionContext") -> dict[str, str]:
-    """The sessions."""
+    """Complete sessions."""
     from kasmon.cli import completion
 
     return completion.sessions(context.incomplete)
 
 
 def sandboxes(context: "CompletionContext") -> dict[str, str]:
-    """The sessions in sandboxes."""
+    """Complete sessions in sandboxes."""
     from kasmon.cli import completion
 
     return completion.sessions(context.incomplete, sandboxed=True)
 
 
 def agents(context: "CompletionContext") -> dict[str, str]:
-    """The profiles."""
+    """Complete profiles."""
     from kasmon.cli import completion
 
     return completion.agents(context.incomplete)
 
 
 def requests(context: "CompletionContext") -> dict[str, str]:
-    """The requests that wait."""
+    """Complete open requests."""
     from kasmon.cli import completion
 
     return completion.requests(context.incomplete)
 
 
 def settings(context: "CompletionContext") -> dict[str, str]:
-    """The settings."""
+    """Complete settings."""
     from kasmon.cli import completion
 
     return completion.settings(context.incomplete)
 
 
 def values(context: "CompletionContext") -> dict[str, str]:
-    """What the setting before it takes."""
+    """Complete the values of the setting before."""
     from kasmon.cli import completion
 
     return completion.values(context["key"].raw or "")
 
 
 def plans(context: "CompletionContext") -> dict[str, str]:
-    """The plans that were run, and files."""
+    """Complete plans that were run, and plan files."""
     from kasmon.cli import completion
 
     return completion.plans(context.incomplete)
 
 
 def plan_files(context: "CompletionContext") -> dict[str, str]:
-    """The files that are meant as plans."""
+    """Complete plan files."""
     from kasmon.cli import completion
 
     return completion.plan_files(context.incomplete)

@@ -1,4 +1,4 @@
-"""`kasmon recover`: after a crash or a reboot, plans go on where they were, and sessions in their own conversations."""
+"""`kasmon recover`: after a crash or a reboot, continue plans, and resume sessions in their own conversations."""
 
 import asyncio
 import sys
@@ -6,7 +6,7 @@ import time
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import age
 from kasmon.errors import KasmonError, UsageError
@@ -26,31 +26,31 @@ from kasmon.supervisor.sessions.other_hosts import OtherHost, find_other_hosts
 from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
 
 SHOWN = 72
-"""So many characters of a message are shown where a person chooses."""
+"""How many characters of a message are shown in a choice."""
 
 
 def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool) -> int:
-    """Bring back what can be brought back, or only say what that is. 1 where something did not come back.
+    """Recover everything that can be recovered, or only print it. Returns 1 if a recovery failed.
 
-    *choices*: `SESSION=CONVERSATION`, where a person knows which conversation a session had.
+    *choices*: `SESSION=CONVERSATION`, where the user knows which conversation a session had.
 
     Raises:
-        UsageError, NotFoundError: if one of those makes no sense; nothing was done then.
+        UsageError, NotFoundError: if one of those is invalid; nothing was done then.
     """
     where = places()
     fleet = look_once(where)
-    wanted = _chosen(fleet, choices)
+    wanted = _parse_choices(fleet, choices)
     report = _Report(wants_json=wants_json)
     unsure = [each for each in without_host(fleet.sessions) if each.state is SessionState.UNSURE]
-    if _bring_back_host(where, fleet, unsure, report, dry_run=dry_run):
-        fleet = look_once(where)  # a new host finds out what became of each
+    if _restart_host(where, fleet, unsure, report, dry_run=dry_run):
+        fleet = look_once(where)  # the new host determines the state of each
     found = plights(where, fleet)
     for plight in found:
         _plan(where, plight, report, dry_run=dry_run)
     for session in () if dry_run else unfinished(where, fleet.sessions):
-        _ended(where, session, report)
+        _end_unfinished(where, session, report)
     for session in orphans(fleet.sessions):
-        _taken_up(where, session, report, dry_run=dry_run)
+        _reconnect(where, session, report, dry_run=dry_run)
     of_plans = {plight.session.id for plight in found if plight.session is not None}
     alone = [case for case in cases(where, fleet) if case.session.id not in of_plans]
     for case in alone:
@@ -62,7 +62,7 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
     if wants_json:
         names = [each.name for each in (*unsure, *unclear)]
         old = [_host(each) for each in other_hosts]
-        tell(answer(recovered=report.told, lost=others, unsure=names, other_hosts=old))
+        print_json(answer(recovered=report.told, lost=others, unsure=names, other_hosts=old))
         return int(report.failed)
     if not report.told and not others and not unclear:
         say("Nothing is lost.")
@@ -77,13 +77,13 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
 
 
 def _unclear(fleet: Fleet, named: Container[str | None]) -> list[Session]:
-    """The sessions not *named* yet of which nobody can tell whether something is lost: no log, or no host, says so."""
+    """Return the sessions not *named* yet that may be lost: their log or their host is missing."""
     unsure = (each for each in fleet.sessions if each.state is SessionState.UNSURE and each.id not in named)
     return [each for each in unsure if each.source in ("log", "host")]
 
 
 class _Report:
-    """What became of each, said as it comes or kept for one answer."""
+    """The results, printed one by one or collected for a single JSON answer."""
 
     def __init__(self, *, wants_json: bool) -> None:
         self.wants_json = wants_json
@@ -109,10 +109,10 @@ def _plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bo
     report.add(what, became, problem, plan=plight.plan, task=plight.task or None)
 
 
-def _bring_back_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report: _Report, *, dry_run: bool) -> bool:
-    """Start the shared tmux host where sessions of *fleet* lost it; whether it was started.
+def _restart_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], report: _Report, *, dry_run: bool) -> bool:
+    """Start the shared tmux host if sessions of *fleet* lost it; return whether it was started.
 
-    *unsure*: those of them whose agents may run on without it.
+    *unsure*: those of them whose agents may still run without it.
     """
     became, problem, is_back = "the tmux host would be restarted", "", False
     if not dry_run and without_host(fleet.sessions):
@@ -129,8 +129,8 @@ def _bring_back_host(where: Paths, fleet: Fleet, unsure: Sequence[Session], repo
     return is_back
 
 
-def _taken_up(where: Paths, session: Session, report: _Report, *, dry_run: bool) -> None:
-    """Give a sandbox that outlived its host another one."""
+def _reconnect(where: Paths, session: Session, report: _Report, *, dry_run: bool) -> None:
+    """Start a new host for a sandbox that outlived its own."""
     became, problem = "would reconnect to its sandbox" if dry_run else "reconnected to its sandbox", ""
     if not dry_run:
         try:
@@ -140,8 +140,8 @@ def _taken_up(where: Paths, session: Session, report: _Report, *, dry_run: bool)
     report.add(session.name, became, problem, session=session.id)
 
 
-def _ended(where: Paths, session: Session, report: _Report) -> None:
-    """End what a host that was killed had begun of a sandbox."""
+def _end_unfinished(where: Paths, session: Session, report: _Report) -> None:
+    """End the unfinished sandbox of a host that was killed."""
     problem = ""
     try:
         end_unfinished(where, session)
@@ -151,10 +151,10 @@ def _ended(where: Paths, session: Session, report: _Report) -> None:
 
 
 def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, dry_run: bool) -> None:
-    """Let a session go on in its own conversation, where that is known or a person says it."""
+    """Resume a session in its own conversation, if that is known or the user chooses it."""
     became = problem = ""
     try:
-        if case.deed == "ask" and (choice := choice or ("" if dry_run else _asked(case))):
+        if case.deed == "ask" and (choice := choice or ("" if dry_run else _ask_candidate(case))):
             case = chosen(case, choice)
         if case.deed == "leave":
             became = f"unchanged: {case.why}"
@@ -181,8 +181,8 @@ def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, d
             say(f"    {_line(each)}")
 
 
-def _asked(case: LostSession) -> str:
-    """Which of the candidates a person at this terminal chooses; empty for none of them, or where nobody sits here."""
+def _ask_candidate(case: LostSession) -> str:
+    """Return the candidate that the user chooses; empty for none, or without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return ""
     note(f"{case.session.name}, in {case.session.workdir}: {case.why}.")
@@ -195,8 +195,8 @@ def _asked(case: LostSession) -> str:
     return case.candidates[number - 1].id if 1 <= number <= len(case.candidates) else ""
 
 
-def _chosen(fleet: Fleet, choices: Sequence[str]) -> Mapping[str, str]:
-    """Session's id -> the conversation that a person named for it."""
+def _parse_choices(fleet: Fleet, choices: Sequence[str]) -> Mapping[str, str]:
+    """Return session id -> the conversation that the user named for it."""
     wanted: dict[str, str] = {}
     for choice in choices:
         name, _, conversation = choice.rpartition("=")

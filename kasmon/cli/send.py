@@ -1,4 +1,4 @@
-"""`kasmon send`: a prompt for one session or for several, and how far it came."""
+"""`kasmon send`: send a prompt to one session or several, and print how far it got."""
 
 import asyncio
 import sys
@@ -9,7 +9,7 @@ import msgspec
 
 from kasmon.cli.answer import typed
 from kasmon.cli.ls import chosen, states_in
-from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.config.parser import in_force
@@ -34,20 +34,20 @@ CODES: Final = {
     ReceiptState.FAILED: 1,
     ReceiptState.UNSURE: 1,
 }
-"""The exit codes of receipts whose prompt is not known to have been done."""
+"""The exit codes for prompts that are not known to be done."""
 ON_ITS_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED})
-"""Receipts of prompts that are not with the agent yet."""
+"""Receipts of prompts that the agent does not have yet."""
 SUBMIT_S: Final = 30.0
-"""How long a prompt that is not to be queued may take to be with the agent, in seconds."""
+"""How long the delivery of a prompt that is not to be queued may take, in seconds."""
 
 
 class Recipients(msgspec.Struct, frozen=True, kw_only=True):
-    """The recipients of one prompt, and how far the person has agreed to them."""
+    """The recipients of one prompt, and what the user agreed to."""
 
     to: str
     """A filter: `state=idle,wave=2,agent=claude`."""
     include_shells: bool = False
-    """Also shells, interpreters and plain commands, which execute the prompt."""
+    """Include shells, interpreters and plain commands, which execute the prompt."""
     dry_run: bool = False
     """List them, send nothing."""
     yes: bool = False
@@ -55,12 +55,12 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt, and what is to be waited for."""
+    """One prompt, and what to wait for."""
 
     prompt: str
     when: When = "now"
     anyway: bool = False
-    """Type it also where nobody sees the box that takes it."""
+    """Type it even if the prompt box cannot be recognised."""
     states: frozenset[SessionState] | None = None
     """Wait until the session is in one of these after it took the prompt; None does not wait."""
 
@@ -76,13 +76,13 @@ def send(
     timeout_s: float | None,
     wants_json: bool,
 ) -> int:
-    """Give one session, or each of *several*, a prompt; print the receipts and return the exit code.
+    """Send a prompt to one session, or to each of *several*; print the receipts and return the exit code.
 
     Raises:
         UsageError: if the prompt is empty, or the recipient is ambiguous.
         NotFoundError: if there is no such session.
-        RefusedError: if *several* are none, or nobody agreed to them; or as the one session's host says, like other
-            errors of it.
+        RefusedError: if *several* match none, or the user did not confirm them; or by the single session's host, like
+            other errors of it.
         TimedOutError: if it did not happen within *timeout_s* seconds.
     """
     if (wanted is None) == (several is None):
@@ -104,15 +104,15 @@ def send(
         assert wanted is not None
         receipt = asyncio.run(_in_time(where, find(fleet, wanted), sending, timeout_s))
         if wants_json:
-            tell(answer(receipt=receipt_object(receipt)))
+            print_json(answer(receipt=receipt_object(receipt)))
         else:
-            say(f"{receipt.id}: {receipt.state}{_because(receipt)}")
+            say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
         return CODES.get(receipt.state, 0)
     sessions, left_out = recipients(fleet, several, programs(in_force(where)))
     if several.dry_run:
         if wants_json:
             listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
-            tell(answer(recipients=listed, left_out=others))
+            print_json(answer(recipients=listed, left_out=others))
         else:
             say(*_listed(sessions, left_out))
         return 0
@@ -120,32 +120,32 @@ def send(
         _confirm(sessions, left_out, wants_json=wants_json)
     outcomes = asyncio.run(_to_all(where, sessions, sending, timeout_s))
     if wants_json:
-        tell(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
+        print_json(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
     else:
         say(*table(sessions, [receipt for receipt, _ in outcomes]))
     return max(code for _, code in outcomes)
 
 
 def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]:
-    """What became of one prompt in several *sessions*, a line each."""
+    """Return the results of one prompt to several *sessions*, a line each."""
     names = [clean_line(session.name) for session in sessions]
     room = max(map(cells, names))
     return [
-        f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_because(receipt)}"
+        f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_reason(receipt)}"
         for name, receipt in zip(names, receipts, strict=True)
     ]
 
 
 def recipients(fleet: Fleet, several: Recipients, profiles: Mapping[str, str]) -> tuple[list[Session], list[Session]]:
-    """The running sessions that get the prompt, and those that match but would execute it.
+    """Return the running sessions that get the prompt, and the matching ones that would execute it.
 
     Args:
         fleet: all sessions.
-        several: the filter; a part given twice means either.
-        profiles: as `is_agent` takes them.
+        several: the filter; repeated parts are alternatives.
+        profiles: as for `is_agent`.
 
     Raises:
-        UsageError: if it is no such filter.
+        UsageError: if the filter is invalid.
         RefusedError: if no session is left.
     """
     to = several.to
@@ -178,7 +178,7 @@ def recipients(fleet: Fleet, several: Recipients, profiles: Mapping[str, str]) -
 
 
 def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[str]:
-    """A line for each recipient, and one for those that are left out."""
+    """Return a line for each recipient, and one for the sessions that are left out."""
     rows = [(session.name, session.agent, session.state.value, session.workdir) for session in sessions]
     lines = aligned([("NAME", "AGENT", "STATE", "FOLDER"), *(tuple(map(clean_line, row)) for row in rows)])
     names = ", ".join(clean_line(session.name) for session in left_out)
@@ -186,7 +186,7 @@ def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[st
 
 
 def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_json: bool) -> None:
-    """List the recipients and have the person type `yes`.
+    """List the recipients and have the user type `yes`.
 
     Raises:
         RefusedError: if there is no terminal to ask on, or something else was typed.
@@ -204,25 +204,25 @@ def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_
 async def _to_all(
     where: Paths, sessions: Sequence[Session], sending: SendOptions, timeout_s: float | None
 ) -> list[tuple[Receipt, int]]:
-    """The receipts of all *sessions*, each with its exit code; what went wrong with one stands in its receipt and stops
-    no other."""
+    """Return the receipts of all *sessions*, each with its exit code; an error of one is in its receipt and does not
+    affect the others."""
 
     async def to(session: Session) -> tuple[Receipt, int]:
         try:
             receipt = await _in_time(where, session, sending, timeout_s)
         except KasmonError as error:
             state = ReceiptState.REFUSED if error.exit_code == RefusedError.exit_code else ReceiptState.LOST
-            told = Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
+            failed_receipt = Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
             if isinstance(error, TimedOutError) and (known := await asyncio.to_thread(_newest, where, session)):
-                told = msgspec.structs.replace(known, reason=known.reason or error.message)
-            return told, CODES.get(state, 0) if told.id == "" else error.exit_code
+                failed_receipt = msgspec.structs.replace(known, reason=known.reason or error.message)
+            return failed_receipt, CODES.get(state, 0) if failed_receipt.id == "" else error.exit_code
         return receipt, CODES.get(receipt.state, 0)
 
     return list(await asyncio.gather(*map(to, sessions)))
 
 
 def _newest(where: Paths, before: Session) -> Receipt | None:
-    """The receipt of what was sent since *before* was seen."""
+    """Return the receipt of the prompt that was sent after *before* was read."""
     now, known = look_once(where).get(before.id), {receipt.id for receipt in before.receipts}
     return next((receipt for receipt in now.receipts if receipt.id not in known), None) if now is not None else None
 
@@ -245,11 +245,11 @@ async def _in_time(where: Paths, session: Session, sending: SendOptions, timeout
 
 
 async def _followed(where: Paths, before: Session, receipt: Receipt, sending: SendOptions) -> Receipt:
-    """The receipt once the agent has the prompt and, where that is wanted, the session is in one of its states.
+    """Return the receipt once the agent has the prompt and, if requested, the session is in one of the states.
 
     Raises:
-        SessionNotFoundError: if it is forgotten meanwhile.
-        SessionEndedError: if its agent does not run any more, and that is not what was waited for.
+        SessionNotFoundError: if it was removed meanwhile.
+        SessionEndedError: if its agent has ended, unless that was waited for.
     """
     async with fleets(where) as changes:
         async for fleet in changes:
@@ -267,12 +267,12 @@ async def _followed(where: Paths, before: Session, receipt: Receipt, sending: Se
 
 
 def has_moved(before: Session, now: Session, receipt: Receipt) -> bool:
-    """Whether *now* can be what came of the prompt, and is not just still the state before it."""
+    """Whether *now* can be a result of the prompt, and is not just the state before it."""
     if receipt.state is ReceiptState.FINISHED or now.state is not before.state:
         return True
     return (now.turns, now.since, now.generation) != (before.turns, before.since, before.generation)
 
 
-def _because(receipt: Receipt) -> str:
+def _reason(receipt: Receipt) -> str:
     code = f" with exit code {receipt.exit_code}" if receipt.exit_code is not None else ""
     return f"{code}, {receipt.reason}" if receipt.reason else code

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from kasmon.cli.dashboard import no_screen
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.config import Config, load, resolve
@@ -41,7 +41,7 @@ NOTICED: Final = (
     "Your tmux shows one more client in `list-clients`: kasmon's control client. Sizes, names, "
     "options and environment are unchanged; `kasmon rm` releases the pane."
 )
-"""What the user will notice of an adoption."""
+"""The note to the user on an adoption."""
 HEADS: Final = ("PANE", "TARGET", "AGENT", "RUNS", "SIZE", "WATCHED AS", "TITLE")
 
 
@@ -53,16 +53,16 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
     """
     panes = asyncio.run(foreign_panes(places(), socket))
     if wants_json:
-        tell(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
+        print_json(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
         return
     say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
 
 
 def adopt(target: str, name: str, socket: str, *, wants_json: bool) -> None:
-    """Watch the pane that *target* means, and say what its user will notice of that.
+    """Adopt the pane that *target* means, and print what its user will notice.
 
     Raises:
-        KasmonError: why it cannot be watched.
+        KasmonError: why it cannot be adopted.
     """
     where = places()
     launch = asyncio.run(adopted(where, target, name, socket))
@@ -70,7 +70,7 @@ def adopt(target: str, name: str, socket: str, *, wants_json: bool) -> None:
     if session is None:
         raise SessionNotFoundError(launch.session)
     if wants_json:
-        tell(answer(session=session_object(session), noticed=NOTICED))
+        print_json(answer(session=session_object(session), noticed=NOTICED))
         return
     note(NOTICED)
     say(launch.session)
@@ -82,16 +82,15 @@ def _row(pane: AdoptablePane) -> tuple[str, ...]:
 
 
 def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -> None:
-    """Go on with the session *wanted* in the mode *to*, and print what it is then.
+    """Move the session *wanted* to the mode *to*, and print its state.
 
-    Where its permission mode cannot go with it, a person at a terminal is asked; *changes_permissions* says yes.
-
+    If its permission mode cannot be kept, a user at a terminal is asked; *changes_permissions* agrees in advance.
 
     Raises:
         NotFoundError: if there is no such session.
-        KasmonError: why it cannot be moved; it is where it was then, unless the message says otherwise.
+        KasmonError: why it cannot be moved; it is unchanged then, unless the message differs.
     """
-    from kasmon.supervisor.sessions.move import move as moved  # it looks at processes
+    from kasmon.supervisor.sessions.move import move as moved  # it inspects processes
 
     mode = mode_of(to)
     if mode is None:
@@ -109,13 +108,13 @@ def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -
         asyncio.run(moved(where, here.config, session, mode, changes_permissions=True))
     now = find(look_once(where), session.id)
     if wants_json:
-        tell(answer(session=session_object(now)))
+        print_json(answer(session=session_object(now)))
     else:
         say(f"{now.id}: moved to {now.mode}")
 
 
 def _is_agreed(error: PermissionModeError) -> bool:
-    """Whether the person at this terminal agrees that the session may ask more or less than before."""
+    """Whether the user at this terminal agrees to another permission mode."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     note(f"{error.message} It would use the permission mode of its profile and its own settings.")
@@ -125,7 +124,7 @@ def _is_agreed(error: PermissionModeError) -> bool:
 
 
 class NewSessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says about a new session."""
+    """The command line's description of a new session."""
 
     name: str
     argv: Sequence[str] = ()
@@ -144,19 +143,19 @@ class NewSessionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
-    """Start a session and print its id; what became of it where it exited immediately.
+    """Start a session and print its id; report an immediate exit.
 
     Raises:
-        KasmonError: why it cannot be started; what was begun is ended again.
+        KasmonError: why it cannot be started; everything begun is ended again.
     """
-    from kasmon.cli.early_exit import ended_at_once  # it looks at processes
+    from kasmon.cli.early_exit import find_early_exit  # it loads psutil
 
     where = places()
     here = for_session(where, load(where), wanted.folder, wanted.agent)
     if here.notice:
         note(here.notice)
     config = here.config
-    agrees = _shown(where, config, wanted)
+    agrees = _confirm_sandbox(where, config, wanted)
     parent = None if wanted.beside is None else find(look_once(where), wanted.beside).id
     session = asyncio.run(
         operations.create(
@@ -180,24 +179,24 @@ def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
             ),
         )
     )
-    early = asyncio.run(ended_at_once(where, session))
-    started = _seen(where, session)
+    early = asyncio.run(find_early_exit(where, session))
+    started = _current(where, session)
     if wants_json:
-        tell(answer(session=session_object(started)) | _failure(early))
+        print_json(answer(session=session_object(started)) | _exit_error_object(early))
     else:
         if started.fallback:
             note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
         say(session)
-    return _told(early)
+    return _report_exit(early)
 
 
-def _failure(early: Session | None) -> dict[str, Any]:
-    """What a program is told of a session that failed at once."""
-    return error_object(_early_end(early)) if early is not None and early.exit_code != 0 else {}
+def _exit_error_object(early: Session | None) -> dict[str, Any]:
+    """Return the JSON error for a session that failed immediately."""
+    return error_object(_exit_error(early)) if early is not None and early.exit_code != 0 else {}
 
 
-def _early_end(session: Session) -> LaunchError:
-    """How *session*, which ended at once, is told: with its exit status and what it said."""
+def _exit_error(session: Session) -> LaunchError:
+    """Return the error for *session*, which ended immediately: with its exit status and its output."""
     said = (session.end_why or session.last_line).removeprefix(AT_ONCE).lstrip(": ")
     how = session.signal or (f"exit code {session.exit_code}" if session.exit_code is not None else "no exit code")
     return LaunchError(
@@ -206,17 +205,17 @@ def _early_end(session: Session) -> LaunchError:
     )
 
 
-def _told(early: Session | None) -> int:
-    """Say that a session ended at once, if it did; the exit code, a failure's unless its program succeeded."""
+def _report_exit(early: Session | None) -> int:
+    """Print that a session ended immediately, if it did; return the exit code, 0 if its program succeeded."""
     if early is None:
         return 0
-    end = _early_end(early)
+    end = _exit_error(early)
     note(str(end))
     return 0 if early.exit_code == 0 else end.exit_code
 
 
-def _shown(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
-    """Show what its sandbox would get, where it has one; whether the person agrees to what it is handed."""
+def _confirm_sandbox(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
+    """Print what the session's sandbox would get, if it has one; return whether the user agrees to its files."""
     resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox)
     if resolved.sandbox is None:
         return wanted.agrees
@@ -234,7 +233,7 @@ def _shown(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
 
 
 def mode_of(said: str | None) -> Mode | None:
-    """The mode that --mode names.
+    """Return the mode that --mode names.
 
     Raises:
         UsageError: if there is none of that name.
@@ -245,18 +244,18 @@ def mode_of(said: str | None) -> Mode | None:
 
 
 def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
-    """End the running turn; whatever it asks is withdrawn. In a sandbox of interpreters only *run*, where one is given.
+    """End the running turn; its open requests are withdrawn. In an interpreter sandbox end only *run*, if given.
 
     Raises:
-        TimedOutError: if the agent's turn goes on.
+        TimedOutError: if the agent's turn does not end.
         RefusedError: if that run is over, or there was none.
     """
     if not run:
-        _act(wanted, operations.interrupt, "interrupted", wants_json=wants_json)
+        _execute(wanted, operations.interrupt, "interrupted", wants_json=wants_json)
         return
     from kasmon.supervisor.sandboxes import operations as sandboxes  # only where there is a sandbox
 
-    _act(
+    _execute(
         wanted,
         lambda where, session: sandboxes.interrupt(where, session, run=run),
         "interrupted",
@@ -266,59 +265,59 @@ def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
 
 def continue_stopped(wanted: str, *, wants_json: bool) -> None:
     """Continue an agent that Ctrl-Z stopped."""
-    _act(wanted, operations.continue_stopped, "continued", wants_json=wants_json)
+    _execute(wanted, operations.continue_stopped, "continued", wants_json=wants_json)
 
 
 def stop(wanted: str, *, wants_json: bool) -> None:
     """End the agent; its log stays, and it can be restarted."""
-    _act(wanted, operations.stop, "stopped", wants_json=wants_json)
+    _execute(wanted, operations.stop, "stopped", wants_json=wants_json)
 
 
 def restart(wanted: str, *, wants_json: bool) -> int:
     """Start an ended session again, under the same id and log."""
-    from kasmon.cli.early_exit import ended_at_once  # it looks at processes
+    from kasmon.cli.early_exit import find_early_exit  # it loads psutil
 
     where = places()
     session = find(look_once(where), wanted)
 
     async def run() -> Session | None:
         await operations.restart(where, session)
-        return await ended_at_once(where, session.id)
+        return await find_early_exit(where, session.id)
 
     early = asyncio.run(run())
-    now = _seen(where, session.id, session)
+    now = _current(where, session.id, session)
     if wants_json:
-        tell(answer(session=session_object(now)) | _failure(early))
+        print_json(answer(session=session_object(now)) | _exit_error_object(early))
     else:
         say(f"{now.name} ({now.id}): restarted")
-    return _told(early)
+    return _report_exit(early)
 
 
 def rename(wanted: str, name: str, *, wants_json: bool) -> None:
-    """Give a session another name."""
-    _act(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
+    """Rename a session."""
+    _execute(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
 
 
 def mark(wanted: str, *, wants_json: bool) -> None:
     """Mark a session as viewed."""
-    _act(wanted, operations.mark_viewed, "viewed", wants_json=wants_json)
+    _execute(wanted, operations.mark_viewed, "viewed", wants_json=wants_json)
 
 
 def rm(wanted: str, *, wants_json: bool) -> None:
-    """Take an ended session off the list; a copy of its folder that stays is named."""
+    """Remove an ended session from the list; print the path of a copy of its folder that stays."""
     where = places()
     session = find(look_once(where), wanted)
     kept = asyncio.run(operations.forget(where, session))
     if wants_json:
-        tell(answer(session=session_object(_seen(where, session.id, session)), kept=kept or None))
+        print_json(answer(session=session_object(_current(where, session.id, session)), kept=kept or None))
         return
     say(f"{session.name} ({session.id}): forgotten")
     if kept:
         note(operations.copy_stays(kept))
 
 
-def _act(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
-    """Do *act* to the session *wanted*, and print what became of it: what *act* says in words, else *done*.
+def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
+    """Call *act* on the session *wanted*, and print the text that it returns, else *done*.
 
     Raises:
         NotFoundError: if there is no such session.
@@ -331,15 +330,15 @@ def _act(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: 
         return await act(where, session)
 
     outcome = asyncio.run(run())
-    now = _seen(where, session.id, session)
+    now = _current(where, session.id, session)
     if wants_json:
-        tell(answer(session=session_object(now)))
+        print_json(answer(session=session_object(now)))
     else:
         say(f"{now.name} ({now.id}): {outcome if isinstance(outcome, str) else done}")
 
 
-def _seen(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
-    """The session as it is now; *otherwise* where it is not there any more."""
+def _current(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
+    """Return the current state of the session; *otherwise* if it no longer exists."""
     now = look_once(where).get(session) or otherwise
     if now is None:
         raise SessionNotFoundError(session)
@@ -347,13 +346,13 @@ def _seen(where: Paths, session: SessionId, otherwise: Session | None = None) ->
 
 
 def attach(wanted: str) -> NoReturn:
-    """Replace this process by `tmux attach`; it ends when the person detaches, and the session goes on.
+    """Replace this process by `tmux attach`; it ends when the user detaches, and the session keeps running.
 
     Raises:
         NotFoundError: if there is no such session.
         InteractiveOnlyError: if it is a structured one.
-        UsageError: if this is no terminal that tmux could draw on.
-        RefusedError, UnavailableError: if it has ended, or tmux is not there.
+        UsageError: if the terminal cannot show it.
+        RefusedError, UnavailableError: if it has ended, or tmux is missing.
     """
     where = places()
     session = find(look_once(where), wanted)
@@ -368,7 +367,7 @@ def attach(wanted: str) -> NoReturn:
         raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
     if os.environ.get("TMUX"):
         note("this is a tmux inside your tmux; Ctrl+] detaches.")
-    with contextlib.suppress(UnavailableError):  # a full disk keeps nobody from the terminal
+    with contextlib.suppress(UnavailableError):  # a full disk must not prevent attaching
         asyncio.run(operations.mark_viewed(where, session))
     sys.stdout.flush()
     os.execvp(argv[0], argv)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import as_json, note, say, say_block, tell
+from kasmon.cli.output.console import as_json, note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
 from kasmon.cli.output.table import age, state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError, UsageError
@@ -37,11 +37,11 @@ _LINE: Final = re.compile(r"-?\d+")
 
 
 def read(wanted: str, *, span: str | None, lines: int | None, ansi: bool, wants_json: bool) -> None:
-    """Print lines of what the session shows: of *span* (`A:B`), the last *lines*, or as many as its kind shows at once.
+    """Print lines of the session: of *span* (`A:B`), the last *lines*, or one screenful by default.
 
     Raises:
         NotFoundError: if there is no such session.
-        UsageError: if the range is none.
+        UsageError: if the range is invalid.
     """
     start, end = range_of(span)
     if lines is not None and lines < 1:
@@ -52,17 +52,17 @@ def read(wanted: str, *, span: str | None, lines: int | None, ansi: bool, wants_
     session = find(look_once(where), wanted)
     shown = asyncio.run(operations.read(where, session, start, end, lines=lines, ansi=ansi))
     if wants_json:
-        tell(answer(session=session.id, lines=list(shown)))
+        print_json(answer(session=session.id, lines=list(shown)))
         return
     for line in shown:
         print(with_colours(line) if ansi else clean_block(line))
 
 
 def range_of(said: str | None) -> tuple[int | None, int | None]:
-    """The ends of a range `A:B`; None is the buffer's beginning or end, negative counts from its end.
+    """Return the ends of a range `A:B`; None is the buffer's beginning or end, negative counts from its end.
 
     Raises:
-        UsageError: if it is none.
+        UsageError: if it is invalid.
     """
     if said is None:
         return None, None
@@ -77,18 +77,18 @@ def range_of(said: str | None) -> tuple[int | None, int | None]:
 
 
 def with_colours(line: str) -> str:
-    """*line* cleaned but for its colours, which end with it."""
+    """Return *line*, cleaned except for its colours, with a reset at its end."""
     parts = STYLE_CHANGE.split(line)
     cleaned = "".join(part if at % 2 else clean_block(part) for at, part in enumerate(parts))
     return f"{cleaned}\x1b[0m" if len(parts) > 1 else cleaned
 
 
 def export(wanted: str, format_: Format, out: str | None) -> None:
-    """Print session *wanted* as *format_*, or put it into the new file *out*.
+    """Print session *wanted* as *format_*, or write it into the new file *out*.
 
     Raises:
         NotFoundError: if there is no such session.
-        RefusedError: if the file is there already.
+        RefusedError: if the file already exists.
         KasmonError: if it cannot be written.
     """
     where = places()
@@ -105,16 +105,16 @@ def export(wanted: str, format_: Format, out: str | None) -> None:
 
 
 EVENTS: Final = 20
-"""How many of its last events `show` shows."""
+"""How many of the latest events `show` prints."""
 ANSWERED: Final = 5
-"""How many of the requests that were answered last `show` shows."""
+"""How many of the requests answered last `show` prints."""
 LAST_WORDS: Final = 5
-"""How many of the last lines that its agent wrote to stderr `show` shows."""
+"""How many of the last stderr lines of its agent `show` prints."""
 TAIL_BYTES: Final = 256 * 1024
 
 
 def show(wanted: str, *, wants_json: bool) -> None:
-    """Print everything that is known of one session.
+    """Print all details of one session.
 
     Raises:
         NotFoundError: if there is none.
@@ -124,7 +124,7 @@ def show(wanted: str, *, wants_json: bool) -> None:
     session = find(fleet, wanted)
     events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
     if wants_json:
-        tell(answer(session=shown_object(session, peers, events, pane)))
+        print_json(answer(session=shown_object(session, peers, events, pane)))
         return
     say(*described(session, fleet.at))
     say(*(f"  beside    {peer.name} ({peer.state})" for peer in peers))
@@ -147,7 +147,7 @@ def show(wanted: str, *, wants_json: bool) -> None:
 
 
 def described(session: Session, now: float) -> list[str]:
-    """The facts of a session as lines."""
+    """Return the details of a session as lines."""
     state, since = state_words(session, utf8=is_utf8()), age(now - session.since)
     tokens = session.tokens
     pid = None if session.state is SessionState.ENDED else session.pid
@@ -170,29 +170,29 @@ def described(session: Session, now: float) -> list[str]:
         "cost": "" if session.cost_usd is None else f"{session.cost_usd:.2f} USD",
         "last": session.last_line,
     }
-    told = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
-    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in told if text)]
+    shown = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
+    return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in shown if text)]
 
 
 def _has_modes(session: Session) -> bool:
-    """Whether an agent runs that has permission modes."""
+    """Whether its agent is running and has permission modes."""
     return session.exists and session.program in PERMISSION_FLAGS
 
 
 def token_words(tokens: Tokens) -> str:
-    """The figures that its agent tells, with a dash for the others."""
+    """Return the figures that its agent reports, with a dash for the others."""
     is_counted = tokens.used is not None
     read, written = (f"{count}" if is_counted else "-" for count in (tokens.input, tokens.output))
     return f"{read} in, {written} out, {tokens.context or '-'} in context"
 
 
 def inbox(*, wants_json: bool) -> None:
-    """Print the requests that wait, oldest first."""
+    """Print the open requests, oldest first."""
     where = places()
     fleet = look_once(where)
     waiting = requests(fleet)
     if wants_json:
-        tell(answer(requests=[request_object(request) for request in waiting]))
+        print_json(answer(requests=[request_object(request) for request in waiting]))
         return
     names = {session.id: session.name for session in fleet.sessions}
     for request in waiting:
@@ -211,7 +211,7 @@ def inbox(*, wants_json: bool) -> None:
 
 
 def option_lines(request: Request, known: Collection[str]) -> list[str]:
-    """The answers to choose of a question, each with its number and what it means; secrets hidden."""
+    """Return the options of a question, each with its number and description; secrets hidden."""
     lines: list[str] = []
     for number, option in enumerate(request.options):
         note = request.option_notes[number] if number < len(request.option_notes) else ""
@@ -220,25 +220,25 @@ def option_lines(request: Request, known: Collection[str]) -> list[str]:
 
 
 def reason_lines(request: Request, known: Collection[str]) -> list[str]:
-    """Why the agent asks, by its own word, and what "always" and "never" would say."""
+    """Return the agent's own reason, and what "always" and "never" would cover."""
     reason = [f"reason: {on_one_row(request.why, known)}"] if request.why else []
     return [*reason, f"rule: {on_one_row(request.rule, known)}"] if request.rule else reason
 
 
 def on_one_row(text: str, known: Collection[str]) -> str:
-    """*text* without the secrets that are *known*, its line breaks shown as `␤`."""
+    """Return *text* without the *known* secrets, its line breaks shown as `␤`."""
     return redact(text, known)[0].replace("\n", "␤")
 
 
 def answer_hint(request: Request) -> str:
-    """The command that answers *request*."""
+    """Return the command that answers *request*."""
     if not request.answerable:
         return f"answer in its terminal: kasmon attach {request.session}"
     return f"kasmon answer {request.id} {'|'.join((*request.choices, 'later'))} --digest {request.digest}"
 
 
 def last_events(where: Paths, session: SessionId) -> list[Event]:
-    """The last events of the session's log; few where they are long."""
+    """Return the last events of the session's log; fewer if they are long."""
     log = EventLog(where.log(session))
     start = max(0, log.size() - TAIL_BYTES)
     try:
@@ -248,7 +248,7 @@ def last_events(where: Paths, session: SessionId) -> list[Event]:
 
 
 def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
-    """What tmux says of the session's pane; None where it has none, or nobody can be asked without starting a host."""
+    """Return tmux's details of the session's pane; None if it has none, or no host is running to ask."""
     if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`kasmon trust`: what a folder's own config would let run is shown, and counts once a person says so."""
+"""`kasmon trust`: show what a folder's own config would change, and apply it once the user trusts it."""
 
 import hmac
 import os
@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
 from kasmon.config.folder_config import NAME, FolderConfig, look
@@ -19,14 +19,14 @@ from kasmon.store.trusted_folders import TrustedContent, TrustedFolders
 
 
 def trust(folder: str, *, digest: str, agrees: bool, wants_json: bool) -> None:
-    """Show what the config of *folder* would let run, and let just this count if a person says so.
+    """Show what the config of *folder* would change, and trust exactly this content if the user confirms it.
 
-    On a terminal the person is asked; elsewhere it takes *agrees* and the *digest* of what was looked at.
+    On a terminal the user is asked; elsewhere *agrees* and the *digest* of the reviewed content are required.
 
     Raises:
-        NotFoundError: if the folder brings none along.
-        UsageError: if its path leads through a link.
-        RefusedError: if it cannot be read, is not what was looked at, or no person agreed.
+        NotFoundError: if the folder has none.
+        UsageError: if its path contains a link.
+        RefusedError: if it cannot be read, differs from the reviewed content, or no person agreed.
         ConfigError: if it cannot be used.
     """
     where = places()
@@ -40,19 +40,21 @@ def trust(folder: str, *, digest: str, agrees: bool, wants_json: bool) -> None:
         _agree(local, digest, agrees=agrees, wants_json=wants_json)
         TrustedFolders(where).add(local, time.time())
     if wants_json:
-        tell(answer(folder=local.root, file=local.file, digest=local.digest, would=list(lines), was_trusted=counts))
+        print_json(
+            answer(folder=local.root, file=local.file, digest=local.digest, would=list(lines), was_trusted=counts)
+        )
     else:
         say(f"{local.file}: trusted{' already' if counts else ', as it is now'}")
 
 
 def show_all(*, wants_json: bool) -> None:
-    """Print what is trusted, and whether that is what lies there now."""
+    """Print what is trusted, and whether the current content still is."""
     found = [(trusted, _now(trusted)) for trusted in TrustedFolders(places()).read()]
     if wants_json:
         objects = [
             {"folder": one.root, "digest": one.digest, "trusted_at": one.at, "now": state} for one, state in found
         ]
-        tell(answer(trusted=objects))
+        print_json(answer(trusted=objects))
     elif found:
         say(*(f"{one.root}  {state}" for one, state in found))
     else:
@@ -60,17 +62,17 @@ def show_all(*, wants_json: bool) -> None:
 
 
 def withdraw(folder: str, *, wants_json: bool) -> None:
-    """Let the config of *folder* count no more; a folder that is gone is named as `--list` names it.
+    """Revoke the trust in the config of *folder*; name a removed folder as `--list` does.
 
     Raises:
-        NotFoundError: if it did not count.
+        NotFoundError: if it was not trusted.
     """
     where, path = places(), expanded(folder).absolute()
     local = look(path)
     root = local.root if local is not None else str(path)
     TrustedFolders(where).remove(root)
     if wants_json:
-        tell(answer(folder=root))
+        print_json(answer(folder=root))
     else:
         say(f"{root}: trust revoked")
 
@@ -90,9 +92,10 @@ def _brought(folder: str) -> FolderConfig:
 
 
 def _check_person(local: FolderConfig) -> None:
-    """
+    """Check that a person calls this.
+
     Raises:
-        RefusedError: if an agent calls, as far as one can see.
+        RefusedError: if an agent calls, as far as detectable.
     """
     if evidence(os.getpid()):
         raise RefusedError(
@@ -108,10 +111,10 @@ def _show(local: FolderConfig, lines: tuple[str, ...]) -> None:
 
 
 def _agree(local: FolderConfig, digest: str, *, agrees: bool, wants_json: bool) -> None:
-    """Return where a person agrees to just this.
+    """Return if the user agrees to exactly this content.
 
     Raises:
-        RefusedError: if nobody does.
+        RefusedError: otherwise.
     """
     if digest and not hmac.compare_digest(digest.encode(), local.digest.encode()):
         raise RefusedError(
@@ -133,7 +136,7 @@ def _agree(local: FolderConfig, digest: str, *, agrees: bool, wants_json: bool) 
 
 
 def _now(trusted: TrustedContent) -> str:
-    """Whether what lies there now is what was trusted."""
+    """Return whether the current content is the trusted one."""
     local = look(Path(trusted.root))
     if local is None or local.root != trusted.root:
         return "gone"

@@ -1,4 +1,4 @@
-"""Verbs that go on looking: `ls --watch` and `wait`. They follow the logs and write nothing."""
+"""Commands that follow the sessions' logs: `ls --watch` and `wait`. They write nothing."""
 
 import asyncio
 import select
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
-from kasmon.cli.output.console import say, tell
+from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import last_words, state_words
 from kasmon.model.formatting import clock
@@ -21,13 +21,13 @@ from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.sessions import operations
 
 LOOK_S: Final = 0.5
-"""How often it is looked whether anybody still reads, in seconds."""
+"""How often the reader of stdout is checked, in seconds."""
 
 
 def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
-    """Print the sessions as they are, then what changes, until it is interrupted.
+    """Print the sessions, then their changes, until interrupted.
 
-    For people the table once, and a line for each session whose state or last line is another; with *wants_json* the
+    For people, the table once, then a line for each session whose state or last line changed. With *wants_json*, the
     whole answer again, one object a line.
 
     Raises:
@@ -37,9 +37,10 @@ def watch(states: str | None, wave: int | None, *, wants_json: bool) -> None:
 
 
 async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_json: bool) -> None:
-    """
+    """Follow the sessions in *states* and *wave*.
+
     Raises:
-        BrokenPipeError: when nobody reads any more: what changes next may be far away.
+        BrokenPipeError: when the reader of stdout is gone; the next change may be far away.
     """
     printing = asyncio.create_task(_print(states, wave, wants_json=wants_json))
     left = asyncio.create_task(_reader_left())
@@ -55,10 +56,10 @@ async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_jso
 
 
 async def _reader_left() -> None:
-    """Return once nobody reads what is printed."""
+    """Return once the reader of stdout is gone."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # errors and hang-ups alone
-    while not poll.poll(0):  # noqa: ASYNC110 - no event tells it: asyncio does not report errors alone
+    while not poll.poll(0):  # noqa: ASYNC110 - no event reports it: asyncio does not report errors alone
         await asyncio.sleep(LOOK_S)
 
 
@@ -69,7 +70,7 @@ async def _print(states: frozenset[SessionState], wave: int | None, *, wants_jso
             sessions = chosen(fleet, states, wave)
             now = {session.id: session for session in sessions}
             if wants_json:
-                tell(answer(sessions=[session_object(session) for session in sessions]))
+                print_json(answer(sessions=[session_object(session) for session in sessions]))
             elif before is None:
                 say(*drawn(fleet, sessions))
             else:
@@ -78,15 +79,15 @@ async def _print(states: frozenset[SessionState], wave: int | None, *, wants_jso
 
 
 def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, Session], at: float) -> list[str]:
-    """A line for each session that came, went, or reads differently."""
-    told_at = clock(at)
+    """Return a line for each session that was added, removed or changed."""
+    time = clock(at)
     utf8 = is_utf8()
     lines = [
-        f"{told_at}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
+        f"{time}  {state_words(session, utf8=utf8)}  {session.name}  {last_words(session)}".rstrip()
         for session in now.values()
         if _read(session) != _read(before.get(session.id))
     ]
-    return lines + [f"{told_at}  gone  {session.name}" for session in before.values() if session.id not in now]
+    return lines + [f"{time}  gone  {session.name}" for session in before.values() if session.id not in now]
 
 
 def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_will_do: bool, wants_json: bool) -> None:
@@ -94,8 +95,8 @@ def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_wil
 
     Raises:
         UsageError: if there is no such state.
-        NotFoundError: if there is no such session, also when it is forgotten meanwhile.
-        RefusedError: if it cannot come true any more.
+        NotFoundError: if there is no such session, or it is removed meanwhile.
+        RefusedError: if that can no longer happen.
         TimedOutError: if it did not happen within *timeout_s* seconds.
     """
     goal, where = states_in(states), places()
@@ -103,7 +104,7 @@ def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_wil
     ids = [find(fleet, name).id for name in wanted]
     there = asyncio.run(operations.wait_for(where, ids, goal, any=one_will_do, timeout_s=timeout_s))
     if wants_json:
-        tell(answer(sessions=[session_object(session) for session in there]))
+        print_json(answer(sessions=[session_object(session) for session in there]))
     else:
         say(*(f"{session.name} is {session.state}" for session in there))
 

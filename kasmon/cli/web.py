@@ -18,11 +18,11 @@ PORTS = range(65536)
 
 
 def web(port: int, address: str, *, wants_json: bool) -> int:
-    """Serve until a signal comes, and print each link; the exit code, 128 and the signal's number.
+    """Serve until a signal arrives, and print each link; return the exit code, 128 plus the signal's number.
 
     Raises:
-        UsageError: if *address* is not loopback, or *port* is none.
-        UnavailableError: if the packages that this takes are not there, or the port is not to be had.
+        UsageError: if *address* is not loopback, or *port* is invalid.
+        UnavailableError: if the required packages are missing, or the port is not available.
     """
     try:
         from kasmon.web.console import Console, serve
@@ -31,12 +31,12 @@ def web(port: int, address: str, *, wants_json: bool) -> int:
         why = "another version is installed" if is_installed() else "it is not installed"
         raise UnavailableError(f"aiohttp, which serves the page: {why}.", hint=f"`{GET}`") from error
     from kasmon.web.access import loopback
-    from kasmon.web.dashboard_session import surroundings
+    from kasmon.web.dashboard_session import page_environment
 
     if port not in PORTS:
         raise UsageError(f"{port} is not a valid port.", hint="--port must be from 0 to 65535.")
     where = places()
-    view = WebView(surroundings(os.environ) | where.environment_variables(), loopback(address), port)
+    view = WebView(page_environment(os.environ) | where.environment_variables(), loopback(address), port)
 
     console = Console()
 
@@ -57,12 +57,12 @@ def web(port: int, address: str, *, wants_json: bool) -> int:
 
 
 def is_installed() -> bool:
-    """Whether the package is there; nothing of it is imported."""
+    """Whether the package is installed; does not import it."""
     return find_spec("aiohttp") is not None
 
 
 def check() -> DoctorCheck:
-    """What doctor says of it."""
+    """Return the check for `kasmon doctor`."""
     if not is_installed() or find_spec("textual_serve") is None:
         return DoctorCheck(id="web", level="ok", text=f"`kasmon web` requires more packages: {GET}")
     return DoctorCheck(id="web", level="ok", text="`kasmon web` shows the dashboard in a browser on this machine")

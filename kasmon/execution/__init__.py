@@ -1,14 +1,14 @@
-"""`kasmon.ExecutionSession`: one session as the ancestor's interface has it, method by method, in both modes.
+"""`kasmon.ExecutionSession`: one session with the methods of kasmos, its predecessor, in both modes.
 
-The table from each of the seed's methods to ours stands in CONTRIBUTING.md. What differs from the seed is said where it
-differs. Every call has 10 s, unless it says otherwise.
+CONTRIBUTING.md maps each of kasmos's methods to kasmon's. Differences are documented at each method. Every call has a
+time limit of 10 s, unless documented otherwise.
 
-| module | its idea |
+| module | content |
 |---|---|
 | `session` | the interface, method by method |
-| `spec` | what is said before a session starts, and what a poll tells |
-| `terminal` | what only a session in tmux has: keys, menus, sizes, somebody who sits at it |
-| `extent` | what a caller says: ranges of lines, sizes, keys, decisions |
+| `spec` | the description of a session before its start, and the result of a poll |
+| `terminal` | features of tmux sessions only: keys, menus, sizes, attaching |
+| `arguments` | checks of arguments: ranges of lines, sizes, keys, decisions |
 """
 
 from kasmon.execution.session import ExecutionSession

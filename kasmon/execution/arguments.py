@@ -1,4 +1,4 @@
-"""What a caller says: ranges of lines, sizes of terminals, keys, decisions. What makes no sense is a usage error."""
+"""Checks of a caller's arguments: ranges of lines, terminal sizes, keys, decisions. Invalid ones are usage errors."""
 
 import re
 from typing import Final
@@ -7,27 +7,27 @@ from kasmon.errors import UsageError
 from kasmon.model.permission import Decision
 
 WHOLE: Final = ("", "-")
-"""The beginning of the buffer as a start, its end as an end."""
+"""The buffer's beginning as a start, its end as an end."""
 NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 LARGEST: Final = 1000
-"""Columns, or rows."""
+"""The maximum of columns, and of rows."""
 
 
 def lines(start: str | int, end: str | int) -> tuple[int, int | None]:
-    """The lines from *start* to *end*; their beginning is said, so that an open one is the whole buffer in both modes.
+    """Return the range from *start* to *end* as numbers; an open start is 0, so that it means the same in both modes.
 
     Raises:
-        UsageError: if one of them is no such number.
+        UsageError: if one of them is no valid number.
     """
     first, last = _bound(str(start), "start"), _bound(str(end), "end")
     return (0 if first is None else first), last
 
 
 def check_size(columns: int, rows: int) -> None:
-    """Refuse what is no terminal's size.
+    """Refuse an invalid terminal size.
 
     Raises:
-        UsageError: if it is not.
+        UsageError: if it is invalid.
     """
     if not (1 <= columns <= LARGEST and 1 <= rows <= LARGEST):
         raise UsageError(
@@ -36,10 +36,10 @@ def check_size(columns: int, rows: int) -> None:
 
 
 def check_text(keys: str) -> None:
-    """Refuse what no terminal and no prompt could hold; a byte that is no UTF-8 may stand there as `os.fsdecode` does.
+    """Refuse text that is not valid Unicode; bytes escaped by `os.fsdecode` are accepted.
 
     Raises:
-        UsageError: if it is none.
+        UsageError: if it is invalid.
     """
     try:
         keys.encode("utf-8", "surrogateescape")
@@ -48,10 +48,10 @@ def check_text(keys: str) -> None:
 
 
 def decided(choice: str) -> Decision:
-    """The decision that *choice* names.
+    """Return the decision that *choice* names.
 
     Raises:
-        UsageError: if it names none.
+        UsageError: if there is none.
     """
     try:
         return Decision(choice)

@@ -1,4 +1,4 @@
-"""The session interface, method by method; what only a session in tmux can is in `terminal`."""
+"""The session interface, method by method; features of tmux sessions only are in `terminal`."""
 
 import asyncio
 import contextlib
@@ -47,13 +47,13 @@ WAITS: Final = frozenset({SessionState.IDLE, SessionState.ASKING})
 
 
 class ExecutionSession:
-    """One session. `start` makes it, `of` finds one that somebody made; `close` ends its agent."""
+    """One session. `start` creates it, `of` finds an existing one; `close` ends its agent."""
 
     def __init__(self, spec: LaunchSpec | None = None, *, where: Paths | None = None, config: Config | None = None):
         self.id = SessionId("")
         """Empty before the start."""
         self.why_not = ""
-        """Why `restore` could not bring it back."""
+        """Why `restore` failed."""
         self._spec = spec
         self._places = where or places()
         self._config = config
@@ -64,7 +64,7 @@ class ExecutionSession:
 
     @classmethod
     async def of(cls, wanted: str, *, where: Paths | None = None) -> "ExecutionSession":
-        """The session that goes by *wanted*: an id, an exact name, or an id prefix.
+        """Return the session *wanted*: an id, an exact name, or an id prefix.
 
         Raises:
             NotFoundError: if there is none, or more than one.
@@ -74,15 +74,15 @@ class ExecutionSession:
         session.id = find(fleet, wanted).id
         return session
 
-    # -- its life
+    # -- lifecycle
 
     async def start(self, workdir: Path | str = "") -> None:
         """Start its agent in *workdir* (default: the caller's own); it runs when this returns.
 
-        Where that fails, or is cancelled, after it came into being, `close` ends it and `restore` tries again.
+        If this fails or is cancelled after the session was created, `close` ends it and `restore` tries again.
 
         Raises:
-            UsageError: if it was started before, or its spec makes no sense.
+            UsageError: if it was started before, or its spec is invalid.
             KasmonError: why it cannot be started.
         """
         if self._spec is None or self.id:
@@ -110,15 +110,14 @@ class ExecutionSession:
             speed=spec.speed,
         )
         launch = await asyncio.to_thread(prepare, self._places, config, wanted, time.time())
-        self.id = launch.session  # from here on it can be closed, whatever becomes of the rest
+        self.id = launch.session  # from here on it can be closed, whatever fails after it
         await begin(self._places, launch)
 
     async def restore(self) -> None:
-        """Bring its agent back, where it does not run; never raises.
+        """Resume its agent if it is not running; never raises.
 
-        tmux: an agent that runs is only found again. sdk: kasmon is better than the seed, where this does nothing: the
-        conversation is resumed by the agent's own means. What cannot be resumed leaves `exists` false, and `why_not`
-        says why.
+        tmux: a running agent is only found again. sdk: the agent's own means resume the conversation; in kasmos
+        this does nothing. If it cannot be resumed, `exists` stays false, and `why_not` has the reason.
         """
         self.why_not = ""
         try:
@@ -141,7 +140,7 @@ class ExecutionSession:
                 await operations.stop(self._places, session)
             except KasmonError as error:
                 now = None if isinstance(error, SessionEndedError) else await self._known()
-                if now is not None and now.state in ALIVE:  # else it ended by itself, or somebody else ended it
+                if now is not None and now.state in ALIVE:  # else it ended by itself, or another client ended it
                     raise
 
     async def exists(self) -> bool:
@@ -150,26 +149,26 @@ class ExecutionSession:
         return session is not None and session.exists
 
     async def pid(self) -> int | None:
-        """The process id of its agent; None before the start and after the end."""
+        """Return the process id of its agent; None before the start and after the end."""
         session = await self._known()
         return session.pid if session is not None and session.exists else None
 
     @property
     def sanitized_name(self) -> str:
-        """What its tmux session is called, and its folder with its log: its id, whatever its name is."""
+        """The name of its tmux session and of its folder: its id, not its name."""
         return self.id
 
     async def state(self) -> Session:
-        """All that is known of it now."""
+        """Return its current state."""
         return await self._now()
 
-    # -- what it shows
+    # -- content
 
     async def capture(self) -> str:
-        """tmux: the visible screen. sdk: all that happened, as text.
+        """Return the visible screen (tmux), or all events as text (sdk).
 
         Raises:
-            KasmonError: if it cannot be had.
+            KasmonError: if it is not available.
         """
         session = await self._now()
         if session.mode is Mode.TMUX:
@@ -190,12 +189,12 @@ class ExecutionSession:
         return "\n".join(await operations.read(self._places, await self._now(), first, last))
 
     async def has_updated(self) -> tuple[bool, bool]:
-        """`updated` and `waiting` of `poll`."""
+        """Return `updated` and `waiting` of `poll`."""
         polled = await self.poll()
         return polled.updated, polled.waiting
 
     async def poll(self) -> Poll:
-        """What is new since the last poll, by the content's hash. Never raises for a content that cannot be had."""
+        """Return what is new since the last poll, by the content's hash. Never raises if the content is unavailable."""
         session = await self._now()
         captured = True
         try:
@@ -206,14 +205,14 @@ class ExecutionSession:
         updated, self._hash = digest != self._hash, digest
         return Poll(updated, await self._waits(session), self._content, captured)
 
-    # -- what it is told
+    # -- input
 
     async def send_keys(self, keys: str) -> None:
-        """tmux: type *keys*. sdk: keep them for `tap_enter`; `"\\x03"` alone interrupts the turn.
+        """tmux: type *keys*. sdk: collect them for `tap_enter`; `"\\x03"` alone interrupts the turn.
 
         Raises:
-            UsageError: if they are no text; none was typed or kept.
-            KasmonError: if nobody takes them.
+            UsageError: if they are not valid text; none was typed or collected.
+            KasmonError: if the session does not accept them.
         """
         check_text(keys)
         session = await self._now()
@@ -225,10 +224,10 @@ class ExecutionSession:
             self._typed += keys
 
     async def tap_enter(self) -> None:
-        """tmux: type Enter, so long after the keys that no program takes it for a part of a paste.
+        """tmux: type Enter, late enough after the keys that no program takes it for a part of a paste.
 
-        sdk: give the agent what was typed so far as one prompt. Where nobody is there it is kept; where it was refused,
-        or may have been taken, it is not.
+        sdk: send the collected keys as one prompt. They stay collected if the agent is not running or not reachable,
+        but not if it refused or may have taken them.
 
         Raises:
             KasmonError: if the agent does not take it.
@@ -252,15 +251,15 @@ class ExecutionSession:
         request: str | None = None,
         *,
         reason: str = "",
-        input: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the request and of the command line
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the name in the request and on the command line
         labels: Sequence[str] = (),
         text: str = "",
         scope: Scope = "session",
     ) -> None:
         """Answer one request of the session.
 
-        In tmux this needs a screen file that knows the program's menu. The screen is read again right before the key is
-        pressed, and the menu is gone when this returns.
+        In tmux this needs a screen file that describes the program's menu. The screen is read again right before the
+        key is pressed, and the menu is gone when this returns.
 
         Args:
             choice: `allow`, `always`, `deny`, `never`, `edit`, `choose`, `cancel` or `later`.
@@ -275,7 +274,7 @@ class ExecutionSession:
             UsageError: if *choice* is no decision, lacks what it needs, or would ignore a part of what was given.
             RequestNotFoundError: if it asks nothing.
             StaleRequestError: if it asks something else by now.
-            UnableError: if it does not take this answer, or nobody knows its menu.
+            UnableError: if it does not take this answer, or no screen file describes its menu.
         """
         decision = decided(choice)
         session = await self._now()
@@ -299,7 +298,7 @@ class ExecutionSession:
         await operations.answer(self._places, session, answer)
 
     async def wait(self, *states: SessionState | str, timeout_s: float | None = None) -> Session:
-        """The session as soon as it is in one of *states*.
+        """Return the session as soon as it is in one of *states*.
 
         Raises:
             UsageError: if one of them is no state, or there is none.
@@ -331,11 +330,11 @@ class ExecutionSession:
                     return
 
     async def permissions(self) -> tuple[Request, ...]:
-        """What it asks, oldest first; of a terminal, see `on_screen`."""
+        """Return its open requests, oldest first; for a terminal, see `on_screen`."""
         return (await self._now()).asks
 
     async def on_screen(self) -> ScreenMenu | None:
-        """tmux: the menu that stands on its screen, where a screen file knows it."""
+        """Return the menu on its tmux screen, if a screen file describes it."""
         session = await self._now()
         return await self._terminal.menu(session) if session.mode is Mode.TMUX else None
 
@@ -347,19 +346,19 @@ class ExecutionSession:
         """
         await operations.interrupt(self._places, await self._now())
 
-    # -- what needs a terminal
+    # -- terminal
 
     async def attach(self) -> None:
-        """Sit down at its terminal, in the caller's own; returns when the person leaves it, or `detach` is called.
+        """Attach to its terminal in the caller's own; returns when the user detaches, or `detach` is called.
 
         Raises:
             InteractiveOnlyError: if it is a structured session.
-            UnavailableError: if tmux is not there.
+            UnavailableError: if tmux is missing.
         """
         await self._terminal.attach(await self._interactive("attach"))
 
     async def detach(self) -> None:
-        """End what `attach` began; the session goes on. Nothing happens where nobody is attached.
+        """End `attach`; the session keeps running. Does nothing if nothing is attached.
 
         Raises:
             InteractiveOnlyError: if it is a structured session.
@@ -368,10 +367,10 @@ class ExecutionSession:
         await self._terminal.detach()
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Give its terminal this size.
+        """Resize its terminal.
 
         Raises:
-            UsageError: if that is no size.
+            UsageError: if the size is invalid.
             InteractiveOnlyError: if it is a structured session.
         """
         session = await self._interactive("resize")
@@ -379,12 +378,12 @@ class ExecutionSession:
         await self._terminal.resize(session, columns, rows)
 
     async def embedded_terminal(self, columns: int, rows: int) -> EmbeddedTerminal:
-        """Its live terminal, to be drawn elsewhere: rows come, bytes go. Close it.
+        """Return its live terminal, to be drawn elsewhere, with rows out and bytes in. The caller closes it.
 
         Raises:
-            UsageError: if that is no size.
+            UsageError: if the size is invalid.
             InteractiveOnlyError: if it is a structured session.
-            UnavailableError: if its host or tmux is not there.
+            UnavailableError: if its host or tmux is missing.
         """
         session = await self._interactive("embed a terminal of")
         check_size(columns, rows)
@@ -393,7 +392,7 @@ class ExecutionSession:
     # -- internal
 
     async def _known(self) -> Session | None:
-        """It as it is now; None before the start, and once it is forgotten."""
+        """Return its current state; None before the start, and once it is removed."""
         return (await asyncio.to_thread(look_once, self._places)).get(self.id) if self.id else None
 
     async def _now(self) -> Session:
@@ -417,7 +416,7 @@ class ExecutionSession:
 
 
 def _events(where: Paths, session: SessionId, since: Cursor) -> list[tuple[Event, Cursor]]:
-    """The events of *session* after *since*; none while it has no log."""
+    """Return the events of *session* after *since*; none while it has no log."""
     try:
         return list(EventLog(where.log(session)).read(since))
     except LogMissingError:

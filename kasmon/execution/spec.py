@@ -1,4 +1,4 @@
-"""What a caller says of a session before it starts, and what a poll tells of it afterwards."""
+"""The description of a session before its start, and the result of a poll."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -11,24 +11,24 @@ from kasmon.sanitize import clean_line
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What the seed's setters set, before a session starts."""
+    """The values of kasmos's setters, before a session starts."""
 
     name: str
-    """Unique among the sessions that are not forgotten."""
+    """Unique among the listed sessions."""
     agent: str = ""
-    """The profile's name; the seed's agent type."""
+    """The profile's name; the agent type of kasmos."""
     mode: Mode | str | None = None
-    """`tmux`, `sdk`, or what the profile says; anything else is an error."""
+    """`tmux`, `sdk`, or None for the profile's; anything else is an error."""
     argv: tuple[str, ...] = ()
     """Any program to run in tmux, instead of the profile's."""
     prompt: str = ""
     title: str | Callable[[], str] = ""
-    """tmux: what its window is called, behind the agent's type. A callable is called once, when a session starts in
-    tmux, and never for a structured one, which has no window."""
+    """tmux: the title of its window, behind the agent's type. A callable is called once, when a tmux session starts,
+    and never for a structured one, which has no window."""
     task: int | None = None
     wave: int | None = None
     peers: int | None = None
-    """The size of the wave, this session counted."""
+    """The size of the wave, including this session."""
     plan: str | None = None
     environment: Mapping[str, str] = {}
     seed: int = 0
@@ -36,22 +36,22 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Poll(NamedTuple):
-    """What is new since the last poll."""
+    """The changes since the last poll."""
 
     updated: bool
-    """The content is another."""
+    """The content has changed."""
     waiting: bool
-    """It waits for a person: idle, or asking something."""
+    """It waits for a person: idle, or with an open request."""
     content: str
     captured: bool
-    """False where the content could not be had; it is the last known one then. Always true in sdk mode."""
+    """False if the content is unavailable; it is the last known one then. Always true in sdk mode."""
 
 
 def check(spec: LaunchSpec) -> None:
-    """Refuse what no session could be.
+    """Refuse an invalid *spec*.
 
     Raises:
-        UsageError: if a variable's name or a number of *spec* is none.
+        UsageError: if a variable's name or a number is invalid.
     """
     for name in spec.environment:
         if "=" in name:
@@ -63,6 +63,6 @@ def check(spec: LaunchSpec) -> None:
 
 
 def window(spec: LaunchSpec) -> str:
-    """What its tmux window is called: its title behind its agent's type."""
+    """Return its tmux window's title: the agent's type and its own title."""
     title = spec.title() if callable(spec.title) else spec.title
     return clean_line(": ".join(part for part in (spec.agent, title or spec.name) if part))

@@ -1,4 +1,4 @@
-"""What only a session in tmux has: keys that are typed, a menu on its screen, a size, somebody who sits at it."""
+"""Features of tmux sessions only: typing keys, menus on the screen, resizing, attaching."""
 
 import asyncio
 import contextlib
@@ -31,28 +31,28 @@ from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.explain import program_in
 
 CALL_S: Final = 10.0
-"""How long a call may take, in seconds."""
+"""The time limit of a call, in seconds."""
 ENTER_S: Final = 0.15
-"""How long after keys Enter is typed, in seconds. Some agents take an earlier one for a part of a paste."""
+"""The delay of Enter after keys, in seconds. Some agents take an earlier one for a part of a paste."""
 BOX_S: Final = 2.0
-"""How long typed keys may take until they stand in a prompt box, in seconds."""
+"""How long typed keys may take to appear in a prompt box, in seconds."""
 LOOK_S: Final = 0.02
 
 
 class SessionTerminal:
-    """The terminal of one session; each call says which state the session is in."""
+    """The terminal of one session; each call gets the session's current state."""
 
     def __init__(self, places: Paths) -> None:
         self._places = places
         self._keyed_at = float("-inf")
-        """When keys were typed last, on the loop's clock."""
+        """When keys were last typed, on the loop's clock."""
         self._typed = ""
         """The keys since the last Enter."""
         self._screens: RuleCatalog | None = None
         self._attached: asyncio.subprocess.Process | None = None
 
     async def rows(self, session: Session) -> list[str]:
-        """The visible screen."""
+        """Return the visible screen."""
         pane = await operations.pane(self._places, session)
         return await operations.read(self._places, session, -pane.height, None)
 
@@ -60,7 +60,7 @@ class SessionTerminal:
         """Type *keys*.
 
         Raises:
-            KasmonError: if nobody takes them.
+            KasmonError: if the session does not accept them.
         """
         if session.state not in ALIVE:
             raise SessionEndedError(session.name)
@@ -70,13 +70,13 @@ class SessionTerminal:
         self._typed += keys
 
     async def enter(self, session: Session) -> None:
-        """Type Enter, so long after the keys that no program takes it for a part of a paste.
+        """Type Enter, late enough after the keys that no program takes it for a part of a paste.
 
-        Where a screen file knows the agent's prompt box, Enter waits until the text stands in it, and the call waits
-        until it does no more: keys that follow are another prompt.
+        If a screen file describes the agent's prompt box, Enter waits until the text is in it. The call waits until the
+        text is gone: keys that follow are another prompt.
 
         Raises:
-            TimedOutError: if the text still stands in the box `CALL_S` after Enter.
+            TimedOutError: if the text is still in the box `CALL_S` after Enter.
         """
         text, self._typed = self._typed, ""
         rules = await self._rules(session) if inked(text) and text.isprintable() else None
@@ -92,7 +92,7 @@ class SessionTerminal:
             )
 
     async def _until_stands(self, session: Session, rule: ComposerRule, text: str, wanted: bool) -> bool:
-        """Whether *text* stands in the prompt box, or stands there no more, within `CALL_S`; False without a box."""
+        """Whether *text* is in the prompt box (or not, by *wanted*) within the time limit; False without a box."""
         deadline = asyncio.get_running_loop().time() + (BOX_S if wanted else CALL_S)
         while True:
             pane = await operations.pane(self._places, session)
@@ -105,22 +105,22 @@ class SessionTerminal:
             await asyncio.sleep(LOOK_S)
 
     async def menu(self, session: Session) -> ScreenMenu | None:
-        """The menu that stands on its screen, where a screen file knows it."""
+        """Return the menu on its screen, if a screen file describes it."""
         rules = await self._rules(session)
         return None if rules is None else menu(await self.rows(session), rules)
 
     async def asked(self, look: Callable[[], Awaitable[Session]], wanted: str | None) -> Request:
-        """The request of the menu that stands on its screen, as its host has it, which may see it a moment later.
+        """Return the host's request for the menu on the screen, which the host may detect a moment later.
 
         Args:
-            look: the session as it is now.
-            wanted: the digest of the menu that is meant, or its request's id.
+            look: returns the current state of the session.
+            wanted: the digest of the expected menu, or its request's id.
 
         Raises:
-            UnableError: if nobody knows its menu.
-            RequestNotFoundError: if none stands there.
-            StaleRequestError: if it is not the one that is *wanted*.
-            TimedOutError: if the host has not made a request of it within `CALL_S`.
+            UnableError: if no screen file describes its menus.
+            RequestNotFoundError: if there is no menu.
+            StaleRequestError: if it is another one than *wanted*.
+            TimedOutError: if the host has not opened a request for it within `CALL_S`.
         """
         session = await look()
         if await self._rules(session) is None:
@@ -140,10 +140,10 @@ class SessionTerminal:
         raise RequestNotFoundError(session.name)
 
     async def attach(self, session: Session) -> None:
-        """Sit down at it, in the caller's own terminal; returns when the person leaves it, or `detach` is called.
+        """Attach to it in the caller's own terminal; returns when the user detaches, or `detach` is called.
 
         Raises:
-            UnavailableError: if tmux is not there.
+            UnavailableError: if tmux is missing.
         """
         argv = await operations.attach_argv(self._places, session)
         self._attached = await asyncio.create_subprocess_exec(*argv)
@@ -153,16 +153,16 @@ class SessionTerminal:
             self._attached = None
 
     async def detach(self) -> None:
-        """End what `attach` began. Nothing happens where nobody is attached."""
+        """End `attach`. Does nothing if nothing is attached."""
         if self._attached is not None and self._attached.returncode is None:
             self._attached.send_signal(signal.SIGHUP)
             await self._attached.wait()
 
     async def resize(self, session: Session, columns: int, rows: int) -> None:
-        """Give it this size; it has it when this returns.
+        """Resize it; it has the new size when this returns.
 
         Raises:
-            TimedOutError: if it does not take it within `CALL_S`.
+            TimedOutError: if it does not accept it within `CALL_S`.
         """
         async with self._host(session) as host:
             host.tell(Focus(session=session.id, columns=columns, rows=rows))
@@ -170,7 +170,7 @@ class SessionTerminal:
             await self._until_size(session, columns, rows)
 
     async def _rules(self, session: Session) -> ScreenRules | None:
-        """The screen file of its program, the user's own before a shipped one."""
+        """Return the screen file of its program, the user's own before a built-in one."""
         return await asyncio.to_thread(self._read_rules, session)
 
     def _read_rules(self, session: Session) -> ScreenRules | None:
@@ -198,6 +198,6 @@ class SessionTerminal:
 
 
 def _is_of(request: Request, menu: ScreenMenu) -> bool:
-    """Whether *request* is what *menu* asks; where it holds secrets, its host has hidden them."""
+    """Whether *request* is that of *menu*; its host has hidden secrets in it."""
     shows_call = bool(menu.call) and menu.call in squeezed(request.shown)  # its host may know more of the call
     return request.answerable and (request.shown == menu.text or HIDDEN in request.shown or shows_call)

@@ -1,1 +1,1 @@
-"""Tools for agents over MCP on stdio: code in sandboxes, and an agent's own place. None answers a permission."""
+"""MCP tools for agents over stdio: code in sandboxes, and an agent's own task. None answers a permission request."""

@@ -1,7 +1,7 @@
-"""Whose sandboxes these are: the names that a client's sessions have in the fleet, and the lock that says it lives.
+"""The identity of an MCP client: the fleet names of its sessions, and the lock that shows that its server runs.
 
-What ends with one server is called `mcp-1a2b3c4d/...`, after the server. A client that has a name of its own, or that
-is itself a session of kasmon's, keeps its sessions under that: the next server of the same one finds them again.
+Sessions that end with one server are named `mcp-1a2b3c4d/...`, after the server. A named client, or one that is itself
+a kasmon session, uses its own name instead: its next server finds the sessions again.
 """
 
 import re
@@ -21,13 +21,13 @@ ONCE: Final = "once"
 
 
 class ClientIdentity:
-    """One server's names. `begin` before anything is made under them."""
+    """The names of one server. Call `begin` before any session is created under them."""
 
     def __init__(self, places: Paths, client: str = "") -> None:
-        """*client*: the name under which sessions outlive this server; empty is none.
+        """*client*: the name under which sessions outlive this server; empty for none.
 
         Raises:
-            UsageError: if that cannot be a client's name.
+            UsageError: if that is not a valid client name.
         """
         if client and ("/" in client or proper(client) != client or server_of(f"{client}/")):
             raise UsageError(f"{client!r} is not a valid client name.", hint="Use letters and digits.")
@@ -37,21 +37,21 @@ class ClientIdentity:
         self._lock = HostLock(lock_of(places, self.own))
 
     def begin(self) -> None:
-        """Say that this server lives; blocks."""
+        """Take the lock that shows that this server runs; blocks."""
         self._places.make()
         private_folder(self._lock.path.parent)
         self._lock.take()
 
     def end(self) -> None:
-        """Nothing is under its own names any more; blocks."""
+        """Release the lock, once no session has this server's own names; blocks."""
         self._lock.path.unlink(missing_ok=True)
         self._lock.let_go()
 
     def name_of(self, session: str) -> str:
-        """What the client's *session* is called in the fleet.
+        """Return the fleet name of the client's *session*.
 
         Raises:
-            UsageError: if it is no name as it stands: what is shown would be another one.
+            UsageError: if it is not valid unchanged: the displayed name would differ.
         """
         name = proper(f"{self.prefix}/{session}")
         if name != f"{self.prefix}/{session}" or session != session.strip():
@@ -59,26 +59,26 @@ class ClientIdentity:
         return name
 
     def sessions(self, fleet: Fleet) -> list[tuple[str, Session]]:
-        """The client's sessions, by the name that it gave them; those of runs without one are not among them."""
+        """Return the client's sessions by the names that it gave them; not those of runs without one."""
         found = []
         for session in fleet.sessions:
             prefix, slash, name = session.name.partition("/")
-            if session.mode is Mode.INTERPRETER and slash and prefix == self.prefix and not _is_once(session.name):
+            if session.mode is Mode.INTERPRETER and slash and prefix == self.prefix and not _is_temporary(session.name):
                 found.append((name, session))
         return sorted(found, key=lambda each: each[0])
 
-    def passing(self, fleet: Fleet) -> list[Session]:
-        """What ends with this server."""
+    def temporary_sessions(self, fleet: Fleet) -> list[Session]:
+        """Return the sessions that end with this server."""
         return [session for session in fleet.sessions if _server_of(session) == self.own]
 
 
-def once(owner: ClientIdentity) -> str:
-    """A name for a sandbox that nobody asked for by name."""
+def temporary_name(owner: ClientIdentity) -> str:
+    """Return a name for a sandbox without a requested one."""
     return f"{owner.own}/{ONCE}-{secrets.token_hex(4)}"
 
 
-def abandoned(places: Paths, fleet: Fleet) -> list[Session]:
-    """What was to end with a server that is gone without having ended it; blocks."""
+def find_abandoned(places: Paths, fleet: Fleet) -> list[Session]:
+    """Return the sessions of servers that exited without removing them; blocks."""
     gone: dict[str, bool] = {}
     left = []
     for session in fleet.sessions:
@@ -94,5 +94,5 @@ def _server_of(session: Session) -> str:
     return server_of(session.name) if session.mode is Mode.INTERPRETER else ""
 
 
-def _is_once(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     return re.fullmatch(rf"mcp-[0-9a-f]{{8}}/{ONCE}-[0-9a-f]{{8}}", name) is not None

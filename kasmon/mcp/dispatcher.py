@@ -1,6 +1,6 @@
-"""Which tool does what: takes what a client gave and returns what it is told, whatever goes wrong.
+"""Dispatch tool calls: take a client's arguments and return a result, whatever fails.
 
-Nothing here knows MCP's types.
+This module does not know MCP's types.
 """
 
 from collections.abc import Mapping
@@ -18,81 +18,81 @@ from kasmon.paths import Paths
 from kasmon.supervisor.sandboxes import operations
 
 WRONG: Final = 2
-"""The exit code of what makes no sense as it was asked for."""
+"""The exit code for invalid arguments."""
 assert get_args(Interpreter) == INTERPRETERS
 
 
 class ToolResult(NamedTuple):
-    """What a tool answers."""
+    """The result of a tool."""
 
     content: dict[str, Any]
     is_error: bool = False
 
 
 class _UnknownInterpreterError(Exception):
-    """The seed's error."""
+    """The error text of the seed project for an unknown interpreter."""
 
 
 class ToolDispatcher:
     """The tools of one client."""
 
-    def __init__(self, places: Paths, workshop: SandboxTools, place: SessionTools | None) -> None:
-        """*place*: that of the client as a session of kasmon's; None where it is none."""
+    def __init__(self, places: Paths, sandbox_tools: SandboxTools, session_tools: SessionTools | None) -> None:
+        """*session_tools*: the tools of the client as a kasmon session; None if it is none."""
         self._places = places
-        self._workshop = workshop
-        self._place = place
-        tools = (tool_schemas.RUN, *tool_schemas.SESSIONS, *(tool_schemas.PLACE if place else ()))
+        self._sandbox_tools = sandbox_tools
+        self._session_tools = session_tools
+        tools = (tool_schemas.RUN, *tool_schemas.SESSIONS, *(tool_schemas.PLACE if session_tools else ()))
         self.tools: Final = {tool.name: tool for tool in tools}
 
     async def call(self, name: str, given: Mapping[str, Any], printed: Show) -> ToolResult:
-        """Do what tool *name* does with *given*; *printed* is called with what code prints meanwhile."""
+        """Call the tool *name* with *given*; *printed* is called with the output of code as it arrives."""
         tool = self.tools.get(name)
         if tool is None:
-            return _wrong(f"Unknown tool: {name!r}.")
+            return _invalid_call(f"Unknown tool: {name!r}.")
         if why := tool.fault(dict(given)):
-            return _wrong(why)
-        words = {key: value for key, value in given.items() if value is not None}
-        session = words.get("session", "")
+            return _invalid_call(why)
+        arguments = {key: value for key, value in given.items() if value is not None}
+        session = arguments.get("session", "")
         try:
             if name == tool_schemas.RUN.name:
-                return await self._run(words["env"], words["code"], session, printed)
-            return ToolResult(await self._other(name, words, session))
+                return await self._run(arguments["env"], arguments["code"], session, printed)
+            return ToolResult(await self._other(name, arguments, session))
         except _UnknownInterpreterError as error:
             return ToolResult(results.refused(str(error), preserved=bool(session)), is_error=True)
         except KasmonError as error:
             return ToolResult(results.of_error(error, has_session=bool(session)), is_error=True)
 
     async def _run(self, env: str, code: str, session: str, printed: Show) -> ToolResult:
-        told = await self._workshop.run(_interpreter(env), code, session, printed)
+        told = await self._sandbox_tools.run(_parse_interpreter(env), code, session, printed)
         return ToolResult(told, is_error=told["exit_code"] != 0)
 
-    async def _other(self, name: str, words: Mapping[str, str], session: str) -> dict[str, Any]:
-        workshop, places = self._workshop, self._places
-        match name, self._place:
+    async def _other(self, name: str, arguments: Mapping[str, str], session: str) -> dict[str, Any]:
+        sandbox_tools, places = self._sandbox_tools, self._places
+        match name, self._session_tools:
             case "list_sessions", _:
-                return {"sessions": [self._row(known, each) for known, each in await workshop.sessions()]}
+                return {"sessions": [self._row(known, each) for known, each in await sandbox_tools.sessions()]}
             case "end_session", _:
-                await workshop.end(session)
+                await sandbox_tools.end(session)
                 return {"session": session, "ended": True}
             case "interrupt", _:
-                env = _interpreter(words["env"]) if words.get("env") else None
-                done, why_not = await workshop.interrupt(session, env, words.get("run", ""))
+                env = _parse_interpreter(arguments["env"]) if arguments.get("env") else None
+                done, why_not = await sandbox_tools.interrupt(session, env, arguments.get("run", ""))
                 return {"session": session, "interrupted": done} | ({"not_interrupted": why_not} if why_not else {})
             case "checkpoint", _:
-                kept = await operations.keep(places, await workshop.find(session), Checkpoint())
-                now = await workshop.find(session)
+                kept = await operations.keep(places, await sandbox_tools.find(session), Checkpoint())
+                now = await sandbox_tools.find(session)
                 known = [point for point in (now.housing.checkpoints if now.housing else ()) if point.id == kept]
                 return {"session": session, "checkpoint": kept or None, "not_kept": [*known[0].lost] if known else []}
             case "restore", _:
-                wish = Restore(checkpoint=words["checkpoint"])
-                lost = await operations.keep(places, await workshop.find(session), wish)
-                return {"session": session, "restored": words["checkpoint"], "lost": lost or None}
-            case "my_task", SessionTools() as place:
-                return await place.task()
-            case "peers", SessionTools() as place:
-                return await place.peers()
-            case "done", SessionTools() as place:
-                return await place.done(words.get("summary", ""))
+                command = Restore(checkpoint=arguments["checkpoint"])
+                lost = await operations.keep(places, await sandbox_tools.find(session), command)
+                return {"session": session, "restored": arguments["checkpoint"], "lost": lost or None}
+            case "my_task", SessionTools() as session_tools:
+                return await session_tools.task()
+            case "peers", SessionTools() as session_tools:
+                return await session_tools.peers()
+            case "done", SessionTools() as session_tools:
+                return await session_tools.done(arguments.get("summary", ""))
             case _:
                 raise AssertionError(name)
 
@@ -100,7 +100,7 @@ class ToolDispatcher:
         housing = session.housing
         return {
             "session": name,
-            "running": [{"run": each.id, "env": each.interpreter} for each in self._workshop.running(name)],
+            "running": [{"run": each.id, "env": each.interpreter} for each in self._sandbox_tools.running(name)],
             "state": session.state.value,
             "phase": housing.phase.value if housing else None,
             "checkpoints": [point.id for point in housing.checkpoints] if housing else [],
@@ -110,12 +110,12 @@ class ToolDispatcher:
         }
 
 
-def _interpreter(env: str) -> Interpreter:
+def _parse_interpreter(env: str) -> Interpreter:
     for known in INTERPRETERS:
         if known == env:
             return known
     raise _UnknownInterpreterError(f"Unknown interpreter: {env}")
 
 
-def _wrong(why: str) -> ToolResult:
+def _invalid_call(why: str) -> ToolResult:
     return ToolResult(results.refused(why, preserved=True, exit_code=WRONG), is_error=True)

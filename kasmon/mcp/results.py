@@ -1,4 +1,4 @@
-"""What a tool answers, in the seed's shape: stdout, stderr, exit_code, session_preserved, and more where there is more.
+"""Tool results in the seed project's format: stdout, stderr, exit_code, session_preserved, and optional fields.
 
 Pure.
 """
@@ -18,14 +18,14 @@ ONCE: Final = (
 
 
 def of_run(ran: RunResult, session: str, known_as: str) -> dict[str, Any]:
-    """What came of a run in the client's *session*, which calls itself *known_as* where *ran* speaks of it."""
+    """Return the result of a run in the client's *session*, whose sandbox refers to itself as *known_as*."""
     hint = ran.hint.replace(f"session={known_as} ", f"session={session!r} ").replace(repr(known_as), repr(session))
     stderr = _with_hint(ran, hint)
     return _told(msgspec.structs.replace(ran, stderr=stderr, hint=hint)) | {"session": session}
 
 
 def of_once(ran: RunResult) -> dict[str, Any]:
-    """What came of a run in a sandbox of its own, which is gone: nothing is said to be kept there."""
+    """Return the result of a run in a temporary sandbox, which is removed: nothing is reported as retained."""
     told = [f"Timed out. {ONCE}"] if ran.timed_out else []
     told += ["It filled the disk of its sandbox and was interrupted. Nothing is kept."] if ran.disk_full else []
     told += [f"{ran.omitted} bytes of output were omitted."] if ran.omitted else []
@@ -35,7 +35,7 @@ def of_once(ran: RunResult) -> dict[str, Any]:
 
 
 def lost_before(told: dict[str, Any], lost: str) -> dict[str, Any]:
-    """*told* of a run before which *lost* was lost."""
+    """Return the result *told* of a run before which *lost* was lost."""
     if not lost:
         return told
     sentence = f"{lost[:1].upper()}{lost[1:].rstrip('.')}."
@@ -43,19 +43,19 @@ def lost_before(told: dict[str, Any], lost: str) -> dict[str, Any]:
 
 
 def refused(why: str, *, preserved: bool, exit_code: int = FAILED) -> dict[str, Any]:
-    """The seed's answer to what was not run."""
+    """Return the seed project's result for a call that did not run code."""
     return {"stdout": "", "stderr": why, "exit_code": exit_code, "session_preserved": preserved}
 
 
 def of_error(error: KasmonError, *, has_session: bool) -> dict[str, Any]:
-    """The same for what went wrong on kasmon's side. What is not known to be kept is not said to be."""
+    """Return the same for a kasmon error. Only state that is known to be retained is reported as such."""
     why = f"{error.message} {error.hint}".strip()
     is_untouched = isinstance(error, UsageError | RefusedError) and not isinstance(error, SessionEndedError)
     return refused(why, preserved=has_session and is_untouched, exit_code=error.exit_code)
 
 
 def _with_hint(ran: RunResult, hint: str) -> str:
-    """What went to stderr, with *hint* in place of its own where that stands there."""
+    """Return stderr with *hint* replacing the hint at its end, if there is one."""
     if not ran.hint or not ran.stderr.endswith(ran.hint):
         return ran.stderr
     return (ran.stderr.removesuffix(ran.hint) + hint) if hint else ran.stderr.removesuffix(ran.hint).rstrip("\n")

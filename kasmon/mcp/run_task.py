@@ -1,4 +1,4 @@
-"""One run on its way to a sandbox, for as long as somebody wants it."""
+"""One run on its way to a sandbox."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -14,29 +14,28 @@ Show: TypeAlias = Callable[[RunOutputChunk], None]
 
 
 class RunTask:
-    """What is to run, and where it does."""
+    """The code to run, and its sandbox."""
 
     def __init__(self, interpreter: Interpreter, code: str, session: str, printed: Show) -> None:
-        """
-        Args:
-            interpreter: which.
-            code: what.
-            session: the client's name of where; empty is a sandbox of its own.
-            printed: is called with its output meanwhile.
-        """
+        """Args:
+        interpreter: the interpreter.
+        code: the code.
+        session: the client's name of the session; empty is a temporary sandbox.
+        printed: is called with its output as it arrives."""
         self.id: Final = new_run()
         self.interpreter: Final = interpreter
         self.code: Final = code
         self.session: Final = session
         self.printed: Final = printed
         self.where: Session | None = None
-        """Known as soon as it may run there."""
-        self.is_unwanted = False
+        """Set as soon as it may run there."""
+        self.is_stopped = False
 
     def check(self) -> None:
-        """
+        """Check that the run is still wanted.
+
         Raises:
-            KasmonError: if nobody wants it any more.
+            KasmonError: if it was stopped.
         """
-        if self.is_unwanted:
+        if self.is_stopped:
             raise KasmonError(STOPPED)

@@ -1,6 +1,6 @@
-"""The sandboxes of one client: code runs in them in order, and stops when nobody waits; they end with the server.
+"""The sandboxes of one client: runs are executed in order, and stopped if cancelled; sandboxes end with the server.
 
-Nothing here knows MCP.
+This module does not know MCP.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from kasmon.config import Config
 from kasmon.errors import KasmonError, NameTakenError, NotFoundError, RefusedError, SessionNotFoundError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.mcp import results
-from kasmon.mcp.client_identity import ClientIdentity, abandoned, once
+from kasmon.mcp.client_identity import ClientIdentity, find_abandoned, temporary_name
 from kasmon.mcp.run_task import STOPPED, RunTask, Show
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -30,30 +30,28 @@ from kasmon.supervisor.sessions import operations as verb
 
 
 class SandboxPool:
-    """Holds one at most. None is made before the first was taken: a client that never runs code costs nothing."""
+    """Holds at most one spare sandbox. It prepares none before the first use: a client without runs costs nothing."""
 
     def __init__(
         self, make: Callable[[], Coroutine[Any, Any, Session]], look: Callable[[Session], Awaitable[Session]]
     ) -> None:
-        """
-        Args:
-            make: makes one.
-            look: how one is now.
-        """
+        """Args:
+        make: creates a sandbox.
+        look: returns the current state of one."""
         self._make = make
         self._look = look
         self._next: asyncio.Task[Session] | None = None
 
     async def take(self) -> Session:
-        """The one that is there or on its way; else a new one.
+        """Return the spare sandbox, or a new one.
 
         Raises:
-            KasmonError: if none can be made.
+            KasmonError: if none can be created.
         """
         return await self.ready() or await self._make()
 
     async def ready(self) -> Session | None:
-        """The one that is there or on its way; None where there is none, or it did not last."""
+        """Return the spare sandbox, ready or in preparation; None if there is none, or it has ended."""
         coming, self._next = self._next, None
         if coming is None:
             return None
@@ -63,74 +61,75 @@ class SandboxPool:
                 return session
         return None
 
-    def prepare(self, beside: Callable[[Coroutine[Any, Any, Session]], asyncio.Task[Session]]) -> None:
-        """Have one made *beside*, unless there is one."""
+    def prepare(self, start_task: Callable[[Coroutine[Any, Any, Session]], asyncio.Task[Session]]) -> None:
+        """Create a spare sandbox in a task by *start_task*, unless there is one."""
         if self._next is None:
-            self._next = beside(self._make())
+            self._next = start_task(self._make())
 
 
 AGAIN_S: Final = 1.0
-"""How long an interrupt may take until it is sent again."""
+"""The interval between interrupts, in seconds."""
 INTERRUPTS: Final = 5
-"""So often; then the run goes on until its time is over."""
+"""The number of interrupts; after them the run continues until its time limit."""
 CLOSING_S: Final = 10.0
-"""How long the end of a server may take; what is left is removed by the next one."""
+"""The time limit for closing a server; the next server removes what is left."""
 Value = TypeVar("Value")
 
 
 class SandboxTools:
-    """What one client has. Its calls are made on one loop; `close` ends it."""
+    """The sandboxes and runs of one client. Call its methods on one loop; `close` ends it."""
 
-    def __init__(self, places: Paths, config: Config, owner: ClientIdentity, like: NewSandbox) -> None:
-        """*like*: what its sandboxes are made like; its name counts for nothing."""
+    def __init__(self, places: Paths, config: Config, owner: ClientIdentity, template: NewSandbox) -> None:
+        """*template*: the settings of new sandboxes; its name is ignored."""
         self._places = places
         self._config = config
         self._owner = owner
-        self._like = like
-        self._ahead = SandboxPool(self._made_for_once, self._looked)
+        self._template = template
+        self._pool = SandboxPool(self._create_temporary, self._refresh)
         self._is_closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._works: dict[asyncio.Task[dict[str, Any]], RunTask] = {}
-        self._turns: defaultdict[tuple[str, Interpreter], asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._open: dict[str, Session] = {}
-        """Name in the fleet -> its session, for as long as that has a host: the fleet is not read for each run."""
-        self._called: dict[str, str] = {}
-        """Name in the fleet -> what the sandbox was called when it was made: so it speaks of itself."""
+        self._runs: dict[asyncio.Task[dict[str, Any]], RunTask] = {}
+        self._interpreter_locks: defaultdict[tuple[str, Interpreter], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._session_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._open_sessions: dict[str, Session] = {}
+        """Fleet name -> its session, while that has a host: saves reading the fleet for each run."""
+        self._original_names: dict[str, str] = {}
+        """Fleet name -> the sandbox's name when it was created, by which it refers to itself."""
 
     async def open(self) -> None:
-        """Say that this server lives, and remove beside that what dead ones left."""
+        """Mark this server as running, and remove leftovers of dead servers in the background."""
         await asyncio.to_thread(self._owner.begin)
-        self._beside(self._swept())
+        self._start_task(self._remove_abandoned())
 
     async def run(self, interpreter: Interpreter, code: str, session: str, printed: Show) -> dict[str, Any]:
-        """Run *code* in the client's *session*, empty being none, and return what came of it in the seed's shape.
+        """Run *code* in the client's *session* (empty: none), and return the result in the seed project's format.
 
-        Whoever stops waiting (is cancelled) stops the run. *printed* is called with its output meanwhile.
+        Cancelling the call stops the run. *printed* is called with its output as it arrives.
 
         Raises:
-            KasmonError: if it could not be run, or nobody knows what became of it.
+            KasmonError: if it could not be run, or its outcome is unknown.
         """
         if self._is_closing:
             raise RefusedError("the server is shutting down.")
         running = RunTask(interpreter, code, session, printed)
-        work = self._beside(self._in_session(running) if session else self._once(running))
-        self._works[work] = running
-        work.add_done_callback(self._works.pop)
+        work = self._start_task(self._run_in_session(running) if session else self._run_in_temporary(running))
+        self._runs[work] = running
+        work.add_done_callback(self._runs.pop)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             if work.cancelled() and not _is_cancelled():
                 raise KasmonError(STOPPED) from None
-            self._beside(self._stopped(work, running))
+            self._start_task(self._stop_run(work, running))
             raise
 
     async def sessions(self) -> list[tuple[str, Session]]:
-        """The client's sessions, by the name that it gave them."""
+        """Return the client's sessions by the names that it gave them."""
         return self._owner.sessions(await self._fleet())
 
     async def find(self, session: str) -> Session:
-        """
+        """Return the client's *session*.
+
         Raises:
             NotFoundError: if the client has no session of this name.
         """
@@ -140,28 +139,28 @@ class SandboxTools:
         raise NotFoundError(f"there is no session {session!r} of yours.", hint="list_sessions returns your sessions.")
 
     async def end(self, session: str) -> None:
-        """End the client's *session*; nothing of it is left.
+        """End and remove the client's *session*.
 
         Raises:
-            KasmonError: if there is none, or something of it is left.
+            KasmonError: if there is none, or it could not be removed completely.
         """
         found = await self.find(session)
-        self._open.pop(found.name, None)
-        for running in self._works.values():
-            running.is_unwanted |= running.session == session
+        self._open_sessions.pop(found.name, None)
+        for running in self._runs.values():
+            running.is_stopped |= running.session == session
         await operations.remove(self._places, found)
 
     def running(self, session: str, interpreter: Interpreter | None = None) -> list[RunTask]:
-        """What this server runs in the client's *session*, or there in one interpreter alone, or waits to."""
+        """Return the started runs of this server in the client's *session*, or in one interpreter there."""
         return [
             each
-            for each in self._works.values()
+            for each in self._runs.values()
             if each.session == session and interpreter in (None, each.interpreter) and each.where is not None
         ]
 
     async def interrupt(self, session: str, interpreter: Interpreter | None, run: str) -> tuple[list[str], list[str]]:
-        """Interrupt the run with the id *run* in the client's *session*; where that is empty, what this server runs
-        there. The ids of what was interrupted, and why the others were not.
+        """Interrupt the run with the id *run* in the client's *session*; if empty, this server's runs there.
+        Return the ids of the interrupted runs, and why others were not.
 
         Raises:
             KasmonError: if there is no such session.
@@ -179,85 +178,85 @@ class SandboxTools:
         return done, why_not or ([] if done else ["nothing of yours is running there."])
 
     async def close(self) -> None:
-        """Stop what runs, and remove what ends with this server; what is not done in time is left to the next one."""
+        """Stop all runs, and remove the sessions that end with this server; the next server removes what is left."""
         self._is_closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_S):
-                await _all(self._stopped(work, running) for work, running in list(self._works.items()))
+                await _gather(self._stop_run(work, running) for work, running in list(self._runs.items()))
                 while self._tasks:
                     await asyncio.wait(set(self._tasks))
-                await _all(self._removed(session) for session in self._owner.passing(await self._fleet()))
-                if not self._owner.passing(await self._fleet()):
+                await _gather(self._remove(session) for session in self._owner.temporary_sessions(await self._fleet()))
+                if not self._owner.temporary_sessions(await self._fleet()):
                     await asyncio.to_thread(self._owner.end)
 
-    async def _in_session(self, running: RunTask) -> dict[str, Any]:
+    async def _run_in_session(self, running: RunTask) -> dict[str, Any]:
         name = self._owner.name_of(running.session)
-        async with self._turns[name, running.interpreter]:
+        async with self._interpreter_locks[name, running.interpreter]:
             running.check()
-            async with self._doors[name]:
-                where, lost = await self._got(name)
+            async with self._session_locks[name]:
+                where, lost = await self._get_session(name)
             running.check()
             running.where = where
-            ran = await self._ran(where, running)
-        return results.lost_before(results.of_run(ran, running.session, self._called.get(name, name)), lost)
+            ran = await self._execute(where, running)
+        return results.lost_before(results.of_run(ran, running.session, self._original_names.get(name, name)), lost)
 
-    async def _once(self, running: RunTask) -> dict[str, Any]:
-        where = await self._ahead.take()
+    async def _run_in_temporary(self, running: RunTask) -> dict[str, Any]:
+        where = await self._pool.take()
         try:
-            self._ahead.prepare(self._beside)
-            ran = await self._ran(where, running)
+            self._pool.prepare(self._start_task)
+            ran = await self._execute(where, running)
         finally:
-            self._beside(self._removed(where))
+            self._start_task(self._remove(where))
         return results.of_once(ran)
 
-    async def _ran(self, where: Session, running: RunTask) -> RunResult:
+    async def _execute(self, where: Session, running: RunTask) -> RunResult:
         return await operations.run(
             self._places, where, running.interpreter, running.code, printed=running.printed, run=running.id
         )
 
-    async def _got(self, name: str) -> tuple[Session, str]:
-        """The session of this name in the fleet, made or begun anew where it has to be, and what was lost by that."""
-        if (at := self._open.get(name)) is not None and await asyncio.to_thread(self._has_host, at):
+    async def _get_session(self, name: str) -> tuple[Session, str]:
+        """Return the session of this fleet name, created or restarted if necessary, and what that lost."""
+        if (at := self._open_sessions.get(name)) is not None and await asyncio.to_thread(self._has_host, at):
             return at, ""
-        self._open[name], lost = await self._found(name)
-        return self._open[name], lost
+        self._open_sessions[name], lost = await self._find_or_create(name)
+        return self._open_sessions[name], lost
 
     def _has_host(self, session: Session) -> bool:
         return lock_holder(self._places.host_lock(session.id)) is not None
 
-    async def _found(self, name: str) -> tuple[Session, str]:
+    async def _find_or_create(self, name: str) -> tuple[Session, str]:
         known = next((each for each in (await self._fleet()).sessions if each.name == name), None)
         if known is not None and known.state is not SessionState.ENDED:
             return known, ""
-        if known is None and (spare := await self._ahead.ready()) is not None:
+        if known is None and (spare := await self._pool.ready()) is not None:
             try:
                 await verb.rename(self._places, spare, name)
             except NameTakenError:
-                self._beside(self._removed(spare))
+                self._start_task(self._remove(spare))
             else:
-                self._called[name] = spare.name
-                return await self._looked(spare), ""
-        wanted = msgspec.structs.replace(self._like, name=name)
+                self._original_names[name] = spare.name
+                return await self._refresh(spare), ""
+        new_sandbox = msgspec.structs.replace(self._template, name=name)
         try:
-            made, lost = await operations.get_or_create(self._places, self._config, wanted)
+            created, lost = await operations.get_or_create(self._places, self._config, new_sandbox)
         except NameTakenError as error:  # by another server of this client, just now
-            made, lost = SessionId(error.holder), ""
-        found = (await self._fleet()).get(made)
+            created, lost = SessionId(error.holder), ""
+        found = (await self._fleet()).get(created)
         if found is None:
             raise SessionNotFoundError(name)
         return found, lost
 
-    async def _made_for_once(self) -> Session:
-        wanted = msgspec.structs.replace(self._like, name=once(self._owner))
-        made = await operations.create(self._places, self._config, wanted)
-        found = (await self._fleet()).get(made)
+    async def _create_temporary(self) -> Session:
+        new_sandbox = msgspec.structs.replace(self._template, name=temporary_name(self._owner))
+        created = await operations.create(self._places, self._config, new_sandbox)
+        found = (await self._fleet()).get(created)
         if found is None:
-            raise SessionNotFoundError(wanted.name)
+            raise SessionNotFoundError(new_sandbox.name)
         return found
 
-    async def _stopped(self, work: asyncio.Task[dict[str, Any]], running: RunTask) -> None:
-        """Have *running* end, and wait for that; what its session holds is kept where its interpreter reacts."""
-        running.is_unwanted = True
+    async def _stop_run(self, work: asyncio.Task[dict[str, Any]], running: RunTask) -> None:
+        """Stop *running* and wait for its end; its session's state is retained if the interpreter reacts."""
+        running.is_stopped = True
         if not running.session:
             work.cancel()
             await asyncio.wait({work})
@@ -269,15 +268,15 @@ class SandboxTools:
             if (await asyncio.wait({work}, timeout=AGAIN_S))[0]:
                 return
 
-    async def _swept(self) -> None:
-        left = await asyncio.to_thread(abandoned, self._places, await self._fleet())
-        await _all(self._removed(session) for session in left)
+    async def _remove_abandoned(self) -> None:
+        left = await asyncio.to_thread(find_abandoned, self._places, await self._fleet())
+        await _gather(self._remove(session) for session in left)
 
-    async def _removed(self, session: Session) -> None:
+    async def _remove(self, session: Session) -> None:
         with contextlib.suppress(KasmonError):
-            await operations.remove(self._places, await self._looked(session))
+            await operations.remove(self._places, await self._refresh(session))
 
-    async def _looked(self, session: Session) -> Session:
+    async def _refresh(self, session: Session) -> Session:
         found = (await self._fleet()).get(session.id)
         if found is None:
             raise SessionNotFoundError(session.name)
@@ -286,23 +285,23 @@ class SandboxTools:
     async def _fleet(self) -> Fleet:
         return await asyncio.to_thread(look_once, self._places)
 
-    def _beside(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
+    def _start_task(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._forget_task)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waits for it hears of it; nobody has to
+            task.exception()  # retrieve the error, so that asyncio does not log it as never retrieved
 
 
 def _is_cancelled() -> bool:
-    """Whether whoever called is, and not only what it waits for."""
+    """Whether the current task itself is being cancelled, and not only what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    await asyncio.gather(*works, return_exceptions=True)
+async def _gather(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*coroutines, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""`kasmon mcp`: the tools over stdio, by the official package. stdout is the protocol alone."""
+"""`kasmon mcp`: serve the tools over stdio with the official package. stdout carries only the protocol."""
 
 import asyncio
 import json
@@ -27,35 +27,35 @@ from kasmon.supervisor.sandboxes.create import NewSandbox
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EVERY_S: Final = 0.1
-"""How often a client hears what code prints, at most."""
+"""The minimum interval between progress notifications, in seconds."""
 LONGEST: Final = 16 * 1024
-"""So many characters of output are in one notification, the last ones; the answer has all of them."""
+"""The maximum characters of output in one notification, the latest ones; the result has all of them."""
 
 
-def serve(places: Paths, config: Config, client: str, like: NewSandbox) -> int:
-    """Serve one client over stdin and stdout until it hangs up or a signal comes; the exit code.
+def serve(places: Paths, config: Config, client: str, template: NewSandbox) -> int:
+    """Serve one client over stdin and stdout until it disconnects or a signal arrives; return the exit code.
 
     Raises:
-        UsageError: if *client* cannot be a client's name, or there is nothing to serve over.
+        UsageError: if *client* is not a valid client name, or stdin or stdout is closed.
     """
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("cannot serve: stdin or stdout is closed.")
     session = own_id(os.environ)
     owner = ClientIdentity(places, client or session)
-    workshop = SandboxTools(places, config, owner, like)
-    desk = ToolDispatcher(places, workshop, SessionTools(places, session) if session else None)
-    told = asyncio.run(_until_over(desk, workshop))
-    if told is not None:
+    sandbox_tools = SandboxTools(places, config, owner, template)
+    dispatcher = ToolDispatcher(places, sandbox_tools, SessionTools(places, session) if session else None)
+    signal_number = asyncio.run(_serve_until_over(dispatcher, sandbox_tools))
+    if signal_number is not None:
         sys.stderr.flush()
-        os._exit(128 + told)  # a thread still reads stdin, and Python would wait for it
+        os._exit(128 + signal_number)  # a thread still reads stdin, and Python would wait for it
     return 0
 
 
-def server_of(desk: ToolDispatcher) -> Server[Any]:
-    """A server with the tools of *desk*."""
+def server_of(dispatcher: ToolDispatcher) -> Server[Any]:
+    """Return a server with the tools of *dispatcher*."""
     tools = [
         types.Tool(name=tool.name, description=tool.description, input_schema=tool.schema)
-        for tool in desk.tools.values()
+        for tool in dispatcher.tools.values()
     ]
 
     async def list_tools(
@@ -63,14 +63,14 @@ def server_of(desk: ToolDispatcher) -> Server[Any]:
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools)
 
-    async def call_tool(context: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(context: ServerRequestContext[Any], call: types.CallToolRequestParams) -> types.CallToolResult:
         progress = _Progress(context)
-        told = await progress.of(desk, asked)
-        text = json.dumps(told.content, ensure_ascii=False)
+        result = await progress.of(dispatcher, call)
+        text = json.dumps(result.content, ensure_ascii=False)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
-            structured_content=told.content,
-            is_error=told.is_error,
+            structured_content=result.content,
+            is_error=result.is_error,
         )
 
     return Server(
@@ -82,49 +82,49 @@ def server_of(desk: ToolDispatcher) -> Server[Any]:
     )
 
 
-async def _until_over(desk: ToolDispatcher, workshop: SandboxTools) -> int | None:
-    """Serve; the signal that ended it, None if the client did."""
-    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+async def _serve_until_over(dispatcher: ToolDispatcher, sandbox_tools: SandboxTools) -> int | None:
+    """Serve; return the signal that ended it, None if the client did."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     signals: list[int] = []
 
-    def hear(number: int) -> None:
+    def handle_signal(number: int) -> None:
         signals.append(number)
-        heard.set()
+        stopped.set()
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, hear, number)
-    await workshop.open()
-    serving = loop.create_task(_served(desk))
-    waiting = loop.create_task(heard.wait())
+        loop.add_signal_handler(number, handle_signal, number)
+    await sandbox_tools.open()
+    serving = loop.create_task(_serve_stdio(dispatcher))
+    waiting = loop.create_task(stopped.wait())
     try:
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
-        await workshop.close()
+        await sandbox_tools.close()
     if signals:
         return signals[0]
     await serving
     return None
 
 
-async def _served(desk: ToolDispatcher) -> None:
-    server = server_of(desk)
+async def _serve_stdio(dispatcher: ToolDispatcher) -> None:
+    server = server_of(dispatcher)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 class _Progress:
-    """Tells a client that asked for it what its code prints, while it runs."""
+    """Sends the output of running code to a client that requested progress."""
 
     def __init__(self, context: ServerRequestContext[Any]) -> None:
         self._context = context
-        self._is_wanted = bool(context.meta and context.meta.get("progress_token") is not None)
+        self._is_requested = bool(context.meta and context.meta.get("progress_token") is not None)
         self._unsent = ""
-        self._told = 0
+        self._printed_characters = 0
 
-    async def of(self, desk: ToolDispatcher, asked: types.CallToolRequestParams) -> ToolResult:
-        call = desk.call(asked.name, asked.arguments or {}, self._take)
-        if not self._is_wanted:
+    async def of(self, dispatcher: ToolDispatcher, params: types.CallToolRequestParams) -> ToolResult:
+        call = dispatcher.call(params.name, params.arguments or {}, self._append)
+        if not self._is_requested:
             return await call
         calling = asyncio.get_running_loop().create_task(call)
         try:
@@ -135,13 +135,13 @@ class _Progress:
         finally:
             calling.cancel()
 
-    def _take(self, printed: RunOutputChunk) -> None:
-        if self._is_wanted:
+    def _append(self, printed: RunOutputChunk) -> None:
+        if self._is_requested:
             text = printed.stdout + printed.stderr
-            self._told += len(text)
+            self._printed_characters += len(text)
             self._unsent = (self._unsent + text)[-LONGEST:]
 
     async def _send(self) -> None:
         if self._unsent:
             text, self._unsent = self._unsent, ""
-            await self._context.session.report_progress(self._told, None, text)
+            await self._context.session.report_progress(self._printed_characters, None, text)

@@ -1,4 +1,4 @@
-"""Where an agent that is a session of kasmon's stands: its task, its peers, and that it says it is done."""
+"""The tools of an agent that is a kasmon session: its task, its peers, and reporting the task as done."""
 
 import asyncio
 from typing import Any
@@ -16,14 +16,14 @@ from kasmon.supervisor.sessions import operations
 
 
 class SessionTools:
-    """The place of one session in the fleet."""
+    """The tools of one session in the fleet."""
 
     def __init__(self, places: Paths, session: str) -> None:
         self._places = places
         self._id = session
 
     async def task(self) -> dict[str, Any]:
-        """What it works on.
+        """Return its task.
 
         Raises:
             NotFoundError: if it is not in the fleet.
@@ -31,7 +31,7 @@ class SessionTools:
         return await asyncio.to_thread(self._task)
 
     async def peers(self) -> dict[str, Any]:
-        """Who works beside it.
+        """Return its peers.
 
         Raises:
             NotFoundError: if it is not in the fleet.
@@ -39,10 +39,10 @@ class SessionTools:
         return await asyncio.to_thread(self._peers)
 
     async def done(self, summary: str) -> dict[str, Any]:
-        """Note that it says its task is done.
+        """Log its report that its task is done.
 
         Raises:
-            KasmonError: why that could not be noted.
+            KasmonError: why that could not be logged.
         """
         session = await asyncio.to_thread(self._session)
         await operations.declare(self._places, session, done=summary)
@@ -50,7 +50,7 @@ class SessionTools:
 
     def _task(self) -> dict[str, Any]:
         session = self._session()
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "session": session.id,
             "name": session.name,
             "state": session.state.value,
@@ -62,7 +62,7 @@ class SessionTools:
             "done": session.done,
         }
         context = context_of(self._places, session.id)
-        return told if context is None else told | {"title": context.title, "notes": context.notes}
+        return result if context is None else result | {"title": context.title, "notes": context.notes}
 
     def _peers(self) -> dict[str, Any]:
         fleet = look_once(self._places)
@@ -70,11 +70,11 @@ class SessionTools:
         context = context_of(self._places, session.id)
         if context is None:
             return {"peers": [now_of(peer) for peer in peers_of(fleet, session)]}
-        told = []
+        result = []
         for peer in context.peer_sessions:
             now = fleet.get(SessionId(peer.id or ""))
-            told.append(msgspec.to_builtins(peer) | ({} if now is None else now_of(now)))
-        return {"peers": told}
+            result.append(msgspec.to_builtins(peer) | ({} if now is None else now_of(now)))
+        return {"peers": result}
 
     def _session(self) -> Session:
         return find(look_once(self._places), self._id)

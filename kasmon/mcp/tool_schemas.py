@@ -1,4 +1,4 @@
-"""The tools, as a client sees them: names, words and schemas. Values only."""
+"""The tools as a client sees them: names, descriptions and schemas. Values only."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str
     properties: dict[str, dict[str, str | list[str]]] = {}
-    """What it takes, each a string."""
+    """Its arguments, each a string."""
     required: tuple[str, ...] = ()
 
     @property
@@ -30,7 +30,7 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
         return schema | {"required": list(self.required)} if self.required else schema
 
     def fault(self, given: dict[str, Any]) -> str:
-        """What is wrong with *given* as its input, as a sentence; empty where nothing is."""
+        """Return the fault in *given* as its input, as a sentence; empty if there is none."""
         if strange := [name for name in given if name not in self.properties]:
             known = ", ".join(self.properties) or "nothing"
             return f"{self.name} has no argument {strange[0]!r}; its arguments are {known}."
@@ -100,4 +100,4 @@ PLACE: Final = (
         properties={"summary": {"type": "string", "description": "The result, in one line."}},
     ),
 )
-"""For an agent that is a session of kasmon's itself."""
+"""For an agent that is itself a kasmon session."""

@@ -1,1 +1,1 @@
-"""Values only: no I/O, no async, no clock."""
+"""Values and pure functions: no I/O, no async, no clock."""

@@ -1,6 +1,6 @@
 """Whether a session runs an agent that takes prompts, or a shell, an interpreter or a plain command. Pure.
 
-A prompt that is typed into a shell is executed, so only positive evidence makes a session an agent.
+A shell executes a prompt that is typed into it, so only positive evidence makes a session an agent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ INTERPRETERS: Final = frozenset(
     }
 )
 RUNNERS: Final = frozenset({"bun", "bunx", "deno", "env", "node", "nodejs", "npx"})
-"""Programs that run the one named after them; alone they are interpreters."""
+"""Programs that run the program named after them; alone they are interpreters."""
 KNOWN: Final = frozenset({"amp", "claude", "codex", "gemini", "opencode", "scripted"})
-"""Agents that kasmon ships a profile for."""
+"""Agents with a built-in profile."""
 SCRIPTED: Final = "kasmon.scripted"
 
 
 def program_name(argv: Sequence[str]) -> str:
-    """The name of the program that *argv* runs, in lower case and without its folder; empty where there is none."""
+    """Return the name of the program that *argv* runs, in lower case and without its folder; empty if there is none."""
     if SCRIPTED in argv:
         return "scripted"
     words = [PurePath(word).name.lower() for word in argv if not word.startswith("-") and "=" not in word]
@@ -38,23 +38,23 @@ def program_name(argv: Sequence[str]) -> str:
 
 
 def launched_program(launch: Launch) -> str:
-    """The name of the program that *launch* runs; the scripted agent needs no program to run structured."""
+    """Return the name of the program that *launch* runs; the scripted agent needs no program to run structured."""
     return program_name(launch.argv) or ("scripted" if launch.backend == "scripted" else "")
 
 
 def is_interactive(program: str) -> bool:
-    """Whether *program* executes what is typed: a shell or an interpreter, of any version (`python3.12`)."""
+    """Whether *program* executes its input: a shell or an interpreter, of any version (`python3.12`)."""
     return bool({program, program.rstrip("0123456789.-")} & (SHELLS | INTERPRETERS | RUNNERS))
 
 
 def is_agent(session: "Session", profiles: Mapping[str, str]) -> bool:
     """Whether a prompt for *session* reaches an agent.
 
-    A structured session is one. In a terminal its program has to be a known agent, or the one of its own profile.
+    A structured session is one. In a terminal, its program must be a known agent, or that of its own profile.
 
     Args:
         session: any session.
-        profiles: name -> program of each profile of the config.
+        profiles: profile name -> its program.
     """
     if session.mode is not Mode.TMUX:
         return session.mode is Mode.SDK

@@ -1,7 +1,7 @@
-"""Whether an answer fits its request: its digest, its decision, and all that it carries. Pure.
+"""Whether an answer fits its request: its digest, its decision, and everything it carries. Pure.
 
-An answer is refused when a part of it would be ignored: a person who gives an input, a choice, a reason or a scope
-means it.
+An answer is refused if a part of it would be ignored: a user who gives an input, a choice, a reason or a scope means
+it.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from kasmon.model.permission import CONSENTS, Decision, Request
 STANDING: Final = (Decision.ALWAYS, Decision.NEVER)
 REASONED: Final = (Decision.DENY, Decision.NEVER, Decision.CANCEL)
 COMMAND_FIELDS: Final = ("command", "cmd", "argv")
-"""Fields of a tool's input that hold what would be run: an edited one is not empty."""
+"""Fields of a tool's input that hold the command to run; an edited one must not be empty."""
 
 
 def must_fit(request: Request, answer: Answer) -> None:
-    """Refuse an *answer* that is none to *request*.
+    """Refuse an *answer* that does not fit *request*.
 
     Raises:
-        StaleRequestError: if it means another text.
-        UnableError: if the request does not take its decision.
+        StaleRequestError: if it is for another text.
+        UnableError: if the request does not accept its decision.
     """
     if answer.digest != request.digest:
         raise StaleRequestError(request.id)
@@ -32,10 +32,10 @@ def must_fit(request: Request, answer: Answer) -> None:
 
 
 def must_take(request: Request, decision: Decision, choices: tuple[Decision, ...]) -> None:
-    """Refuse a *decision* that is none of the *choices* that there are for *request*.
+    """Refuse a *decision* that is not one of the *choices* for *request*.
 
     Raises:
-        UnableError: if it is none of them; the hint names them.
+        UnableError: if it is not; the hint names the choices.
     """
     must_be_whole(request, decision)
     if decision not in choices:
@@ -47,7 +47,7 @@ def must_be_complete(request: Request, answer: Answer) -> None:
     """Refuse an *answer* that lacks what its decision needs, or carries what its decision would ignore.
 
     Raises:
-        UsageError: the message names what is missing or too much, the hint what is possible.
+        UsageError: the message names what is missing or superfluous, the hint what is possible.
     """
     decision = answer.decision
     ignored = {
@@ -70,16 +70,16 @@ def must_be_complete(request: Request, answer: Answer) -> None:
 
 
 def missing_fields(request: Request, edited: Mapping[str, Any]) -> list[str]:
-    """The fields that the *edited* input of *request* lacks: absent, null, or an empty command.
+    """Return the fields that the *edited* input of *request* lacks: absent, null, or an empty command.
 
-    Required is what the tool's schema requires, where it is known; else each field that the agent sent.
+    The tool's schema decides which fields are required, where it is known; otherwise each field that the agent sent is.
     """
     required = request.required or tuple(request.input)
     return [name for name in required if not _has_field(name, edited.get(name))]
 
 
 def with_text_as_label(answer: Answer) -> Answer:
-    """*answer* as agents are told it: a person's own words are one more label."""
+    """Return *answer* in the form sent to agents: the user's custom text is one more label."""
     if not answer.text:
         return answer
     return msgspec.structs.replace(answer, labels=(*answer.labels, answer.text), text="")
@@ -124,10 +124,10 @@ def _must_choose(request: Request, answer: Answer) -> None:
 
 
 def must_be_whole(request: Request, decision: Decision) -> None:
-    """Refuse a *decision* that consents to a request that was read from a terminal and may be cut there.
+    """Refuse a *decision* that consents to a request read from a terminal that may have truncated it.
 
     Raises:
-        UnableError: if it does; consent is then given in the terminal.
+        UnableError: if it consents; the user has to consent in the terminal.
     """
     if request.may_be_cut and decision in CONSENTS:
         raise UnableError(

@@ -1,16 +1,16 @@
-"""Who needs a person, why, and who first: by kind, by how long, and by how many peers wait along. Pure.
+"""Which sessions need a person, why, and in which order: by kind, waiting time, and number of waiting peers. Pure.
 
 | kind, the most pressing first | when |
 |---|---|
-| asking | a request waits that nobody set aside |
-| finished | a turn ended that no person has looked at |
-| lost | nobody can talk to it any more |
-| crashed | it ended, and nobody asked for that |
-| stuck | it works, and nothing comes of it |
-| unsure | nobody can tell what it does |
-| set aside | all that it asks was set aside |
+| asking | a request is open and not set aside |
+| finished | a turn ended and no person has viewed it |
+| lost | kasmon cannot reach the agent any more |
+| crashed | it ended without a request to stop |
+| stuck | it works without progress |
+| unsure | its state is unknown |
+| set aside | all its requests were set aside |
 
-Within a kind stands first who costs most: its own time, and that of each peer of its wave that is done and waits.
+Within a kind, the highest cost comes first: the session's own waiting time, plus that of each peer that waits for it.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from kasmon.model.session_state import SessionState
 
 
 class AttentionReason(StrEnum):
-    """Why a session needs a person; the most pressing first."""
+    """Why a session needs a person, most pressing first."""
 
     ASKING = "asking"
     FINISHED = "finished"
@@ -37,16 +37,16 @@ class AttentionReason(StrEnum):
 
 RANKS: Final = {need: rank for rank, need in enumerate(AttentionReason)}
 WAITING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED, SessionState.ENDED})
-"""States in which a session of a wave has done its part, and waits for the others."""
+"""States in which a session of a wave has done its part and waits for the others."""
 LEAST_S: Final = 1.0
-"""Who only just began to wait counts as waiting for so long, in seconds, so that its peers count at once."""
+"""The minimum waiting time that is counted, in seconds, so that peers count at once."""
 
 Waves: TypeAlias = Counter[tuple[str, int]]
-"""How many sessions of each wave wait for the others; by plan and number."""
+"""The number of sessions of each wave that wait for the others, by plan and wave number."""
 
 
 def need(session: Session) -> AttentionReason | None:
-    """Why *session* needs a person; None if it does not."""
+    """Return why *session* needs a person; None if it does not."""
     if session.has_host_request:
         return AttentionReason.ASKING
     if session.is_unviewed:
@@ -68,13 +68,13 @@ def need(session: Session) -> AttentionReason | None:
 
 
 def waits_since(session: Session) -> float:
-    """Since when *session* needs a person, in seconds since the epoch: its oldest request that is not set aside."""
+    """Return since when *session* needs a person, in seconds since the epoch: by its oldest request not set aside."""
     asked = [ask.asked_at for ask in session.asks if not ask.later]
     return min(asked) if asked else session.since
 
 
 def waiting_peers(sessions: Iterable[Session]) -> Waves:
-    """How many of each wave have done their part, and wait for the others."""
+    """Count the sessions of each wave that have done their part and wait for the others."""
     return Counter(
         (session.plan or "", session.wave)
         for session in sessions
@@ -83,11 +83,11 @@ def waiting_peers(sessions: Iterable[Session]) -> Waves:
 
 
 def pressing(sessions: Iterable[Session], now: float, waves: Waves | None = None) -> tuple[Session, ...]:
-    """Those of *sessions* that need a person, the most pressing first.
+    """Return those of *sessions* that need a person, most pressing first.
 
     Args:
         now: seconds since the epoch.
-        waves: who waits in which wave, where others than *sessions* count too.
+        waves: the number of waiting sessions in each wave, where others than *sessions* count too.
     """
     sessions = tuple(sessions)
     waves = waiting_peers(sessions) if waves is None else waves
@@ -102,9 +102,9 @@ def pressing(sessions: Iterable[Session], now: float, waves: Waves | None = None
 
 
 def next_pressing(order: Sequence[Session], after: SessionId | None) -> Session | None:
-    """The session that a person goes to next who is at *after*: the one below it in *order*, at its end the first.
+    """Return the session to visit after *after*: the one below it in *order*, or the first one at the end.
 
-    None if nobody else needs a person.
+    None if no other session needs a person.
     """
     ids = [session.id for session in order]
     at = ids.index(after) + 1 if after in ids else 0

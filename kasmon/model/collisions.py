@@ -1,4 +1,4 @@
-"""Collision radar: which worktrees change the same file, and which of them the same lines. Pure: diffs in, hits out."""
+"""Which worktrees change the same file, and which of these the same lines. Pure: diffs in, collisions out."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -9,21 +9,21 @@ import msgspec
 from kasmon.model.transcript.diff import HUNK
 
 Span: TypeAlias = tuple[int, int]
-"""Lines of the common base, the first and the one behind the last. What is added between two lines holds both."""
+"""Lines of the common base: the first, and the one behind the last. An insertion includes its two neighbour lines."""
 WHOLE: Final[tuple[Span, ...]] = ((0, 1 << 31),)
-"""All of a file: a new one, one that was deleted, one that is no text."""
+"""The whole file: for a new, deleted or binary one."""
 
 
 class WorktreeChanges(msgspec.Struct, frozen=True):
     """What one worktree changed since its base."""
 
     base: str = ""
-    """The commit; lines are compared only between worktrees of one base."""
+    """The base commit; lines are only compared between worktrees with the same one."""
     files: Mapping[str, tuple[Span, ...]] = {}
 
 
 class FileCollision(NamedTuple):
-    """One file that another worktree changes, too."""
+    """A file that another worktree changes too."""
 
     other: str
     """The other worktree."""
@@ -33,7 +33,7 @@ class FileCollision(NamedTuple):
 
 
 def touched(base: str, diff: str, new: tuple[str, ...] = ()) -> WorktreeChanges:
-    """What a unified diff without context (`git diff -U0 --no-renames --no-prefix`) changes, and the *new* files."""
+    """Return the changes in a unified diff (`git diff -U0 --no-renames --no-prefix`), and the *new* files."""
     files: dict[str, tuple[Span, ...]] = dict.fromkeys(new, WHOLE)
     name = old = ""
     left_old = left_new = 0
@@ -61,7 +61,7 @@ def touched(base: str, diff: str, new: tuple[str, ...] = ()) -> WorktreeChanges:
 
 
 def hits(trees: Mapping[str, WorktreeChanges]) -> dict[str, tuple[FileCollision, ...]]:
-    """Worktree -> what others change that it changes; those of which nothing can be said are left out."""
+    """Return worktree -> its files that other worktrees change too; worktrees without any are left out."""
     by_file: dict[str, list[str]] = {}
     for tree, changed in trees.items():
         for file in changed.files:
@@ -76,22 +76,22 @@ def hits(trees: Mapping[str, WorktreeChanges]) -> dict[str, tuple[FileCollision,
 
 
 class CollisionSummary(NamedTuple):
-    """What a session's row says of its hits."""
+    """The collisions of a session as its row shows them."""
 
     words: str
     lines: bool
-    """Whether somebody changes the same lines."""
+    """Whether another worktree changes the same lines."""
 
 
 def summed(named: Sequence[tuple[str, FileCollision]]) -> CollisionSummary:
-    """The worst of some hits, each with the name of the other session, and how many more there are."""
+    """Summarise some collisions, each with the other session's name: the worst one, and the number of the others."""
     name, worst = next(((name, hit) for name, hit in named if hit.lines), named[0])
     more = f" (+{len(named) - 1})" if len(named) > 1 else ""
     return CollisionSummary(words(worst, name) + more, worst.lines)
 
 
 def words(hit: FileCollision, name: str) -> str:
-    """*hit* for people; *name* is what they call the other one."""
+    """Return *hit* as text for people; *name* is their name of the other session."""
     return f"{name} changes {'the same lines of ' if hit.lines else ''}{hit.file} too"
 
 
@@ -100,7 +100,7 @@ def _meet(one: tuple[Span, ...], other: tuple[Span, ...]) -> bool:
 
 
 def _path(shown: str) -> str:
-    """A path as a diff names it, without the tab that git puts behind one with blanks; empty for `/dev/null`."""
+    """Return a path as a diff names it, without the tab that git adds to names with blanks; empty for `/dev/null`."""
     path = shown.removesuffix("\t")
     return "" if path == "/dev/null" else path
 

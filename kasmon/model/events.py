@@ -1,4 +1,4 @@
-"""Events: the union of all event types, and how they are written down.
+"""Events: the union of all event types, and their encoding.
 
 Fields are only added, with defaults; a changed meaning is a new kind. A line that a reader does not know becomes
 `UnknownEvent`, which keeps the line. One encoded event is at most `EVENT_BYTES` long; longer output goes to a blob
@@ -20,7 +20,7 @@ EVENT_BYTES = 256 * 1024
 
 
 class BaseEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What happened to a session: a line of its log."""
+    """An event of a session: one line of its log."""
 
     at: float
     """When it happened, in seconds since the epoch (UTC)."""
@@ -35,87 +35,87 @@ class LogOpened(BaseEvent, frozen=True, kw_only=True, tag="log.opened"):
 
 
 class SessionCreated(BaseEvent, frozen=True, kw_only=True, tag="session.created"):
-    """In the fleet's log: somebody wanted this session; its folder exists from now on."""
+    """In the fleet's log: the session was requested; its folder exists from now on."""
 
     launch: Launch
     machine: str = ""
 
 
 class SessionRenamed(BaseEvent, frozen=True, kw_only=True, tag="session.renamed"):
-    """A person gave it another name; in the fleet's log."""
+    """In the fleet's log: the user renamed it."""
 
     session: SessionId
     name: str
 
 
 class SessionViewed(BaseEvent, frozen=True, kw_only=True, tag="session.viewed"):
-    """A person opened it, or marked it as viewed; in the fleet's log."""
+    """In the fleet's log: the user opened it, or marked it as viewed."""
 
     session: SessionId
 
 
 class SessionForgotten(BaseEvent, frozen=True, kw_only=True, tag="session.forgotten"):
-    """It is on no list any more; in the fleet's log. Its own log stays."""
+    """In the fleet's log: it was removed from all lists. Its own log stays."""
 
     session: SessionId
 
 
 class SessionStarted(BaseEvent, frozen=True, kw_only=True, tag="session.started"):
-    """The agent runs. A restart and a move write it again, with the next generation."""
+    """The agent is running. A restart and a move write it again, with the next generation."""
 
     generation: int = 1
     backend: str = ""
     mode: Mode = Mode.SDK
     workdir: str = ""
     pid: int | None = None
-    """The agent's process id, where it has a process of its own."""
+    """The agent's process id, if it has a process of its own."""
     pid_started: float | None = None
-    """When that process started, by the system's clock, to tell it from a later one of the same id."""
+    """The process's start time by the system's clock, to distinguish it from a later process with the same id."""
     pid_boot: str = ""
-    """The machine's boot in which that was, by `kasmon.boot_id`; empty where the clock does not begin anew with it."""
+    """The machine's boot at that time, by `kasmon.boot_id`; empty where the clock does not restart with it."""
     host_pid: int | None = None
     resume_id: str | None = None
-    """The agent's own name of the conversation."""
+    """The agent's own id of the conversation."""
     model: str = ""
     proof: str = ""
-    """In a later generation: how it is known that this is the conversation of before; empty where it is a new one."""
+    """In a later generation: evidence that this is the same conversation; empty for a new one."""
     abilities: tuple[str, ...] = ()
-    """What it can do, by the names of `backends.base.Abilities`; filled in by the host."""
+    """What it supports, by the names of `backends.base.Abilities`; set by the host."""
 
 
 class TurnStarted(BaseEvent, frozen=True, kw_only=True, tag="turn.started"):
-    """A turn begins, or the one that runs has taken in another prompt."""
+    """A turn began, or the running one took in another prompt."""
 
     prompt: str = ""
     by: Sender | Literal["agent"] = "user"
-    """Who began it; `agent`: it goes on by itself."""
+    """What started it; `agent`: the agent itself."""
 
 
 class MessageWritten(BaseEvent, frozen=True, kw_only=True, tag="message.said"):
-    """One finished message of the agent, as Markdown."""
+    """One complete message of the agent, as Markdown."""
 
     text: str
     blob: str = ""
     """The SHA-256 of the whole text when `text` is only its beginning."""
     within: str = ""
-    """The call of the sub-agent that said it; empty for the agent itself."""
+    """The call of the sub-agent that wrote it; empty for the agent itself."""
 
 
 class ThoughtWritten(BaseEvent, frozen=True, kw_only=True, tag="thought.said"):
-    """What the agent thought, where it shows that."""
+    """The agent's thinking, where it shows that."""
 
     text: str
     within: str = ""
 
 
 class PartialTextWritten(BaseEvent, frozen=True, kw_only=True, tag="part.written"):
-    """The next piece of a text that the agent is still writing; the whole block's own event supersedes its parts.
+    """The next part of a text that the agent is still writing; the event of the whole block replaces its parts.
 
-    Which parts that is, and which stay because no whole block came, tells `model.partial_text`.
+    `model.partial_text` computes which parts are replaced, and which stay because the whole block never arrived.
     """
 
     text: str
-    """What follows on the part before, secrets hidden."""
+    """The text that follows the previous part, with secrets hidden."""
     thinking: bool = False
 
 
@@ -130,11 +130,11 @@ class ToolStarted(BaseEvent, frozen=True, kw_only=True, tag="tool.started"):
     input: str = ""
     """The tool's input as JSON."""
     within: str = ""
-    """The call of the sub-agent that makes it; empty for the agent itself."""
+    """The call of the sub-agent that made it; empty for the agent itself."""
 
 
 class ToolFinished(BaseEvent, frozen=True, kw_only=True, tag="tool.finished"):
-    """The tool is through; *call* is that of its `ToolStarted`."""
+    """The tool finished; *call* is that of its `ToolStarted`."""
 
     call: str
     ok: bool = True
@@ -144,7 +144,7 @@ class ToolFinished(BaseEvent, frozen=True, kw_only=True, tag="tool.finished"):
     blob: str = ""
     """The SHA-256 of the whole output when `output` is only its beginning."""
     exit_code: int | None = None
-    """What the program or the code ended with, where it has such a thing."""
+    """The exit code of the program or code, if it has one."""
 
 
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,39 +155,39 @@ class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanUpdated(BaseEvent, frozen=True, kw_only=True, tag="plan.updated"):
-    """The agent's own to-do list, whole; it replaces the one before."""
+    """The agent's own to-do list as a whole; it replaces the previous one."""
 
     items: tuple[PlanItem, ...] = ()
 
 
 class RequestOpened(BaseEvent, frozen=True, kw_only=True, tag="request.opened"):
-    """The agent waits for a person."""
+    """The agent waits for an answer."""
 
     request: Request
 
 
 class RequestAnswered(BaseEvent, frozen=True, kw_only=True, tag="request.answered"):
-    """A person, or a rule, answered it."""
+    """A person or a rule answered it."""
 
     request: RequestId
     decision: Decision
     by: str = "user"
-    """`user`, or `policy` where a rule answered."""
+    """`user`, or `policy` for a rule."""
     who: str = ""
-    """At which screen the person sat; empty where nobody knows."""
+    """The terminal at which the person answered; empty if unknown."""
     rule: str = ""
-    """The id of the rule that this answer made, or that answered."""
+    """The id of the rule that this answer created, or that answered."""
     reason: str = ""
     labels: tuple[str, ...] = ()
-    """What was chosen; a person's own words come last."""
+    """The chosen labels; the user's custom text comes last."""
     input: dict[str, Any] | None = None
-    """The edited input that the agent was told to go on with, secrets hidden; None where it was not edited."""
+    """The edited input that the agent got, with secrets hidden; None if it was not edited."""
     diff: str = ""
-    """What was edited: the asked input against `input`, as a unified diff of both as text."""
+    """The edit: the original input against `input`, as a unified diff of both as text."""
 
 
 class RequestSetAside(BaseEvent, frozen=True, kw_only=True, tag="request.set-aside"):
-    """A person set it aside: it waits on, and no longer rises by itself."""
+    """A person set it aside: it stays open, but no longer pops up."""
 
     request: RequestId
 
@@ -200,7 +200,7 @@ class RequestWithdrawn(BaseEvent, frozen=True, kw_only=True, tag="request.withdr
 
 
 class UsageReported(BaseEvent, frozen=True, kw_only=True, tag="usage.reported"):
-    """Totals of the session so far, never additions."""
+    """Totals of the session so far, never increments."""
 
     input: int = 0
     output: int = 0
@@ -212,14 +212,14 @@ class UsageReported(BaseEvent, frozen=True, kw_only=True, tag="usage.reported"):
 
 
 class NoticeRaised(BaseEvent, frozen=True, kw_only=True, tag="notice.raised"):
-    """Something that people should know; nothing waits for them."""
+    """Information for people; nothing waits for an answer."""
 
     text: str
     level: Literal["info", "warning", "error"] = "info"
 
 
 class SettingsChanged(BaseEvent, frozen=True, kw_only=True, tag="settings.changed"):
-    """How the agent runs from now on; an empty field says nothing new."""
+    """The agent's settings from now on; an empty field is unchanged."""
 
     model: str = ""
     models: tuple[str, ...] = ()
@@ -228,40 +228,40 @@ class SettingsChanged(BaseEvent, frozen=True, kw_only=True, tag="settings.change
     permission_modes: tuple[str, ...] = ()
     """The modes it offers."""
     resume_id: str = ""
-    """The agent's own name of the conversation, where it has another from now on."""
+    """The agent's own id of the conversation, if that changed."""
 
 
 class UnknownMessageSeen(BaseEvent, frozen=True, kw_only=True, tag="foreign.seen"):
-    """Something that the agent said and its backend does not know: kept, and nothing else done."""
+    """A message of the agent that its backend does not know; it is logged and otherwise ignored."""
 
     what: str
     """Its type, as the protocol names it."""
     raw: str = ""
-    """The beginning of it, as it came."""
+    """Its beginning, unchanged."""
 
 
 class LimitReached(BaseEvent, frozen=True, kw_only=True, tag="limit.reached"):
-    """The agent waits for its provider; `until` is None where nobody said for how long."""
+    """The agent waits for its provider; `until` is None if the duration is unknown."""
 
     until: float | None = None
     text: str = ""
 
 
 class LimitLifted(BaseEvent, frozen=True, kw_only=True, tag="limit.lifted"):
-    """The limit that was reached is over."""
+    """The limit ended."""
 
 
 class TurnEnded(BaseEvent, frozen=True, kw_only=True, tag="turn.ended"):
-    """The agent rests, until the next prompt."""
+    """The agent is idle until the next prompt."""
 
     reason: Literal["done", "interrupted", "limit", "error"] = "done"
     error: str = ""
     dropped: tuple[str, ...] = ()
-    """How the prompts begin that were said into it, and that the agent let go of without having taken them in."""
+    """The beginnings of prompts that were sent during the turn and that the agent dropped."""
 
 
 class SessionEnded(BaseEvent, frozen=True, kw_only=True, tag="session.ended"):
-    """The agent does not run any more. None twice: it ended, and nobody could say how."""
+    """The agent is no longer running. No exit code and no signal: how it ended is unknown."""
 
     exit_code: int | None = None
     signal: str | None = None
@@ -270,23 +270,23 @@ class SessionEnded(BaseEvent, frozen=True, kw_only=True, tag="session.ended"):
     last_words: str = ""
     """The last lines that the agent's process wrote to its stderr."""
     never_began: bool = False
-    """It was to be started, and was not: what waited for it waits on."""
+    """The start was requested and failed; its queued prompts stay queued."""
 
 
 class SignalSeen(BaseEvent, frozen=True, kw_only=True, tag="signal.seen"):
-    """One source's word on an agent without a protocol; `evidence.judge` weighs them."""
+    """The report of one source on an agent without a protocol; `evidence.judge` combines them."""
 
     source: Literal["process", "program", "registry", "hook", "title", "screen", "fallback", "output", "launch"]
     value: str
     """`idle working done blocked error clear` from a program; `printing quiet` from output; `ready` from launch; `agent
     shell` from the processes; from the others `starting idle working asking limited` (several with `|` between), or
-    `unclear`, or `unreadable` from a screen that could not be looked at."""
+    `unclear`, or `unreadable` for a screen that could not be captured."""
     asking: RequestKind | None = None
     text: str = ""
     until: float | None = None
     """For `limited`: when the limit ends, in seconds since the epoch, where the source knows it."""
     rule: str = ""
-    """What of the source said it: a screen's rule, a hook's event."""
+    """The part of the source it is from: a screen's rule, a hook's event."""
     prompt: str = ""
     """The `prompt_digest` of the prompt that the agent took, where the source names it."""
     failed: bool = False
@@ -294,109 +294,108 @@ class SignalSeen(BaseEvent, frozen=True, kw_only=True, tag="signal.seen"):
 
     @property
     def tells_failure(self) -> bool:
-        """Whether it says that a turn ended in an error."""
+        """Whether it reports that a turn ended in an error."""
         return self.failed or (self.source == "program" and self.value == "error")
 
 
 class ConnectionLost(BaseEvent, frozen=True, kw_only=True, tag="line.lost"):
-    """The host lost what carries the session: its tmux server, or the line to that, or to another machine."""
+    """The host lost what carries the session: its tmux server, the connection to that, or to another machine."""
 
     what: Literal["tmux server", "line to tmux", "remote line"]
     why: str = ""
 
 
 class ConnectionRestored(BaseEvent, frozen=True, kw_only=True, tag="line.found"):
-    """It is back; what it carries ran on."""
+    """The connection is back; the agent kept running."""
 
     pid: int | None = None
-    """Of the process that is this side of it now, as in `SessionStarted`; None: the same as before."""
+    """The process that is now the local side of it, as in `SessionStarted`; None: the same as before."""
     pid_started: float | None = None
     pid_boot: str = ""
 
 
 class StuckSeen(BaseEvent, frozen=True, kw_only=True, tag="stuck.seen"):
-    """Its host judged that nothing comes of the agent's work; or, with no reason, that something does again."""
+    """The host judged that the agent makes no progress; with an empty reason, that it does again."""
 
     why: str = ""
 
 
 class ContextReported(BaseEvent, frozen=True, kw_only=True, tag="context.said"):
-    """The agent said of itself how it stands, by `kasmon ctx`; None says nothing new."""
+    """The agent reported its own status by `kasmon ctx`; None is unchanged."""
 
     waiting: str | None = None
-    """What it waits for on purpose, until its next turn; empty: it waits no more."""
+    """What it deliberately waits for, until its next turn; empty: it no longer waits."""
     done: str | None = None
-    """Its task is done, with a word on it; empty where it gave none."""
+    """Its task is done, with a remark; empty if it gave none."""
 
 
 class ReceiptMoved(BaseEvent, frozen=True, kw_only=True, tag="receipt.moved"):
-    """A prompt came one step further, or no further."""
+    """The delivery status of a prompt changed."""
 
     receipt: Receipt
     prompt: str = ""
-    """The whole prompt, in the first of a receipt's facts and where a person changed it, so that a queue survives
-    its host."""
+    """The whole prompt, in the first event of a receipt and after a user's edit, so that a queue survives its host."""
     by: Sender = "user"
-    """Whose prompt it is; beside `prompt`."""
+    """The origin of the prompt; set together with `prompt`."""
 
 
 class QueueOrdered(BaseEvent, frozen=True, kw_only=True, tag="queue.ordered"):
-    """A person put the prompts that wait into another order."""
+    """The user reordered the queued prompts."""
 
     receipts: tuple[ReceiptId, ...]
-    """All that waited, the next one first."""
+    """All queued prompts, the next one first."""
 
 
 class SandboxMoved(BaseEvent, frozen=True, kw_only=True, tag="sandbox.moved"):
-    """The session's sandbox goes into another phase: the intent first, then what came of it."""
+    """The session's sandbox enters another phase: the intent is logged first, then the outcome."""
 
     phase: SandboxPhase
     step: Literal["intended", "confirmed"] = "confirmed"
     tier: LoggedTier = "jail"
     runtime: SandboxRuntime | None = None
-    """Where it lives from now on; None: where it lived before."""
+    """Where it runs from now on; None: unchanged."""
     generation: int = 1
     """Which sandbox of this session it is, the first being 1."""
     turn: int = 0
-    """How many turns the session had had then."""
+    """The number of the session's turns at that time."""
     standby_at: float | None = None
-    """When it goes to sleep if nobody uses it, in seconds since the epoch; None: it does not."""
+    """When it enters standby if it stays unused, in seconds since the epoch; None: never."""
     pause_at: float | None = None
-    """When it is paused, its memory on disk, if nobody uses it; None: it is not, or ends before."""
+    """When it is paused, its memory on disk, if it stays unused; None: never, or it ends before."""
     expires_at: float | None = None
-    """When it ends if nobody uses it, or whatever happens; the earlier of the two."""
+    """When it ends, because it stays unused or in any case; the earlier of the two."""
     used_at: float | None = None
-    """When it was last used, where no turn tells, in seconds since the epoch; None: when it was known to be before."""
+    """When it was last used, if no turn shows that, in seconds since the epoch; None: unchanged."""
     held: bool = False
-    """With the phases of sleep: its processes hold their memory, or are to."""
+    """While it is paused or being paused: its processes hold their memory, or are to."""
     snapshot: str = ""
-    """The file that its memory sleeps in."""
+    """The file with its memory while it is paused."""
     counters: dict[str, int] = {}
-    """How many runs each interpreter had had, where somebody asked it."""
+    """The number of runs of each interpreter, where it was queried."""
     lost: str = ""
-    """What was lost by this, as one sentence."""
+    """What this lost, as one sentence."""
     why: str = ""
 
 
 class ConfinementSeen(BaseEvent, frozen=True, kw_only=True, tag="sandbox.confinement"):
-    """A probe inside was compared with what the sandbox's policy wants."""
+    """A probe inside was compared with the sandbox's policy."""
 
     tier: LoggedTier = "jail"
     ok: bool = False
     mismatches: tuple[str, ...] = ()
-    """What is not as it should be, each a few words."""
+    """The differences, each a few words."""
     is_proven: bool = True
-    """False: it is there, and nobody can look how: whoever keeps it answers for that."""
+    """False: the sandbox exists, but kasmon cannot inspect it: its provider is responsible for the confinement."""
     runtime: SandboxRuntime | None = None
-    """Of an agent inside: where its sandbox lives."""
+    """For a sandboxed agent: where its sandbox runs."""
     pid: int | None = None
-    """Of an agent inside: its own process, by this machine's numbering."""
+    """For a sandboxed agent: its own process, by this machine's numbering."""
     pid_started: float | None = None
-    """When that started, as in `SessionStarted`."""
+    """That process's start time, as in `SessionStarted`."""
 
 
 class SandboxMeasured(BaseEvent, frozen=True, kw_only=True, tag="sandbox.measured"):
-    """What the sandbox uses, and may use at most; 0 allowed where nothing holds it."""
+    """What the sandbox uses, and its limits; a limit of 0 means that none is enforced."""
 
     memory_bytes: int = 0
     memory_allowed: int = 0
@@ -407,42 +406,42 @@ class SandboxMeasured(BaseEvent, frozen=True, kw_only=True, tag="sandbox.measure
 
 
 class Checkpointed(BaseEvent, frozen=True, kw_only=True, tag="sandbox.checkpointed"):
-    """What can be kept of the sandbox is kept: its files, and of its interpreters what can be told by name."""
+    """A checkpoint was saved: the sandbox's files, and the interpreters' named values that can be saved."""
 
     checkpoint: str
     """Its id within the session."""
     turn: int = 0
-    """Before or after which turn of the session it was."""
+    """The turn of the session before or after which it was saved."""
     when: Literal["before", "after", "asked"] = "after"
     commit: str = ""
     """The SHA of the files in kasmon's own history of them."""
     size_bytes: int = 0
     kept: tuple[str, ...] = ()
-    """What was kept of the interpreters: `python x`."""
+    """The saved values of the interpreters: `python x`."""
     lost: tuple[str, ...] = ()
-    """What could not be, and what it is: `python g (generator)`."""
+    """The values that could not be saved, with their types: `python g (generator)`."""
     what: str = ""
-    """One line: what the turn ran."""
+    """One line: the code that the turn ran."""
 
 
 TerminalEntry: TypeAlias = TurnStarted | MessageWritten | ThoughtWritten | ToolStarted | ToolFinished | NoticeRaised
-"""What an agent's own transcript has, as it would be told by a protocol."""
+"""Entries of an agent's own transcript, as the events that a protocol would produce."""
 
 
 class EntryImported(BaseEvent, frozen=True, kw_only=True, tag="entry.imported"):
-    """One entry of the agent's own transcript, of a time in which it ran in a terminal, where no protocol told it.
+    """One entry of the agent's own transcript, from a time when it ran in a terminal and no protocol reported it.
 
-    It is written when the session moves back to a protocol. It changes nothing of what the session is: it is past.
+    It is written when the session moves back to a protocol. It is history and does not change the session's state.
     """
 
     entry: TerminalEntry
     """With the time at which it happened; `at` is when it was imported."""
     program: str = ""
-    """Whose transcript it is from: `claude`, `codex`."""
+    """The agent whose transcript it is from: `claude`, `codex`."""
 
 
 class UnknownEvent(BaseEvent, frozen=True, kw_only=True, tag="unknown"):
-    """A line that this version cannot read; kept as it is."""
+    """A line that this version cannot read, kept unchanged."""
 
     raw: str = ""
 
@@ -494,7 +493,7 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 
 def encode(event: BaseEvent) -> bytes:
-    """*event* as one line of JSON, without its newline. An `UnknownEvent` comes out as it came in."""
+    """Return *event* as one line of JSON, without its newline. An `UnknownEvent` is encoded as its original line."""
     if isinstance(event, UnknownEvent) and event.raw:
         return event.raw.encode("utf-8", "surrogateescape")
     try:
@@ -504,7 +503,7 @@ def encode(event: BaseEvent) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """The event on *line*; a line this version cannot read comes as `UnknownEvent`. Never raises."""
+    """Return the event on *line*; a line that this version cannot read becomes `UnknownEvent`. Never raises."""
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -512,7 +511,7 @@ def decode(line: bytes) -> Event:
 
 
 def _whole(value: object) -> object:
-    """*value* with U+FFFD in the place of each half of a surrogate pair, which no file can hold."""
+    """Return *value* with U+FFFD in the place of each lone surrogate, which no file can hold."""
     if isinstance(value, str):
         return _LONE.sub("\ufffd", value)
     if isinstance(value, dict):

@@ -1,20 +1,20 @@
-"""Signals of agents that have no protocol, and the state they add up to.
+"""Signals of agents that have no protocol, and the state that follows from them.
 
-A signal is what one source said last, and since when. `judge` weighs them:
+A signal is the latest report of one source, and since when. `judge` combines them:
 
 | question | answer |
 |---|---|
-| who is believed | the first of `TIERS` that says something; a program that reports its own status beats everybody |
+| which source decides | the first of `TIERS` that reports a state; a program that reports its own status beats all |
 | a hook, against a newer title or screen | the newer one: no agent has a hook for every ending of a turn |
-| two states in one word (`idle\\|asking`) | the next source that says one of the two |
+| two states in one report (`idle\\|asking`) | the next source that reports one of the two |
 | a program at rest, against a screen that asks or is limited since | the screen: no program reports its own dialogs |
 | a program at rest, against a screen that starts | the screen: a prompt that waits for that is not reported |
-| a program's "error" | idle or limited, as its screen says; idle where no rules know its screen |
-| two sources that disagree for `SETTLE_S` | unsure, with both their words |
+| a program's "error" | idle or limited, as its screen shows; idle where no rules know its screen |
+| two sources that disagree for `SETTLE_S` | unsure, with both reports |
 | "working", and nothing printed for `STILL_S` | unsure |
-| a command, or a shell whose terminal a command has, and no other word | working, until it ends |
-| a stopped process, or a screen that says so | unsure: stopped, whatever the other sources said before |
-| nothing known, or nobody could look | unsure, with the reason; never idle by absence |
+| a command, or a shell with a command in the foreground, and no other report | working, until it ends |
+| a stopped process, or a screen that shows so | unsure: stopped, whatever the other sources reported before |
+| nothing known, or no source readable | unsure, with the reason; never idle by absence |
 """
 
 from typing import Final
@@ -25,25 +25,25 @@ from kasmon.model.permission import RequestKind
 from kasmon.model.session_state import SessionState
 
 TIERS: Final = ("process", "program", "registry", "hook", "title", "screen", "fallback", "output", "launch")
-"""Sources, the most trusted first. `fallback` is the rule without words, for screens that no file knows."""
+"""Sources, most trusted first. `fallback` is the language-independent rule for screens without a rule file."""
 STRONG: Final = frozenset({"process", "program"})
-"""Sources that nobody else can make doubtful."""
+"""Sources that no other source can put in doubt."""
 
 STOPPED: Final = "stopped (SIGTSTP)"
-"""Why an agent is unsure that Ctrl-Z stopped: it does nothing, and asks nothing, until it is continued."""
+"""Why an agent stopped by Ctrl-Z is unsure: it does nothing, and asks nothing, until it is continued."""
 SIGSTOP: Final = "SIGSTOP"
-"""What the process source says of an agent that was stopped and still has its terminal: no Ctrl-Z did that."""
+"""The process source's text for a stopped agent that still has its terminal: Ctrl-Z was not the cause."""
 STOPPED_BY: Final = {"": STOPPED, SIGSTOP: f"stopped ({SIGSTOP})"}
-"""Likewise, by what the process source says; all reasons of agents that can be continued."""
+"""The reason by the process source's text; together all reasons of agents that can be continued."""
 AT_ONCE: Final = "it exited immediately"
-"""How the reason begins why an agent ended that failed as soon as it had begun; what it said follows."""
+"""The beginning of the reason for an agent that failed right after its start; its output follows."""
 NO_SIGNALS: Final = "unknown program: no status detection"
 SETTLE_S: Final = 10.0
-"""So long two sources may disagree before neither is believed, in seconds: each is a little late in its own way."""
+"""How long two sources may disagree before neither is trusted, in seconds: each has its own small delay."""
 HOOK_LAG_S: Final = 2.0
-"""A title or screen that changed so long after a hook knows better, in seconds."""
+"""A title or screen that changed this long after a hook overrules it, in seconds."""
 STILL_S: Final = 60.0
-"""An agent that works prints something within this time, in seconds: they all have something that turns."""
+"""A working agent prints something within this time, in seconds: all have an animated indicator."""
 
 PROGRAM_STATES: Final = {
     "idle": frozenset({SessionState.IDLE}),
@@ -52,11 +52,11 @@ PROGRAM_STATES: Final = {
     "working": frozenset({SessionState.WORKING}),
     "blocked": frozenset({SessionState.ASKING}),
 }
-"""What a program means by its own status (OSC 7501, Program Status Protocol). An error ended its turn: that may have
-been its usage limit, which only its screen tells."""
+"""The meaning of a program's own status (OSC 7501, Program Status Protocol). An error ended its turn; only its screen
+shows whether that was its usage limit."""
 AT_REST: Final = frozenset({SessionState.IDLE, SessionState.LIMITED})
 BEYOND: Final = frozenset({SessionState.ASKING, SessionState.LIMITED})
-"""What a program at rest may be without knowing it: in a dialog of its own, or at its limit."""
+"""States that a program at rest may be in without reporting them: in a dialog of its own, or at its limit."""
 STARTING: Final = frozenset({SessionState.STARTING})
 WORDS: Final = {
     "starting": SessionState.STARTING,
@@ -67,25 +67,25 @@ WORDS: Final = {
     "stopped": SessionState.UNSURE,
     "shell": SessionState.ENDED,
 }
-"""What all other sources say, one or several with `|` between; every other word says nothing. `shell`: the agent is
-gone, and the pane is back at the shell that it was started from. `stopped`: see `STOPPED`."""
+"""The values of all other sources, one or several with `|` between; any other value reports no state. `shell`: the
+agent is gone, and the pane is back at the shell that started it. `stopped`: see `STOPPED`."""
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source said last, and since when."""
+    """The latest report of one source, and since when."""
 
     source: str
     value: str
     at: float
-    """When the source first said this, in seconds since the epoch."""
+    """When the source first reported this, in seconds since the epoch."""
     asking: RequestKind | None = None
     text: str = ""
     until: float | None = None
     """For `limited`: when the limit ends, in seconds since the epoch, where the source knows it."""
     rule: str = ""
-    """What of the source said it: a screen's rule, a hook's event; for `explain`."""
+    """The part of the source it is from: a screen's rule, a hook's event; for `explain`."""
     failed: bool = False
-    """It said that a turn ended in an error, which `text` names."""
+    """It reported that a turn ended in an error, which `text` names."""
 
 
 class OverruledSignal(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class OverruledSignal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The state that the signals add up to, and on whose word."""
+    """The state that follows from the signals, and the source that decided."""
 
     state: SessionState
     source: str
@@ -108,11 +108,11 @@ class StateVerdict(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[OverruledSignal, ...] = ()
     """The signals that did not decide, in the order of `TIERS`."""
     recheck_at: float | None = None
-    """When it may be another one without any new signal, in seconds since the epoch."""
+    """When the state may change without any new signal, in seconds since the epoch."""
 
 
 def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
-    """The state of an agent in a terminal at *now*, from the last word of each source. Pure."""
+    """Return the state of a terminal agent at *now*, from the latest signal of each source. Pure."""
     known = sorted(signals, key=lambda signal: TIERS.index(signal.source) if signal.source in TIERS else len(TIERS))
     lost: list[OverruledSignal] = []
     speaking = [signal for signal in known if _speaks(signal, known, lost)]
@@ -128,7 +128,7 @@ def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
         OverruledSignal(signal=other, why=_why_lost(other in against)) for other in others if other is not deciding
     ]
     if len(states) > 1 and first.source == "program" and not any(signal.source == "screen" for signal in known):
-        states = frozenset({SessionState.IDLE})  # nobody can read its screen, so its word is all there will ever be
+        states = frozenset({SessionState.IDLE})  # its screen cannot be read, so the program is the only source
     if len(states) > 1:
         words = " or ".join(sorted(str(state) for state in states))
         return _unsure(first, f"its {first.source} says {words}", lost)
@@ -149,7 +149,7 @@ def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
 
 
 def claims(signal: Signal) -> frozenset[SessionState]:
-    """The states that *signal* says it may be; none if it says nothing."""
+    """Return the states that *signal* allows; none if it reports no state."""
     if signal.source == "program":
         return PROGRAM_STATES.get(signal.value, frozenset())
     if signal.source == "output":
@@ -164,12 +164,12 @@ def claims(signal: Signal) -> frozenset[SessionState]:
 
 
 def heard(signals: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
-    """*signals* with *signal* in the place of what its source said before."""
+    """Return *signals* with *signal* replacing the previous one of its source."""
     return (*(known for known in signals if known.source != signal.source), signal)
 
 
 def _speaks(signal: Signal, known: list[Signal], lost: list[OverruledSignal]) -> bool:
-    """Whether *signal* has a say; else it is *lost*."""
+    """Whether *signal* counts; otherwise it is added to *lost*."""
     said = claims(signal)
     if not said:
         lost.append(OverruledSignal(signal=signal, why="it does not report the state"))
@@ -201,7 +201,7 @@ def _speaks(signal: Signal, known: list[Signal], lost: list[OverruledSignal]) ->
 def _doubts(
     deciding: Signal, state: SessionState, against: list[Signal], known: list[Signal]
 ) -> list[tuple[float, str]]:
-    """From when on *state* is doubted, in seconds since the epoch, and why."""
+    """Return from when *state* is doubted, in seconds since the epoch, each with the reason."""
     if deciding.source in STRONG:
         return []
     said = f"its {deciding.source} says {state}"
@@ -217,7 +217,7 @@ def _doubts(
 
 
 def _silent(known: list[Signal], lost: tuple[OverruledSignal, ...]) -> StateVerdict:
-    """What is known where no source says anything of the state."""
+    """Return the verdict where no source reports a state."""
     by_source = {signal.source: signal for signal in known}
     screen, launch, process = (by_source.get(source) for source in ("screen", "launch", "process"))
     if screen is not None and screen.value == "unreadable":
@@ -239,7 +239,7 @@ def _silent(known: list[Signal], lost: tuple[OverruledSignal, ...]) -> StateVerd
 
 
 def _reason(deciding: Signal, state: SessionState) -> str:
-    """Why the agent is in *state*, where that needs a reason; the only sure word for unsure is `stopped`."""
+    """Return why the agent is in *state*, where that needs a reason; unsure has only one certain reason, `stopped`."""
     if state is SessionState.UNSURE:
         return STOPPED_BY.get(deciding.text, STOPPED) if deciding.source == "process" else STOPPED
     return deciding.text or "back at the shell" if state is SessionState.ENDED else ""
@@ -250,9 +250,9 @@ def _unsure(first: Signal, why: str, lost: list[OverruledSignal]) -> StateVerdic
 
 
 def _kind(speaking: list[Signal], state: SessionState) -> RequestKind | None:
-    """What is asked, by the first that says so; what nobody names is a question.
+    """Return what is asked, by the first source that names it; an unnamed request is a question.
 
-    Some take the approval of a plan for any other permission: whoever says that it is a plan knows more.
+    Some sources take a plan approval for any other permission: a source that names a plan knows more.
     """
     if state is not SessionState.ASKING:
         return None

@@ -1,4 +1,4 @@
-"""All sessions at one moment: their order, their totals, their waves."""
+"""All sessions at one moment: their order, totals and waves."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ class FleetTotals(msgspec.Struct, frozen=True, kw_only=True):
     states: Mapping[SessionState, int]
     crashed: int
     finished: int
-    """How many finished a turn that no person has looked at; `states` does not count them."""
+    """The sessions with a finished turn that no person has viewed; `states` does not count them."""
     requests: int
     tokens: int
     cost_usd: float
@@ -28,31 +28,31 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     plan: str | None
     peers: int
-    """The wave's size as its sessions were told, or as many as there are, whichever is more."""
+    """The wave's size according to its sessions, or their number if that is larger."""
     sessions: tuple[Session, ...]
 
     @property
     def done(self) -> int:
-        """How many of it ended well."""
+        """The number of its sessions that ended well."""
         return sum(s.state is SessionState.ENDED and not s.crashed for s in self.sessions)
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Every session that is not forgotten, and when this was true."""
+    """Every session that is not removed, and when this was true."""
 
     sessions: tuple[Session, ...] = ()
-    """In no order that means anything; see `by_attention`."""
+    """In no particular order; see `by_attention`."""
     at: float = 0.0
     read_only: str = ""
-    """Why facts cannot be written down at the moment (a full disk, say); empty when they can."""
+    """Why events cannot be logged at the moment (a full disk, say); empty if they can."""
 
     def get(self, session: SessionId) -> Session | None:
-        """The session with this id; None where there is none."""
+        """Return the session with this id, or None."""
         return next((s for s in self.sessions if s.id == session), None)
 
 
 def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
-    """The other sessions of *session*'s wave, by task; none where it has no wave."""
+    """Return the other sessions of *session*'s wave, by task; none if it has no wave."""
     if session.wave is None:
         return ()
     beside = (
@@ -64,7 +64,7 @@ def peers_of(fleet: Fleet, session: Session) -> tuple[Session, ...]:
 
 
 def by_attention(sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """*sessions*, those that need a person first, the longest waiting foremost; child rows follow their parent."""
+    """Return *sessions*, those that need a person first, longest waiting foremost; child rows follow their parent."""
     ordered = sorted(sessions, key=lambda s: (s.attention, s.since, s.name))
     known = {s.id for s in ordered}
     children: dict[SessionId, list[Session]] = {}
@@ -86,12 +86,12 @@ def by_attention(sessions: Iterable[Session]) -> tuple[Session, ...]:
 
 
 def requests(fleet: Fleet) -> tuple[Request, ...]:
-    """Every open request, oldest first."""
+    """Return every open request, oldest first."""
     return tuple(sorted((ask for s in fleet.sessions for ask in s.asks), key=lambda ask: (ask.asked_at, ask.id)))
 
 
 def totals(fleet: Fleet) -> FleetTotals:
-    """The fleet in one line."""
+    """Return the totals of the fleet."""
     return FleetTotals(
         states=Counter(s.state for s in fleet.sessions if not s.is_unviewed),
         crashed=sum(s.crashed for s in fleet.sessions),
@@ -103,7 +103,7 @@ def totals(fleet: Fleet) -> FleetTotals:
 
 
 def waves(fleet: Fleet) -> tuple[Wave, ...]:
-    """The waves of the fleet, by plan and number; sessions within by task."""
+    """Return the waves of the fleet, by plan and number; the sessions in each by task."""
     found: dict[tuple[str, int], list[Session]] = {}
     for session in fleet.sessions:
         if session.wave is not None:

@@ -17,18 +17,18 @@ GLYPHS: Final = {
     "ended": ("✓", "+"),
     "crashed": ("✕", "x"),
 }
-"""State -> its shape, and its shape where the output is not UTF-8."""
+"""State -> its glyph, and its glyph where the output is not UTF-8."""
 
 
 def compact(count: int) -> str:
-    """A count in at most six characters: 950, 5.2k, 3.1M."""
+    """Return a count in at most six characters: 950, 5.2k, 3.1M."""
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def duration(seconds: float) -> str:
-    """A span of time: 0.4 s, 12 s, 3 min 4 s, 2 h 5 min."""
+    """Return a duration as text: 0.4 s, 12 s, 3 min 4 s, 2 h 5 min."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -38,9 +38,9 @@ def duration(seconds: float) -> str:
 
 
 def clock(at: float, zone: tzinfo | None = None, *, day: bool = False) -> str:
-    """The time of day at *at*, in seconds since the epoch, by the clocks of *zone* (None: this machine's).
+    """Return the time of day at *at*, in seconds since the epoch, in *zone* (None: this machine's).
 
-    A time that no calendar has is shown as `--:--:--`.
+    A time outside the calendar is shown as `--:--:--`.
     """
     try:
         when = datetime.fromtimestamp(at, zone)

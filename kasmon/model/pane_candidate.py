@@ -1,4 +1,4 @@
-"""A pane of the user's own tmux that kasmon may watch, and which one a person's words mean. Pure."""
+"""A pane of the user's own tmux that kasmon may adopt, and how a target selects one. Pure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from kasmon.sanitize import clean_line
 
 
 class AdoptablePane(msgspec.Struct, frozen=True, kw_only=True):
-    """One pane of the user's own tmux. Texts are cleaned."""
+    """One pane of the user's own tmux. Its texts are cleaned."""
 
     pane: str
     session: str
@@ -20,35 +20,35 @@ class AdoptablePane(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     workdir: str
     command: str
-    """What tmux says that runs in it."""
+    """The command that tmux reports for it."""
     pid: int
     width: int
     height: int
     attached: int
     is_active: bool
-    """The pane that whoever attaches to its session sees."""
+    """The pane that a client attached to its session shows."""
     is_shown: bool
     """The active pane of its window."""
     is_dead: bool
     agent: str = ""
-    """The agent that was recognised in it; empty where it is none that kasmon knows."""
+    """The recognised agent in it; empty if it is none that kasmon knows."""
     adopted: str = ""
-    """The session of kasmon's that watches it already."""
+    """The kasmon session that has already adopted it."""
 
     @property
     def target(self) -> str:
-        """How tmux names it: `session:window.pane`."""
+        """Its tmux target: `session:window.pane`."""
         return f"{self.session}:{self.window_index}.{self.pane_index}"
 
 
 def meant(target: str, among: Sequence[AdoptablePane]) -> AdoptablePane:
-    """The pane that *target* means: `%5`, `session`, `session:window` or `session:window.pane`; always whole names.
+    """Return the pane that *target* means: `%5`, `session`, `session:window` or `session:window.pane`, in whole names.
 
     A session alone is its active pane; a window is given by its number or its name.
 
     Raises:
-        UsageError: if it means several.
-        NotFoundError: if there is none.
+        UsageError: if several match.
+        NotFoundError: if none matches.
     """
     session, _, window = target.partition(":")
     number, _, pane = window.rpartition(".") if window.rpartition(".")[2].isdecimal() else (window, "", "")
@@ -79,7 +79,7 @@ def meant(target: str, among: Sequence[AdoptablePane]) -> AdoptablePane:
 
 
 def default_socket(variables: Mapping[str, str], uid: int, own: Path) -> Path:
-    """Where the user's own tmux listens: the one that this runs in, else the usual one; never kasmon's *own*."""
+    """Return the socket of the user's own tmux: the server this runs in, else the default; never kasmon's *own*."""
     inside = variables.get("TMUX", "").rpartition(",")[0].rpartition(",")[0]
     if inside and Path(inside) != own:
         return Path(inside)

@@ -1,4 +1,4 @@
-"""The text that an agent streamed before its whole block was an event: kept until that supersedes it. Pure."""
+"""The streamed text of a block whose complete event has not arrived; kept until that event replaces it. Pure."""
 
 from kasmon.model.events import (
     Event,
@@ -15,17 +15,17 @@ from kasmon.model.sandbox.policy import INTERPRETERS
 
 
 class PartialText:
-    """The parts, by whether they are of a thought, whose whole block has not come."""
+    """The streamed parts of the block without its complete event, separately for thoughts and messages."""
 
     def __init__(self) -> None:
         self.text = {False: "", True: ""}
-        """All that was streamed of the block that is being written."""
+        """The text streamed of the current block so far."""
         self._at = 0.0
         self._is_run = False
-        """Code runs, and the text is what it prints. Its end brings the whole output, also to a later host."""
+        """The streamed text is the output of running code, whose end brings all of it, also to a later host."""
 
     def add(self, event: Event) -> tuple[PartialTextWritten, ...]:
-        """File *event*; the text that stays for good, since *event* ends what would have completed it."""
+        """Add *event* and return the text that stays for good, since *event* ends what would have completed it."""
         match event:
             case PartialTextWritten():
                 self.text[event.thinking] += event.text
@@ -48,7 +48,7 @@ class PartialText:
         return ()
 
     def rest(self) -> tuple[PartialTextWritten, ...]:
-        """Take all the text of which no whole block came, a thought first."""
+        """Take all text without a complete block, thoughts first."""
         texts, self.text = self.text, {False: "", True: ""}
         return tuple(
             PartialTextWritten(at=self._at, text=texts[thinking], thinking=thinking)

@@ -1,4 +1,4 @@
-"""What an agent asks a person: requests, their digests, and the answers to them.
+"""Requests of agents to people, their digests, and the possible decisions.
 
 A request never changes: changed text is a new request and the old one is void. Its digest is taken over exactly what
 the agent sent, so an answer that carries the digest can only ever mean this text.
@@ -14,11 +14,11 @@ RequestId = NewType("RequestId", str)
 
 
 NO_PLAN: Final = "The agent sent no plan text."
-"""What a person reads in a request to approve a plan that has none."""
+"""The text of a request to approve a plan that has none."""
 
 
 class RequestKind(StrEnum):
-    """What a request wants from a person."""
+    """What a request asks for."""
 
     PERMISSION = "permission"
     QUESTION = "question"
@@ -27,25 +27,25 @@ class RequestKind(StrEnum):
 
 
 class Decision(StrEnum):
-    """What a person may answer."""
+    """The possible answers."""
 
     ALLOW = "allow"
     ALWAYS = "always"
     DENY = "deny"
     NEVER = "never"
-    """Deny, and deny the like from now on."""
+    """Deny this and all similar requests from now on."""
     EDIT = "edit"
     CHOOSE = "choose"
     CANCEL = "cancel"
-    """Deny, and end the turn."""
+    """Deny and end the turn."""
     LATER = "later"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that an agent waits for, exactly as it asked."""
+    """One request of an agent, exactly as it was sent."""
 
     id: RequestId
-    """`<session>-<n>`, n counted by the session's log."""
+    """`<session>-<n>`, n counted in the session's log."""
     session: SessionId
     kind: RequestKind = RequestKind.PERMISSION
     tool: str = ""
@@ -61,39 +61,38 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     required: tuple[str, ...] = ()
     """The fields that an edited input must have, where the tool's schema is known; empty: each field of `input`."""
     choices: tuple[Decision, ...] = ()
-    """The decisions this request takes; LATER is always possible and not listed."""
+    """The accepted decisions; LATER is always possible and not listed."""
     options: tuple[str, ...] = ()
     """For a question: the labels to choose from."""
     option_notes: tuple[str, ...] = ()
-    """For a question: what each of the options means, in their order; empty where the agent did not say."""
+    """For a question: the meaning of each option, in their order; empty if the agent sent none."""
     many: bool = False
     """For a question: more than one label may be chosen."""
     free_text: bool = False
-    """For a question: it takes a person's own words beside the options."""
+    """For a question: it accepts a custom text beside the options."""
     takes_reason: bool = False
-    """For one on a terminal's screen: a no can say why."""
+    """For one on a terminal's screen: a denial can carry a reason."""
     why: str = ""
     """The agent's own reason for asking; empty where it gave none."""
     rule: str = ""
-    """What ALWAYS would allow, and NEVER deny, from then on, in words that say all of it; empty where neither is
-    offered."""
+    """What ALWAYS would allow, and NEVER deny, from then on, completely described; empty if neither is offered."""
     asked_at: float = 0.0
     digest: str = ""
-    """SHA-256 of everything above that a person decides on; see `digest_of`."""
+    """SHA-256 of every field above that matters for a decision; see `digest_of`."""
     later: bool = False
-    """A person has set it aside: it waits on, and no longer rises by itself."""
+    """A person has set it aside: it stays open, but no longer pops up."""
     by_host: bool = False
-    """kasmon's own host asks, and not the agent, so the end of a turn does not withdraw it."""
+    """kasmon's own host asks, not the agent, so the end of a turn does not withdraw it."""
     answerable: bool = True
-    """Whether kasmon can carry an answer to the agent; False for prompts seen on a terminal, where only focus helps."""
+    """Whether kasmon can pass an answer to the agent; False for screen prompts to be answered in the terminal."""
     may_be_cut: bool = False
-    """It was read from a terminal, and nothing proves that all of it was shown: consent is given there only."""
+    """It was read from a terminal and may have been truncated: consent is only possible there."""
 
 
 MAY_BE_CUT: Final = "this may be truncated: open the terminal"
-"""What is said of a request that `may_be_cut`."""
+"""The note on a request that `may_be_cut`."""
 CONSENTS: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT, Decision.CHOOSE})
-"""Decisions by which the agent goes on with what it asked for."""
+"""Decisions after which the agent proceeds with what it asked for."""
 
 
 class ClosedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,22 +100,22 @@ class ClosedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     id: RequestId
     decision: Decision | None
-    """None when it was withdrawn."""
+    """None if it was withdrawn."""
     by: str
     """`user`, `policy`, or why it was withdrawn."""
     at: float
     who: str = ""
-    """At which screen the person sat; empty where nobody knows."""
+    """The terminal at which the person answered; empty if unknown."""
     rule: str = ""
-    """The id of the rule that answered, or that the answer made."""
+    """The id of the rule that answered, or that the answer created."""
     diff: str = ""
-    """What was edited in its input: a unified diff, of a long one the beginning."""
+    """The edit of its input: a unified diff, truncated if long."""
 
 
 def digest_of(request: Request) -> str:
-    """The SHA-256, in hex, of what a person decides on in *request*.
+    """Return the SHA-256, in hex, of everything in *request* that matters for a decision.
 
-    Its id and time, that it was set aside, and how it can be answered do not count.
+    Its id and time, whether it was set aside, and how it can be answered do not count.
     """
     import hashlib  # only here: `kasmon ls` takes no digest, and the libraries take 4 ms to load
     import json
@@ -145,5 +144,5 @@ def digest_of(request: Request) -> str:
 
 
 def sealed(request: Request) -> Request:
-    """*request* with its digest filled in."""
+    """Return *request* with its digest filled in."""
     return msgspec.structs.replace(request, digest=digest_of(request))

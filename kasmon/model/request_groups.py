@@ -1,6 +1,6 @@
-"""Requests that one answer may be given to together: which they are. Pure.
+"""Groups of requests that one answer may settle together. Pure.
 
-Alike are permissions of one tool that say the same, or that fall under the same rule.
+A group consists of permission requests of one tool with the same content, or under the same rule.
 """
 
 import json
@@ -13,10 +13,10 @@ from kasmon.sanitize import has_hidden
 
 
 def alike(request: Request, waiting: Sequence[Request]) -> tuple[Request, ...]:
-    """*request* and those of *waiting* that say the same or fall under the same rule, in their order.
+    """Return *request* and those of *waiting* with the same content or the same rule, in their order.
 
-    Empty where there is no other one. Requests that were set aside, that hold hidden characters, or that are no
-    permissions are decided on alone.
+    Empty if there is no other one. Requests that were set aside, contain hidden characters, or are no permissions are
+    answered individually.
     """
     if not _can_be_listed(request):
         return ()
@@ -25,7 +25,7 @@ def alike(request: Request, waiting: Sequence[Request]) -> tuple[Request, ...]:
 
 
 def crowds(waiting: Sequence[Request]) -> dict[RequestId, int]:
-    """How many of *waiting*, itself among them, each one is alike to; those that stand alone are left out."""
+    """Return the group size of each of *waiting*; requests without a group are left out."""
     groups: defaultdict[Hashable, set[RequestId]] = defaultdict(set)
     keys: dict[RequestId, list[Hashable]] = {}
     for ask in filter(_can_be_listed, waiting):
@@ -38,7 +38,7 @@ def crowds(waiting: Sequence[Request]) -> dict[RequestId, int]:
 
 
 def texts(request: Request) -> Iterator[str]:
-    """Every text that a person decides on in *request*."""
+    """Yield every text in *request* that matters for a decision."""
     yield from strings(request.input)
     yield from (request.tool, request.title, request.shown, request.rule, request.why)
     yield from request.options
@@ -46,7 +46,7 @@ def texts(request: Request) -> Iterator[str]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, keys too."""
+    """Yield every string in a JSON value, keys too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

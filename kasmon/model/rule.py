@@ -1,8 +1,8 @@
-"""Standing rules: what a person allowed or denied from then on, and `decide`, which says whether one answers a request.
+"""Standing rules: what a person allowed or denied for the future, and `decide`, which finds the rule for a request.
 
-A rule says exactly one of three things, and its words say all of it:
+A rule covers exactly one of four things, and its text describes all of it:
 
-| match | covers | words |
+| match | covers | text |
 |---|---|---|
 | words | every plain command that begins with these words | `Bash(git push:*)` |
 | command | this command and no other | `Bash(rm -rf build)` |
@@ -26,23 +26,23 @@ Scope = Literal["session", "plan", "project"]
 Match = Literal["words", "command", "path", "input"]
 
 PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
-"""A command without quotes, expansions or operators: what it says is what runs."""
+"""A command without quotes, expansions or operators: it runs exactly as written."""
 SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 MANY_IN_ONE: Final = frozenset(
     {"bun", "cargo", "docker", "gh", "git", "go", "kubectl", "npm", "pip", "pnpm", "poetry", "uv", "yarn"}
 )
-"""Programs whose second word says what they do, so that the first two together are worth a rule."""
+"""Programs whose second word determines what they do, so that the first two together are worth a rule."""
 RUN_ANYTHING: Final = frozenset(
     {"alias", "bisect", "config", "create", "difftool", "dlx", "exec", "filter-branch", "init", "mergetool", "rebase"}
     | {"run", "submodule", "x"}
 )
-"""Second words after which anything at all may be run: such a command gets a rule for itself alone."""
+"""Second words after which anything may be run: such a command gets a rule for itself alone."""
 HARMLESS: Final = frozenset({"description", "reason", "timeout", "timeout_ms", "title"})
-"""Parts of a command's input that do not change what is run."""
+"""Fields of a command's input that do not change what is run."""
 FOLDERS: Final = ("cwd", "workdir", "directory")
 PATHS: Final = ("file_path", "filePath", "filepath", "path", "notebook_path")
 LONGEST: Final = 500
-"""A rule longer than this, in characters, is not offered: nobody would read it."""
+"""A rule longer than this, in characters, is not offered: people would not read it."""
 
 
 class RuleEffect(StrEnum):
@@ -53,29 +53,29 @@ class RuleEffect(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person said once for all requests of a kind."""
+    """A decision of a person for all requests of a kind."""
 
     id: str
     effect: RuleEffect
     scope: Scope
     of: str
-    """The session's id, the plan's id, or the project's folder, whole."""
+    """The session's id, the plan's id, or the project's folder as a full path."""
     tool: str
     match: Match
     text: str
     made_at: float = 0.0
-    """When, in seconds since the epoch."""
+    """Its creation time, in seconds since the epoch."""
     request: str = ""
-    """The request at which it was made."""
+    """The request that it was created from."""
 
     @property
     def words(self) -> str:
-        """What it covers, in a person's words."""
+        """The text that describes what it covers."""
         return words(self.tool, self.match, self.text)
 
 
 class RequestSource(NamedTuple):
-    """Where a request comes from: what the rules of its session, its plan and its project are known by."""
+    """Where a request comes from: the ids that the rules of its session, plan and project refer to."""
 
     session: str
     plan: str | None
@@ -83,19 +83,19 @@ class RequestSource(NamedTuple):
     workdir: str
 
     def of(self, scope: Scope) -> str | None:
-        """By what the rules of *scope* know it; None where it is in none."""
+        """Return the id that rules of *scope* refer to; None if there is none."""
         return {"session": self.session, "plan": self.plan, "project": self.project}[scope]
 
 
 class RuleDraft(NamedTuple):
-    """What a rule for one request would say."""
+    """The content of a rule for one request."""
 
     match: Match
     text: str
 
 
 def drawn(request: Request, workdir: str) -> RuleDraft | None:
-    """What a standing rule for requests like this one says; None where none says it exactly, or none would be read."""
+    """Return a standing rule for requests like this one; None if none is exact, or short enough to be read."""
     if request.kind is not RequestKind.PERMISSION or not request.tool:
         return None
     found = _command(request, workdir) or _path(request) or _input(request)
@@ -105,12 +105,12 @@ def drawn(request: Request, workdir: str) -> RuleDraft | None:
 
 
 def words(tool: str, match: Match, text: str) -> str:
-    """A rule in words that say all of it."""
+    """Return a rule as text that describes all of it."""
     return f"{tool}({text}:*)" if match == "words" else f"{tool}({text})"
 
 
 def covers(rule: Rule, request: Request, workdir: str) -> bool:
-    """Whether *request*, made in *workdir*, is what *rule* speaks of."""
+    """Whether *rule* covers *request*, made in *workdir*."""
     if rule.tool != request.tool or request.kind is not RequestKind.PERMISSION:
         return False
     command = _command_text(request, workdir)
@@ -125,7 +125,7 @@ def covers(rule: Rule, request: Request, workdir: str) -> bool:
 
 
 def decide(request: Request, rules: Iterable[Rule], where: RequestSource) -> Rule | None:
-    """The rule that answers *request*; None if a person has to. One that denies wins over one that allows."""
+    """Return the rule that answers *request*; None if a person has to. A denying rule wins over an allowing one."""
     if request.kind is not RequestKind.PERMISSION:
         return None
     speaking = [
@@ -150,11 +150,11 @@ def _command(request: Request, workdir: str) -> RuleDraft | None:
 
 
 def _command_text(request: Request, workdir: str) -> str | None:
-    """The command of *request*; None if it is none, or its input says more than that."""
+    """Return the command of *request*; None if it has none, or its input contains more than that."""
     rest = dict(request.input)
     command = rest.pop("command", None) or rest.pop("argv", None)
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        import shlex  # only here: the dashboard's first frame reads no command
+        import shlex  # only here: the dashboard's first frame does not need it
 
         command = shlex.join(command)
     if not isinstance(command, str) or not command.strip():

@@ -1,4 +1,4 @@
-"""One session at one moment: `Session`, what its facts add up to (`fold.fact.apply` adds one more)."""
+"""One session at one moment: `Session`, the state reduced from its events (`reducers.apply.apply` adds one)."""
 
 from typing import Final, Literal
 
@@ -13,11 +13,11 @@ from kasmon.model.session_state import ALIVE, ATTENTION, CRASHED, FINISHED, REST
 from kasmon.model.work_progress import WorkProgress
 
 AWAITED: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED})
-"""How far a prompt came whose turn is still to end."""
+"""States of a prompt whose turn has not ended."""
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals of a session; `context` is what fills its window now, `limit` that window's size (0: unknown)."""
+    """Token totals of a session; `context` is what fills its window now, `limit` that window's size (0: unknown)."""
 
     input: int = 0
     output: int = 0
@@ -26,19 +26,19 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def used(self) -> int | None:
-        """What came in and went out; None where the agent tells neither."""
+        """The sum of input and output; None if the agent reports neither."""
         return self.input + self.output or None
 
 
 class HostSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The host process of a session, as last looked at."""
+    """The host process of a session, as last probed."""
 
     pid: int | None
     alive: bool
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One session at one moment: what its facts add up to, and who was seen alive."""
+    """One session at one moment: the state reduced from its events, and the last probe of its host."""
 
     id: SessionId
     name: str = ""
@@ -46,49 +46,49 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = Mode.TMUX
     backend: str = ""
     program: str = ""
-    """The name of the program that it was started with; empty where it has none of its own: a login shell."""
+    """The name of the program that it was started with; empty for a login shell."""
     parent: SessionId | None = None
     workdir: str = ""
     machine: str = ""
     fallback: str | None = None
     bypassing: bool = False
     adopted: str = ""
-    """The pane of the user's own tmux that it runs in; empty for what kasmon started."""
+    """The user's own tmux pane that it runs in; empty for sessions that kasmon started."""
     task: int | None = None
     wave: int | None = None
     peers: int | None = None
     plan: str | None = None
     sandbox: str | None = None
     housing: SandboxState | None = None
-    """Its sandbox; None where it has none, or nobody knows of it yet."""
+    """Its sandbox; None if it has none, or none is known yet."""
     created_at: float = 0.0
 
     state: SessionState = SessionState.STARTING
     since: float = 0.0
     """Since when it is in this state, in seconds since the epoch."""
     source: str = ""
-    """On whose word: `protocol`, `program`, `output`, `launch`, `exit`, `host`, `fleet`."""
+    """The source of the state: `protocol`, `program`, `output`, `launch`, `exit`, `host`, `fleet`."""
     unsure_why: str | None = None
     asking: RequestKind | None = None
     limited_until: float | None = None
     recheck_at: float | None = None
-    """In a terminal: when the state may be another one without any new fact, in seconds since the epoch."""
+    """In a terminal: when the state may change without a new event, in seconds since the epoch."""
     stuck: bool = False
     stuck_why: str = ""
     progress: WorkProgress = WorkProgress()
-    """What came of its work, by which it is judged whether it is stuck."""
+    """The progress of its work, by which the host judges whether it is stuck."""
     waits: str = ""
-    """What the agent said that it waits for on purpose; until its next turn."""
+    """What the agent reported that it deliberately waits for, until its next turn."""
     done: str | None = None
-    """What the agent said of its task, which is done; empty where it gave no word. None: it did not say so."""
+    """The agent's remark on its finished task; empty without one. None: it did not report the task as done."""
     in_turn: bool = False
-    """Whether a turn runs; agents with a protocol only."""
+    """Whether a turn is running; agents with a protocol only."""
     turn_ended: Literal["", "done", "interrupted", "limit", "error"] = ""
     """How its last turn ended; empty while one runs."""
     turn_error: str = ""
-    """And what went wrong in it."""
+    """The error of that turn."""
     finished_at: float = 0.0
-    """When its last turn ended that nobody interrupted, in seconds since the epoch; 0 before that."""
+    """When its last uninterrupted turn ended, in seconds since the epoch; 0 before that."""
     viewed_at: float = 0.0
     """When a person last opened it or marked it as viewed, in seconds since the epoch; 0: never."""
     worked: bool = False
@@ -103,31 +103,31 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     signal: str | None = None
     end_why: str = ""
     stopped: bool = False
-    """It ended because a person asked for it, so its ending is no crash."""
+    """A person stopped it, so its end is no crash."""
     handed_over: bool = False
-    """It ended because its host made room for one of another version of kasmon, which resumes it."""
+    """It ended because its host handed it over to one of another kasmon version, which resumes it."""
     timed_out: bool = False
-    """It ended because its sandbox's time was over; nor is that a crash."""
+    """It ended because its sandbox expired; this is no crash either."""
 
     asks: tuple[Request, ...] = ()
     """Open requests, oldest first."""
     closed: tuple[ClosedRequest, ...] = ()
-    """The last requests that were answered or withdrawn."""
+    """The latest requests that were answered or withdrawn."""
     signals: tuple[Signal, ...] = ()
     receipts: tuple[Receipt, ...] = ()
-    """The receipts of the prompts on their way, and of the last others; oldest first."""
+    """The receipts of prompts in progress, and of the latest others; oldest first."""
     last_line: str = ""
     tokens: Tokens | None = None
     cost_usd: float | None = None
     model: str = ""
-    """What it runs on, as the agent names it; empty where it did not say."""
+    """Its model, as the agent names it; empty if it did not report one."""
     models: tuple[str, ...] = ()
     permission_mode: str = ""
     permission_modes: tuple[str, ...] = ()
     abilities: tuple[str, ...] = ()
-    """What its agent can do, by the names of `backends.base.Abilities`."""
+    """What its agent supports, by the names of `backends.base.Abilities`."""
     proof: str = ""
-    """How it is known that the conversation is the one of before."""
+    """Evidence that the conversation is the same as before."""
     last_words: str = ""
     """The last lines that its agent wrote to stderr before it ended."""
     turns: int = 0
@@ -135,16 +135,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     receipts_counted: int = 0
     forgotten: bool = False
     host: HostSeen | None = None
-    """Filled in by whoever looked; None where nobody did."""
+    """Set by a caller that probed it; None otherwise."""
 
     @property
     def phase(self) -> str | None:
-        """The phase of its sandbox; None where it has none."""
+        """The phase of its sandbox; None if it has none."""
         return None if self.housing is None else self.housing.phase.value
 
     @property
     def expires_at(self) -> float | None:
-        """When its sandbox is paused or ends if nobody uses it; None where it has none, or it is kept for ever."""
+        """When its sandbox is paused or ends if it stays unused; None if it has none, or it never expires."""
         return None if self.housing is None else self.housing.expires_at
 
     @property
@@ -154,7 +154,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether its agent runs without the host that alone could talk to it: it can be ended, and started again."""
+        """Whether its agent runs without its host, which alone could reach it: it can be ended and restarted."""
         has_host = self.host is None or self.host.alive
         return self.mode is Mode.SDK and self.state is SessionState.UNSURE and not has_host
 
@@ -165,7 +165,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def crashed(self) -> bool:
-        """Whether it ended in a way that a person may want to look at: not by exit code 0, not by our own stop."""
+        """Whether its end may need a person's attention: without exit code 0, and not stopped by kasmon."""
         badly = self.signal is not None or self.exit_code not in (0, None)
         unexplained = self.exit_code is None and bool(self.end_why)
         is_wanted = self.stopped or self.timed_out or self.handed_over
@@ -173,12 +173,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unviewed(self) -> bool:
-        """Whether a turn of it ended that no person has looked at yet, and it rests since."""
+        """Whether its last turn ended, no person has viewed it yet, and it is still at rest."""
         return self.finished_at > self.viewed_at and self.state in RESTING and self.mode is not Mode.INTERPRETER
 
     @property
     def has_host_request(self) -> bool:
-        """Whether its host asks for something, such as a refused host, that nobody answered or set aside.
+        """Whether its host has an open request, such as for a refused host, that was not set aside.
 
         Its agent does not wait for the answer, so its state is another one.
         """
@@ -186,7 +186,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attention(self) -> int:
-        """Its place in the list: the smaller, the sooner it needs a person."""
+        """Its rank in the list: the smaller, the sooner it needs a person."""
         if self.has_host_request:
             return ATTENTION[SessionState.ASKING]
         if self.is_unviewed:
@@ -197,7 +197,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queue(self) -> int:
-        """How many prompts wait."""
+        """The number of queued prompts."""
         return sum(receipt.state is ReceiptState.QUEUED for receipt in self.receipts)
 
     @property
@@ -206,20 +206,20 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return any(receipt.state in AWAITED for receipt in self.receipts)
 
     def next_request(self) -> RequestId:
-        """The id of the request that is opened next; every one that was ever opened counts."""
+        """Return the id of the next request; every one that was ever opened counts."""
         return RequestId(f"{self.id}-{self.requests_counted + 1}")
 
     def next_receipt(self) -> ReceiptId:
-        """The id of the receipt that is given next."""
+        """Return the id of the next receipt."""
         return ReceiptId(f"{self.id}-r{self.receipts_counted + 1}")
 
     def open_request(self, request: RequestId) -> Request | None:
-        """The request with this id; None where it is not open."""
+        """Return the open request with this id, or None."""
         return next((ask for ask in self.asks if ask.id == request), None)
 
 
 def created(launch: Launch, at: float, machine: str = "") -> Session:
-    """The session that *launch* describes, before anything happened to it."""
+    """Return the session that *launch* describes, before its first event."""
     return Session(
         id=launch.session,
         name=launch.name,
@@ -245,11 +245,11 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
 
 
 def number(name: str, otherwise: int) -> int:
-    """The number at the end of a request's or receipt's id; *otherwise* where there is none."""
+    """Return the number at the end of a request's or receipt's id; *otherwise* if there is none."""
     digits = name.rpartition("-")[2].removeprefix("r")
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else otherwise
 
 
 def last_line(text: str) -> str:
-    """What a list shows of *text*: the last line that is not blank, 200 characters at most."""
+    """Return the text for a list: the last line of *text* that is not blank, 200 characters at most."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")[:200]

@@ -7,7 +7,7 @@ from kasmon.errors import UsageError
 
 
 class SessionState(StrEnum):
-    """What a session is doing, as far as anybody knows."""
+    """The activity of a session, as far as known."""
 
     STARTING = "starting"
     IDLE = "idle"
@@ -22,7 +22,7 @@ class SessionState(StrEnum):
 
 
 def states_of(names: Collection[SessionState | str]) -> frozenset[SessionState]:
-    """The states that *names* name.
+    """Return the states with these *names*.
 
     Raises:
         UsageError: if one of them is no state, or there is none.
@@ -51,10 +51,10 @@ ATTENTION = {
     SessionState.STANDBY: 9,
     SessionState.ENDED: 10,
 }
-"""The order of the list: who needs a person stands first."""
+"""The order of the list: sessions that need a person come first."""
 FINISHED = 1
-"""The rank of a session whose last turn ended and that no person has looked at since."""
+"""The rank of a session whose last turn ended and that no person has viewed since."""
 CRASHED = 3
-"""The rank of an ending that nobody asked for."""
+"""The rank of a session that ended without a request to stop."""
 RESTING = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
 """States of a session whose turn is over."""

@@ -1,11 +1,11 @@
-"""Whether an agent that works gets anywhere: judged by what comes of it, never by what it prints. Pure.
+"""Whether a working agent makes progress: judged by its results, never by its output. Pure.
 
 | it is stuck |
 |---|
-| when nothing came of it for `after_s`: no result, no word, no file written where it works, no work of a child |
-| when it made the same call `calls` times in a row: the same tool with the same input |
+| after `after_s` without any effect: no result, no message, no file written in its folder, no working child |
+| after `calls` identical calls in a row: the same tool with the same input |
 
-Unless it said that it waits, or is a program of which only is known that it runs or prints.
+It is not if it reported that it waits, or if all that is known of the program is that it runs or prints.
 """
 
 import msgspec
@@ -14,21 +14,21 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 
 UNKNOWING = frozenset({"launch", "process", "output"})
-"""Sources of a state that know nothing of what the program does."""
+"""Sources of a state that know nothing about what the program does."""
 
 
 class StuckLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a session that works counts as stuck. 0 means never."""
+    """When a working session counts as stuck. 0 means never."""
 
     after_s: float = 600.0
     calls: int = 5
 
 
 def stuck(session: Session, limits: StuckLimits, seen_at: float, now: float) -> str:
-    """Why *session* counts as stuck at *now*; empty where it does not.
+    """Return why *session* counts as stuck at *now*; empty if it does not.
 
     Args:
-        seen_at: when an effect that no fact tells of was last seen: a file written, a child that worked, text that
+        seen_at: when an effect without an event was last observed: a file written, a child that worked, text that
             is being written. In seconds since the epoch, as *now*.
     """
     if session.state is not SessionState.WORKING or session.waits or session.source in UNKNOWING:
@@ -41,7 +41,7 @@ def stuck(session: Session, limits: StuckLimits, seen_at: float, now: float) -> 
 
 
 def quiet_since(session: Session) -> float:
-    """Since when the facts of *session* tell of no effect, in seconds since the epoch."""
+    """Return since when the events of *session* show no effect, in seconds since the epoch."""
     return max(session.since, session.progress.at)
 
 

@@ -1,6 +1,5 @@
-"""A session's place in a plan: its task, its wave, its peers, the variables that tell them to its agent, and what
-the agent declares about its task.
-"""
+"""A session's place in a plan: its task, its wave, its peers, the variables that pass them to its agent, and what
+the agent reports about its task."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,11 +11,11 @@ from kasmon.model.events import ContextReported
 from kasmon.sanitize import clean_line
 
 LONGEST: Final = 200
-"""Characters of a reason, or of a word on what is done."""
+"""The maximum length of a reason or a remark, in characters."""
 
 
 def declared(waiting: str | None, done: str | None, at: float) -> ContextReported:
-    """The fact that it waits for something, or is done; None leaves the one as it was."""
+    """Return the event that it waits for something, or is done; None is unchanged."""
     return ContextReported(at=at, waiting=_cut(waiting), done=_cut(done))
 
 
@@ -25,29 +24,29 @@ def _cut(text: str | None) -> str | None:
 
 
 OWN_PREFIXES = ("KASMON_", "KASMOS_")
-"""Variables that kasmon alone sets; nobody passes them to an agent by hand."""
+"""Variables that only kasmon sets; users cannot pass them to an agent."""
 
 
 class TaskGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session stands among those that run beside it."""
+    """A session's place among the sessions that run beside it."""
 
     task: int | None = None
     wave: int | None = None
     size: int | None = None
-    """The size of the wave, this session counted."""
+    """The size of the wave, including this session."""
     plan: str | None = None
 
 
 def peers(launch: Launch) -> TaskGroup:
-    """The place that *launch* gives its session."""
+    """Return the place that *launch* gives its session."""
     return TaskGroup(task=launch.task, wave=launch.wave, size=launch.peers, plan=launch.plan)
 
 
 def environment(launch: Launch) -> dict[str, str]:
-    """kasmon's own variables for the agent of *launch*.
+    """Return kasmon's own variables for the agent of *launch*.
 
-    Each comes twice, as `KASMON_X` and, for tools written for the ancestor, as `KASMOS_X`. A session without a task,
-    wave or plan has no variable for it.
+    Each is set twice, as `KASMON_X` and, for tools written for kasmos, as `KASMOS_X`. A session without a task, wave or
+    plan has no variable for it.
     """
     place = peers(launch)
     told: Mapping[str, object] = {

@@ -1,4 +1,4 @@
-"""What came of an agent's work, as far as its facts tell: by that it is judged whether it gets anywhere. Pure."""
+"""The progress of an agent's work by its events; the host uses it to detect a stuck agent. Pure."""
 
 from collections.abc import Sequence
 
@@ -21,20 +21,20 @@ from kasmon.model.events import (
 
 
 class WorkProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an agent's work, as far as its facts tell."""
+    """The progress of an agent's work by its events."""
 
     at: float = 0.0
-    """When something last came of it, in seconds since the epoch."""
+    """The time of the last effect, in seconds since the epoch."""
     call: str = ""
-    """What its last call was, as a digest."""
+    """A digest of its last call."""
     times: int = 0
     """How often it made that call in a row."""
     output: int = 0
-    """How many tokens it has written."""
+    """The number of tokens that it has written."""
 
 
 def progressed(progress: WorkProgress, event: Event) -> WorkProgress:
-    """*progress* after *event*."""
+    """Return *progress* after *event*."""
     put = msgspec.structs.replace
     match event:
         case ToolStarted():
@@ -60,6 +60,6 @@ def progressed(progress: WorkProgress, event: Event) -> WorkProgress:
 
 
 def _digest(parts: Sequence[str]) -> str:
-    import hashlib  # only here: who only reads what was seen takes no digest, and the library takes 4 ms to load
+    import hashlib  # only here: most importers take no digest, and the library takes 4 ms to load
 
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,5 +1,5 @@
-"""The dashboard in a browser on this machine: who may come in, what the page is, and one dashboard for each visit.
+"""The dashboard in a browser on this machine: access control, the page, and one dashboard for each open page.
 
-textual-serve brings the page's terminal (its script, style and fonts). Its server and its driver are not used: it lets
-in whoever asks, and a dashboard on its pipes would have no terminal to give to a session.
+textual-serve provides the page's terminal (its script, style and fonts). Its server and driver are not used: the server
+has no access control, and a dashboard on pipes would have no terminal to attach to a session.
 """

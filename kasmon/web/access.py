@@ -1,9 +1,9 @@
-"""Who may come in: told from what a browser says of itself, and from a secret that only our own page has.
+"""Access control: by the headers that a browser sends, and by a secret that only kasmon's own page has.
 
-Any page in a browser can send requests to this machine, and any user of it can. So four things are asked, in order: the
-host that the browser believes to talk to (a foreign name that leads here is an attack), the method, the page that asks,
-and a secret: a link that opens once, then a cookie. The cookie's path is secret, too: cookies know no ports, so without
-one every other server on this machine would be sent it.
+Any page in a browser can send requests to this machine, and so can any of its users. So four things are checked, in
+order: the requested host name (a foreign name that resolves to this machine is an attack), the method, the requesting
+page, and a secret: a link that works once, then a cookie. The cookie's path is secret too: cookies ignore ports, so
+every other server on this machine would otherwise receive it.
 """
 
 import ipaddress
@@ -18,18 +18,18 @@ from kasmon.errors import UsageError
 
 COOKIE: Final = "kasmon"
 LOG_OUT: Final = "logout"
-"""What a page posts to, in its own folder, to have its browser's cookie revoked."""
+"""The path, in the page's folder, that a page posts to in order to revoke its browser's cookie."""
 LINK: Final = "t"
-"""The name of the link's secret in its query."""
+"""The query parameter with the link's secret."""
 SECRET_BYTES: Final = 32
 PLACE_BYTES: Final = 6
-"""Enough where each guess takes a request, and few enough for a link that fits in 80 columns."""
+"""Long enough if each guess takes a request, and short enough for a link of 80 columns."""
 OURS: Final = frozenset({"same-origin", "none"})
-"""What a browser says of a request that no other page is behind (`Sec-Fetch-Site`)."""
+"""Values of `Sec-Fetch-Site` for requests that no other page caused."""
 
 
 class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says that matters here; each header as often as it was given."""
+    """The relevant parts of a request; repeated headers are all included."""
 
     path: str
     method: str = "GET"
@@ -37,43 +37,43 @@ class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
     origins: Sequence[str] = ()
     sites: Sequence[str] = ()
     purpose: str = ""
-    """Not empty where the browser only guesses that a person will want this."""
+    """Not empty if the browser only prefetches the page."""
     link: str | None = None
     cookie: str = ""
     is_socket: bool = False
-    """Whether it wants to become a WebSocket, which browsers let every page open to everywhere."""
+    """Whether it requests a WebSocket, which browsers let every page open to every host."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why somebody does not come in."""
+    """Why a request is refused."""
 
     status: int
     why: str
 
 
 class AccessGuard:
-    """Lets in whoever has the link, once, and whoever has a cookie that a link was changed for, until it is revoked."""
+    """Accepts the one-time link, and the cookies that links were exchanged for, until these are revoked."""
 
     def __init__(self, address: str, port: int) -> None:
-        """*address*: a loopback address without brackets; *port*: the one that is listened on."""
+        """*address*: a loopback address without brackets; *port*: the listening port."""
         self._address = f"[{address}]" if ":" in address else address
         self._port = port
         names = (self._address, "localhost")
         self.hosts = frozenset(f"{name}:{port}" for name in names) | frozenset(names if port == 80 else ())
-        """Every name that this server goes by."""
+        """All valid names of this server."""
         self.place = token_urlsafe(PLACE_BYTES)
         """The first part of every path."""
         self._cookies: set[str] = set()
-        """One of each browser that was let in."""
+        """One cookie for each browser with access."""
         self._link: str | None = None
 
     def link(self) -> str:
-        """An address that lets one browser in, once; an earlier one that nobody used leads nowhere from now on."""
+        """Return a URL that gives one browser access, once; an earlier unused one becomes invalid."""
         self._link = token_urlsafe(SECRET_BYTES)
         return f"http://{self._address}:{self._port}/{self.place}/?{LINK}={self._link}"
 
     def refusal(self, asked: AccessRequest) -> Refusal | None:
-        """Why *asked* is refused; None where it comes in. The link is left as it is, see `change`."""
+        """Return why *asked* is refused; None if it is accepted. Does not use up the link, see `change`."""
         if len(asked.hosts) != 1 or asked.hosts[0].lower() not in self.hosts:
             return Refusal(403, "unknown host name for kasmon's server.")
         does = asked.path == f"/{self.place}/{LOG_OUT}"
@@ -92,21 +92,21 @@ class AccessGuard:
         return None
 
     def change(self) -> str:
-        """A cookie for whoever brought the link, which is used up by that."""
+        """Use up the link and return a new cookie for its browser."""
         self._link = None
         cookie = token_urlsafe(SECRET_BYTES)
         self._cookies.add(cookie)
         return cookie
 
     def revoke(self, cookie: str | None = None) -> None:
-        """Let nobody in by *cookie* any more; without one, by no cookie that was given so far."""
+        """Revoke *cookie*; without one, all cookies."""
         if cookie is None:
             self._cookies.clear()
         else:
             self._cookies.discard(cookie)
 
     def _knows(self, cookie: str) -> bool:
-        """Whether *cookie* counts; it is compared with each that does, however soon one is found."""
+        """Whether *cookie* is valid; compares with every known one, so that the time does not depend on a match."""
         return sum(_same(cookie, known) for known in self._cookies) > 0
 
     def _of_link(self, asked: AccessRequest) -> Refusal | None:
@@ -121,10 +121,10 @@ class AccessGuard:
 
 
 def loopback(address: str) -> str:
-    """*address* as it is listened on.
+    """Return *address* in the form to listen on.
 
     Raises:
-        UsageError: if it is not one of this machine's own.
+        UsageError: if it is not a loopback address.
     """
     try:
         parsed = ipaddress.ip_address("127.0.0.1" if address == "localhost" else address.strip("[]"))
@@ -139,5 +139,5 @@ def loopback(address: str) -> str:
 
 
 def _same(given: str, wanted: str) -> bool:
-    """Compare in a time that tells nothing of *wanted*."""
+    """Compare in a time that reveals nothing about *wanted*."""
     return compare_digest(given.encode("utf-8", "backslashreplace"), wanted.encode())

@@ -99,7 +99,7 @@ def _address(transport: asyncio.Transport) -> str:
 
 
 def _disabled_logger() -> logging.Logger:
-    """Return a logger that drops what aiohttp says of malformed requests: it quotes them, secrets included."""
+    """Return a logger that drops aiohttp's reports of malformed requests: they quote them, secrets included."""
     logger = logging.getLogger(f"{__name__}.http")
     logger.disabled = True
     return logger

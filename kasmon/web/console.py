@@ -1,7 +1,7 @@
-"""The terminal that `kasmon web` was started on: links are printed there, and keys heard. The loop never waits for it.
+"""The terminal of `kasmon web`: it shows links and reads keys. The event loop never waits for it.
 
-A terminal can stand still for good: Ctrl+S, a pager, a pipe that nobody reads. What is printed and read goes through
-threads, which only wait for it themselves; what does not fit between is dropped.
+A terminal can block forever: Ctrl+S, a pager, an unread pipe. So output and input go through threads, and only these
+wait; lines beyond the queue's limit are dropped.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from kasmon.host.journal.process_log import LINE, RedactingFormatter
 from kasmon.web.server import WebView
 
 LINES: Final = 100
-"""So many lines wait for a terminal that takes none."""
+"""How many lines are queued for a blocked terminal."""
 LAST_LINES_S: Final = 0.5
-"""How long the end of the process waits for the last lines, in seconds."""
+"""How long the process waits for the last lines before it exits, in seconds."""
 BACKGROUND_S: Final = 1.0
-"""In the background, a look after so many seconds whether the terminal is ours again."""
+"""The interval in which a background process checks whether it has the terminal again, in seconds."""
 REVOKE: Final = "r"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Console(logging.Handler):
-    """Prints lines from a thread of its own; as a handler, what is logged."""
+    """Prints lines in its own thread; as a logging handler, log records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class Console(logging.Handler):
         self._thread.start()
 
     def say(self, line: str) -> None:
-        """Print *line* to stdout soon; nothing where too many wait already."""
+        """Queue *line* for stdout; drop it if the queue is full."""
         self._put(1, line)
 
     def emit(self, record: logging.LogRecord) -> None:
         self._put(2, self.format(record))
 
     def close(self) -> None:
-        """Wait for the last lines, for a moment."""
+        """Wait a moment for the last lines."""
         with contextlib.suppress(queue.Full):
             self._lines.put_nowait(None)
         self._thread.join(LAST_LINES_S)
@@ -61,46 +61,46 @@ class Console(logging.Handler):
     def _print(self) -> None:
         while (line := self._lines.get()) is not None:
             number, data = line
-            with contextlib.suppress(OSError):  # nobody is there to read it
+            with contextlib.suppress(OSError):  # the reader is gone
                 while data:
                     data = data[os.write(number, data) :]
 
 
-async def serve(view: WebView, tell: Callable[[str], None]) -> int:
-    """Serve until a signal comes; its number. *tell* gets each link: the first, and another for each Enter.
+async def serve(view: WebView, show_link: Callable[[str], None]) -> int:
+    """Serve until a signal arrives, and return its number. *show_link* gets the first link, and one for each Enter.
 
-    `r` before Enter logs out every browser that was let in before.
+    `r` before Enter logs out every browser that logged in before.
     """
-    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     signals: list[int] = []
 
-    def hear_signal(number: int) -> None:
+    def handle_signal(number: int) -> None:
         signals.append(number)
-        heard.set()
+        stopped.set()
 
-    def hear_line(line: str) -> None:
-        if heard.is_set():
+    def handle_line(line: str) -> None:
+        if stopped.is_set():
             return
         if line == REVOKE:
             view.revoke()
-        tell(view.gate.link())
+        show_link(view.access_guard.link())
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, hear_signal, number)
+        loop.add_signal_handler(number, handle_signal, number)
     await view.open()
     try:
-        tell(view.gate.link())
+        show_link(view.access_guard.link())
         if sys.stdin is not None and sys.stdin.isatty():
-            threading.Thread(target=_hear, args=(loop, hear_line), daemon=True, name="hears Enter").start()
-        await heard.wait()
+            threading.Thread(target=_read_lines, args=(loop, handle_line), daemon=True, name="hears Enter").start()
+        await stopped.wait()
         return signals[0]
     finally:
-        heard.set()
+        stopped.set()
         await view.close()
 
 
-def _hear(loop: asyncio.AbstractEventLoop, hear: Callable[[str], None]) -> None:
-    """Have *hear* called on *loop* with each line typed here; in the background it may be for another program."""
+def _read_lines(loop: asyncio.AbstractEventLoop, handle_line: Callable[[str], None]) -> None:
+    """Call *handle_line* on *loop* with each typed line; in the background, input may be for another program."""
     with contextlib.suppress(OSError, RuntimeError):  # the terminal, or the loop, is closed
         while True:
             select.select([0], [], [])
@@ -109,4 +109,4 @@ def _hear(loop: asyncio.AbstractEventLoop, hear: Callable[[str], None]) -> None:
                 continue
             if not (typed := os.read(0, 4096)):
                 return
-            loop.call_soon_threadsafe(hear, typed.decode("utf-8", "replace").strip().lower())
+            loop.call_soon_threadsafe(handle_line, typed.decode("utf-8", "replace").strip().lower())

@@ -1,4 +1,4 @@
-"""One dashboard on a terminal of its own, for one page: it begins and ends with the visit, the agents do not."""
+"""A dashboard on its own terminal for one page: it starts and ends with the page, the agents do not."""
 
 import asyncio
 import contextlib
@@ -15,22 +15,22 @@ from typing import Final
 from kasmon.host.rpc.spawn import OF_ONE_SESSION
 
 DASHBOARD: Final = (sys.executable, "-P", "-m", "kasmon")
-SEAT: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("pty_exec.py")))
+EXEC: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("pty_exec.py")))
 READ_BYTES: Final = 64 * 1024
 LIFELINE: Final = "KASMON_LIFELINE"
-"""What a guarded dashboard is told; this one is nobody's child."""
+"""A variable of a guarded dashboard; this one has no guard."""
 UNREAD_S: Final = 10.0
-"""How long keys wait for a dashboard that reads none, in seconds: whoever typed them is not heard meanwhile."""
+"""How long keys wait for a dashboard that reads none, in seconds: further messages of the page wait as long."""
 END_S: Final = 8.0
-"""How long a dashboard may take to end once its terminal is gone; then it is killed."""
+"""How long a dashboard may take to exit without its terminal; then it is killed."""
 SMALLEST, LARGEST = 1, 1000
-"""Columns and rows that a page may ask for."""
-ELSEWHERE: Final = (*OF_ONE_SESSION, "STY", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES", LIFELINE)
-"""Variables that tell of the terminal in which `kasmon web` runs, which is not the one in the page."""
+"""The minimum and maximum of columns and rows that a page may request."""
+TERMINAL_VARS: Final = (*OF_ONE_SESSION, "STY", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES", LIFELINE)
+"""Variables that describe the terminal of `kasmon web`, which is not that of the page."""
 
 
 class DashboardSession:
-    """A dashboard and the other end of its terminal. Use it on the loop that opened it."""
+    """A dashboard and the master side of its terminal. Use it on the loop that opened it."""
 
     def __init__(self, process: asyncio.subprocess.Process, terminal: int) -> None:
         self.pid: int = process.pid
@@ -46,14 +46,14 @@ class DashboardSession:
         """Start *argv* on a terminal of *columns* x *rows*.
 
         Raises:
-            OSError: if there is no terminal left, or no process could be started.
+            OSError: if there is no free terminal, or no process could be started.
         """
         ours, theirs = pty.openpty()
         try:
             os.set_blocking(ours, False)
             _resize(ours, columns, rows)
             process = await asyncio.create_subprocess_exec(
-                *SEAT, *argv, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environment), start_new_session=True
+                *EXEC, *argv, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environment), start_new_session=True
             )
         except BaseException:
             os.close(ours)
@@ -63,7 +63,7 @@ class DashboardSession:
         return cls(process, ours)
 
     async def read(self) -> bytes:
-        """What the dashboard drew; empty once it has ended."""
+        """Return output of the dashboard; empty once it has ended."""
         loop = asyncio.get_running_loop()
         while not self._closed:
             try:
@@ -71,13 +71,13 @@ class DashboardSession:
             except BlockingIOError:
                 await self._until(loop.add_reader, loop.remove_reader)
             except OSError as error:
-                if error.errno != errno.EIO:  # as Linux tells that nobody has the other end any more
+                if error.errno != errno.EIO:  # Linux reports a closed slave side so
                     raise
                 break
         return b""
 
     async def write(self, keys: bytes) -> None:
-        """Type *keys*; waits while the dashboard reads none, for a while. What it does not read then is forgotten."""
+        """Type *keys*; wait for a while if the dashboard does not read, then drop the rest."""
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(UNREAD_S):
                 await self._write(keys)
@@ -91,12 +91,12 @@ class DashboardSession:
                 await self._until(loop.add_writer, loop.remove_writer)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give the terminal another size; the dashboard is told."""
+        """Resize the terminal, which notifies the dashboard."""
         if not self._closed:
             _resize(self._terminal, columns, rows)
 
     async def _until(self, add: Callable[..., object], remove: Callable[[int], object]) -> None:
-        """Wait until the terminal can be read or written, whichever *add* and *remove* watch, or is closed."""
+        """Wait until the terminal is readable or writable, whichever *add* and *remove* watch, or is closed."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(ready)
         add(self._terminal, _set, ready)
@@ -108,7 +108,7 @@ class DashboardSession:
                 remove(self._terminal)
 
     async def close(self) -> None:
-        """Take the terminal away, and wait until the dashboard has ended; safe to call again."""
+        """Close the terminal, and wait until the dashboard has ended; idempotent."""
         if not self._closed:
             self._closed = True
             for waiting in [each for each in self._waiting if not each.done()]:
@@ -126,14 +126,14 @@ class DashboardSession:
             await self._process.wait()
 
 
-def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a dashboard in a page, from those of `kasmon web`: the same but for what its terminal is."""
-    kept = {name: value for name, value in environment.items() if name not in ELSEWHERE}
+def page_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a dashboard in a page: those of `kasmon web`, except of its terminal."""
+    kept = {name: value for name, value in environment.items() if name not in TERMINAL_VARS}
     return kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
-def fitting(number: object) -> int | None:
-    """*number* as columns or rows of a terminal; None if it is no number at all."""
+def clamp_size(number: object) -> int | None:
+    """Return *number* as columns or rows of a terminal; None if it is not a number."""
     if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) < 9:
         number = int(number)
     if not isinstance(number, int) or isinstance(number, bool):

@@ -1,4 +1,4 @@
-"""Every file of the page, read once, and what goes with each answer: a browser gets these and nothing else."""
+"""The page's files, read once, and the headers of each response: browsers get nothing else."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -9,20 +9,20 @@ import msgspec
 from kasmon.errors import UnavailableError
 
 GET: Final = "pip install 'kasmon[web]'"
-BEHIND: Final = {
+PACKAGE_FILES: Final = {
     "textual.js": ("static/js/textual.js", "text/javascript"),
     "xterm.css": ("static/css/xterm.css", "text/css"),
     "upright.ttf": ("static/fonts/RobotoMono-VariableFont_wght.ttf", "font/ttf"),
     "italic.ttf": ("static/fonts/RobotoMono-Italic-VariableFont_wght.ttf", "font/ttf"),
 }
-"""What is textual-serve's: our name for it, its own, and its kind."""
-OWN: Final = {
+"""Files of textual-serve: kasmon's name, its own path, and the MIME type."""
+OWN_FILES: Final = {
     "": ("page.html", "text/html"),
     "page.css": ("page.css", "text/css"),
     "page.js": ("page.js", "text/javascript"),
 }
 ENTER: Final = "enter.html"
-"""What the link opens. It leads on to the page: a browser that came from elsewhere sends the cookie only from here."""
+"""The page behind the link. It redirects: a browser that came from another site only sends the cookie from here."""
 
 POLICY: Final = {
     "default-src": "'none'",
@@ -56,28 +56,30 @@ class PageFile(msgspec.Struct, frozen=True):
 
 
 def page_files() -> Mapping[str, PageFile]:
-    """Every file by its name in the page's folder; the page itself has none.
+    """Return every file by its name in the page's folder; the page itself has an empty name.
 
     Raises:
-        UnavailableError: if textual-serve is not there, or keeps its files elsewhere.
+        UnavailableError: if textual-serve is missing, or its files are elsewhere.
     """
-    ours = files("kasmon.web") / "page"
+    own_files = files("kasmon.web") / "page"
     try:
-        theirs = files("textual_serve")
-        found = {name: PageFile(kind, (theirs / path).read_bytes()) for name, (path, kind) in BEHIND.items()}
+        package_files = files("textual_serve")
+        found = {
+            name: PageFile(kind, (package_files / path).read_bytes()) for name, (path, kind) in PACKAGE_FILES.items()
+        }
     except ModuleNotFoundError as error:
         raise UnavailableError("textual-serve, which serves the page, is not installed.", hint=f"`{GET}`") from error
     except OSError as error:
         raise UnavailableError("textual-serve is installed in another version.", hint=f"`{GET}`") from error
-    return found | {name: PageFile(kind, (ours / path).read_bytes()) for name, (path, kind) in OWN.items()}
+    return found | {name: PageFile(kind, (own_files / path).read_bytes()) for name, (path, kind) in OWN_FILES.items()}
 
 
 def enter_page() -> bytes:
-    """What whoever brought the link is answered."""
+    """Return the page for a valid link."""
     return (files("kasmon.web") / "page" / ENTER).read_bytes()
 
 
 def headers(host: str) -> dict[str, str]:
-    """What goes with every answer to a request that called us *host*, one of our names."""
+    """Return the headers of every response to a request for *host*, a valid name of this server."""
     policy = "; ".join(f"{name} {sources.format(socket=f'ws://{host}')}" for name, sources in POLICY.items())
     return {**ALWAYS, "Content-Security-Policy": policy}

@@ -1,6 +1,6 @@
-"""What a visit starts: it takes the terminal on its stdin, as a login does, and becomes what its arguments say.
+"""Start program of a page's dashboard: make the terminal on stdin its controlling one, and exec its arguments.
 
-It imports nothing of ours and is started without `site`: it is gone after a few milliseconds.
+It imports nothing of kasmon and is started without `site`, so that it is replaced within a few milliseconds.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""`kasmon web`: listens on loopback, lets in whom the gate lets in, and gives each page a dashboard of its own."""
+"""`kasmon web`: listen on loopback, check access, and give each page its own dashboard."""
 
 import asyncio
 import contextlib
@@ -13,19 +13,19 @@ from kasmon.errors import UnavailableError
 from kasmon.host.journal import process_log
 from kasmon.web.access import COOKIE, LINK, LOG_OUT, AccessGuard, AccessRequest
 from kasmon.web.connections import Connections
-from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, fitting
+from kasmon.web.dashboard_session import DASHBOARD, DashboardSession, clamp_size
 from kasmon.web.page import PageFile, enter_page, headers, page_files
 
 MOST_VISITS: Final = 8
-"""So many pages have a dashboard at once, at most."""
+"""The maximum number of pages with a dashboard at once."""
 MESSAGE_BYTES: Final = 1 << 20
-"""The longest message of a page; what is pasted into it is one."""
+"""The maximum length of a page's message; a paste is one message."""
 HEARTBEAT_S: Final = 20.0
-"""A page that has not answered for so long, in seconds, is gone."""
+"""A page that has not answered for this long, in seconds, is gone."""
 GOODBYE_S: Final = 2.0
-"""How long a page may take to hear that its dashboard is over, in seconds; then its connection is cut."""
+"""How long a page may take to close its connection after its dashboard ended, in seconds; then it is cut."""
 REPEAT_S: Final = 60.0
-"""What goes wrong again and again is said again after so many seconds."""
+"""The interval after which a repeated error is logged again, in seconds."""
 FULL: Final = f"kasmon web: {MOST_VISITS} dashboards are already open. Close one of those pages first.\r\n"
 
 log = logging.getLogger(__name__)
@@ -42,16 +42,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebView:
-    """The server. `open` it, then `link` leads in; `close` ends every dashboard that it showed."""
+    """The server. `open` it, then `gate.link` gives access; `close` ends all its dashboards."""
 
     def __init__(
         self, environment: Mapping[str, str], address: str, port: int, dashboard: Sequence[str] = DASHBOARD
     ) -> None:
         """*environment*: the dashboards' variables; *address*: a loopback address; *port*: 0 for a free one;
-        *dashboard*: what each page shows.
+        *dashboard*: the command of each page.
 
         Raises:
-            UnavailableError: if what the page is made of is not there.
+            UnavailableError: if the page's files are not available.
         """
         self._environment = dict(environment)
         self._address, self.port, self._argv = address, port, dashboard
@@ -60,20 +60,20 @@ class WebView:
         self._runner: web.AppRunner | None = None
         self._listening: asyncio.Server | None = None
         self._sockets: dict[web.WebSocketResponse, OpenPage] = {}
-        self._said_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self.connections = Connections()
-        self.visits: set[DashboardSession] = set()
-        self.gate = AccessGuard(address, port)
+        self.dashboards: set[DashboardSession] = set()
+        self.access_guard = AccessGuard(address, port)
 
     async def open(self) -> None:
         """Listen.
 
         Raises:
-            UnavailableError: if the port is not to be had.
+            UnavailableError: if the port is not available.
         """
         app = web.Application(middlewares=[self._guarded()])
-        app.router.add_get("/{place}/ws", self._visit)
+        app.router.add_get("/{place}/ws", self._serve_socket)
         app.router.add_get("/{place}/{name:.*}", self._file)
         app.router.add_post(f"/{{place}}/{LOG_OUT}", self._log_out)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_S)
@@ -93,17 +93,17 @@ class WebView:
         loop.set_exception_handler(self._unhandled)
         self._runner = runner
         self.port = int(self._listening.sockets[0].getsockname()[1])
-        self.gate = AccessGuard(self._address, self.port)
+        self.access_guard = AccessGuard(self._address, self.port)
 
     def revoke(self, cookie: str | None = None) -> None:
-        """Log out the browser with *cookie*, or every one: its cookie lets nobody in, and its dashboards end."""
-        self.gate.revoke(cookie)
+        """Log out the browser with *cookie*, or all: revoke the cookie, and end the dashboards."""
+        self.access_guard.revoke(cookie)
         sockets = [socket for socket, of in self._sockets.items() if cookie is None or of.cookie == cookie]
         self._ending.add(task := asyncio.get_running_loop().create_task(self._hang_up(sockets)))
         task.add_done_callback(self._ending.discard)
 
     async def _hang_up(self, sockets: Sequence[web.WebSocketResponse]) -> None:
-        """Tell each of *sockets* that it is over, and cut those that do not hear it in time."""
+        """Close each of *sockets*, and cut those that do not answer in time."""
         opened = [self._sockets[socket] for socket in sockets]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
@@ -114,15 +114,15 @@ class WebView:
             _abort(each.transport)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Say in one line what went wrong on the loop, as no room for another connection; not again at once."""
+        """Log an error of the loop in one line, such as too many open files; not again for a while."""
         error = context.get("exception")
         what = f"{context.get('message') or 'something failed'}: {error!r}" if error else str(context.get("message"))
-        if loop.time() >= self._said_at.get(what, 0.0):
-            self._said_at = {**dict(list(self._said_at.items())[-20:]), what: loop.time() + REPEAT_S}
+        if loop.time() >= self._logged_at.get(what, 0.0):
+            self._logged_at = {**dict(list(self._logged_at.items())[-20:]), what: loop.time() + REPEAT_S}
             log.warning("%s", what)
 
     async def close(self) -> None:
-        """Let nobody in any more, and end every dashboard; the agents go on."""
+        """Stop listening, and end every dashboard; the agents keep running."""
         if self._runner is not None:
             if self._listening is not None:
                 self._listening.close()
@@ -133,18 +133,18 @@ class WebView:
     def _guarded(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Every request comes through here, also those that lead nowhere."""
-            asked = asked_by(request)
-            if refusal := self.gate.refusal(asked):
+            """Check every request, also those for unknown paths."""
+            asked = parse_request(request)
+            if refusal := self.access_guard.refusal(asked):
                 return self._plain(refusal.status, refusal.why)
             self.connections.mark_accepted(request.transport)
             if asked.link is not None and asked.method == "GET":
-                return self._let_in()
+                return self._log_in()
             try:
                 return await handler(request)
             except web.HTTPException as error:
                 return self._plain(error.status, "not found.")
-            except Exception as error:  # noqa: BLE001 - the server goes on, and says no more to whoever asked
+            except Exception as error:  # noqa: BLE001 - the server keeps running, and the client gets no details
                 self._unhandled(
                     asyncio.get_running_loop(), {"message": f"a request for {request.path!r}", "exception": error}
                 )
@@ -159,17 +159,17 @@ class WebView:
     def _own_name(self) -> str:
         return f"{self._address}:{self.port}"
 
-    def _let_in(self) -> web.Response:
+    def _log_in(self) -> web.Response:
         answer = web.Response(body=self._enter, content_type="text/html", headers=headers(self._own_name))
-        cookie = self.gate.change()
+        cookie = self.access_guard.change()
         process_log.learn([cookie])
-        answer.set_cookie(COOKIE, cookie, path=f"/{self.gate.place}/", httponly=True, samesite="Strict")
+        answer.set_cookie(COOKIE, cookie, path=f"/{self.access_guard.place}/", httponly=True, samesite="Strict")
         return answer
 
     async def _log_out(self, request: web.Request) -> web.Response:
         self.revoke(request.cookies.get(COOKIE, ""))
         answer = self._plain(200, "logged out.")
-        answer.del_cookie(COOKIE, path=f"/{self.gate.place}/")
+        answer.del_cookie(COOKIE, path=f"/{self.access_guard.place}/")
         return answer
 
     async def _file(self, request: web.Request) -> web.Response:
@@ -178,7 +178,7 @@ class WebView:
             raise web.HTTPNotFound
         return web.Response(body=file.body, content_type=file.kind, headers=headers(request.headers["Host"]))
 
-    async def _visit(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_socket(self, request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES, compress=False)
         await socket.prepare(request)
         self._sockets[socket] = OpenPage(request.cookies.get(COOKIE, ""), request.transport)
@@ -186,50 +186,50 @@ class WebView:
             if len(self._sockets) > MOST_VISITS:
                 await socket.send_bytes(FULL.encode())
             else:
-                columns, rows = (fitting(request.query.get(name)) for name in ("width", "height"))
+                columns, rows = (clamp_size(request.query.get(name)) for name in ("width", "height"))
                 await self._dashboard(socket, columns or 80, rows or 24)
             await socket.close()
         finally:
             opened = self._sockets.pop(socket)
-            asyncio.get_running_loop().call_later(GOODBYE_S, _abort, opened.transport)  # if nobody reads the last of it
+            asyncio.get_running_loop().call_later(GOODBYE_S, _abort, opened.transport)  # if it does not read the end
         return socket
 
     async def _dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
         try:
-            visit = await DashboardSession.open(columns, rows, self._environment, self._argv)
+            session = await DashboardSession.open(columns, rows, self._environment, self._argv)
         except OSError as error:
             await socket.send_bytes(f"kasmon web: no dashboard could be started: {error.strerror}.\r\n".encode())
             return
-        self.visits.add(visit)
+        self.dashboards.add(session)
         try:
-            await _live(visit, socket)
+            await _connect(session, socket)
         finally:
-            await visit.close()
-            self.visits.discard(visit)
+            await session.close()
+            self.dashboards.discard(session)
 
 
-def asked_by(request: web.Request) -> AccessRequest:
-    """What *request* says that matters at the gate."""
-    told = request.headers
+def parse_request(request: web.Request) -> AccessRequest:
+    """Return the parts of *request* that matter for access."""
+    request_headers = request.headers
     return AccessRequest(
         path=request.path,
         method=request.method,
-        hosts=told.getall("Host", []),
-        origins=told.getall("Origin", []),
-        sites=told.getall("Sec-Fetch-Site", []),
-        purpose=told.get("Sec-Purpose", "") or told.get("Purpose", ""),
+        hosts=request_headers.getall("Host", []),
+        origins=request_headers.getall("Origin", []),
+        sites=request_headers.getall("Sec-Fetch-Site", []),
+        purpose=request_headers.get("Sec-Purpose", "") or request_headers.get("Purpose", ""),
         link=request.query.get(LINK),
         cookie=request.cookies.get(COOKIE, ""),
-        is_socket="Upgrade" in told or request.path.endswith("/ws"),
+        is_socket="Upgrade" in request_headers or request.path.endswith("/ws"),
     )
 
 
-async def _live(visit: DashboardSession, socket: web.WebSocketResponse) -> None:
-    """Carry what is drawn there and what is typed here, until either ends."""
+async def _connect(session: DashboardSession, socket: web.WebSocketResponse) -> None:
+    """Transfer output and input between dashboard and page, until either ends."""
 
     async def show() -> None:
-        with contextlib.suppress(ConnectionError):  # the page is gone, which `hear` is told, too
-            while drawn := await visit.read():
+        with contextlib.suppress(ConnectionError):  # the page is gone, which ends the loop below too
+            while drawn := await session.read():
                 await socket.send_bytes(drawn)
         await socket.close()
 
@@ -237,26 +237,26 @@ async def _live(visit: DashboardSession, socket: web.WebSocketResponse) -> None:
     try:
         async for message in socket:
             if message.type is WSMsgType.TEXT:
-                await hear(visit, message.data)
+                await handle_message(session, message.data)
     finally:
         showing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await showing
 
 
-async def hear(visit: DashboardSession, text: str) -> None:
-    """Do what one message of textual-serve's script says; one that says nothing of keys or size is left unanswered."""
+async def handle_message(session: DashboardSession, text: str) -> None:
+    """Apply one message of textual-serve's script; ignore one that contains neither keys nor a size."""
     try:
         said = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return
     match said:
         case ["stdin", str(keys)]:
-            await visit.write(keys.encode())
+            await session.write(keys.encode())
         case ["resize", {"width": width, "height": height}]:
-            columns, rows = fitting(width), fitting(height)
+            columns, rows = clamp_size(width), clamp_size(height)
             if columns and rows:
-                visit.resize(columns, rows)
+                session.resize(columns, rows)
 
 
 def _abort(transport: asyncio.BaseTransport | None) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.errors import UsageError
-from kasmon.mcp.client_identity import ClientIdentity, abandoned, once
+from kasmon.mcp.client_identity import ClientIdentity, find_abandoned, temporary_name
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.paths import Paths, places
@@ -38,7 +38,7 @@ def test_two_clients_do_not_meet_unless_they_ask_to(here: Paths) -> None:
 
 def test_a_client_sees_its_sessions_by_its_own_names_and_no_others(here: Paths) -> None:
     owner = ClientIdentity(here)
-    names = [owner.name_of("b"), owner.name_of("a/1"), once(owner), "worker", f"{owner.own}", "team/b"]
+    names = [owner.name_of("b"), owner.name_of("a/1"), temporary_name(owner), "worker", f"{owner.own}", "team/b"]
 
     assert ["a/1", "b"] == [name for name, _ in owner.sessions(fleet(*names))]
     assert [] == owner.sessions(fleet(*names, mode=Mode.SDK))
@@ -46,9 +46,11 @@ def test_a_client_sees_its_sessions_by_its_own_names_and_no_others(here: Paths) 
 
 def test_what_was_run_without_a_session_ends_with_the_server_also_where_its_client_has_a_name(here: Paths) -> None:
     owner = ClientIdentity(here, "team")
-    passing = once(owner)
+    temporary_sessions = temporary_name(owner)
 
-    assert [passing] == [each.name for each in owner.passing(fleet(passing, owner.name_of("kept")))]
+    assert [temporary_sessions] == [
+        each.name for each in owner.temporary_sessions(fleet(temporary_sessions, owner.name_of("kept")))
+    ]
 
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "a\nb", " a", "a ", "x" * 80, "\u202e"])
@@ -66,12 +68,12 @@ def test_a_client_cannot_take_what_is_not_its_to_take(here: Paths, client: str) 
 def test_what_a_dead_server_left_is_known_and_what_a_living_one_has_is_let_alone(here: Paths) -> None:
     alive, dead = ClientIdentity(here), ClientIdentity(here)
     alive.begin()
-    left = once(dead)
-    all_of_them = fleet(once(alive), alive.name_of("a"), left, dead.name_of("a"), "mcp-beginner/a", "team/a")
+    left = temporary_name(dead)
+    all_of_them = fleet(temporary_name(alive), alive.name_of("a"), left, dead.name_of("a"), "mcp-beginner/a", "team/a")
 
-    assert {left, dead.name_of("a")} == {each.name for each in abandoned(here, all_of_them)}
-    assert [] == abandoned(here, fleet(left, mode=Mode.TMUX))
+    assert {left, dead.name_of("a")} == {each.name for each in find_abandoned(here, all_of_them)}
+    assert [] == find_abandoned(here, fleet(left, mode=Mode.TMUX))
 
     alive.end()
-    assert 4 == len(abandoned(here, all_of_them))
+    assert 4 == len(find_abandoned(here, all_of_them))
     assert [] == list(here.mcp.iterdir())

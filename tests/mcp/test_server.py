@@ -33,22 +33,22 @@ SEED: dict[str, Any] = {
 ME = "abcdefgh"
 
 
-def desk(session: str = "") -> ToolDispatcher:
+def dispatcher(session: str = "") -> ToolDispatcher:
     where = places()
     where.make()
-    workshop = SandboxTools(where, Config(), ClientIdentity(where, session), NewSandbox(name="mcp"))
-    return ToolDispatcher(where, workshop, SessionTools(where, session) if session else None)
+    sandbox_tools = SandboxTools(where, Config(), ClientIdentity(where, session), NewSandbox(name="mcp"))
+    return ToolDispatcher(where, sandbox_tools, SessionTools(where, session) if session else None)
 
 
 @pytest.fixture
 def of_nobody() -> ToolDispatcher:
-    return desk()
+    return dispatcher()
 
 
 @pytest.fixture
 def of_me() -> ToolDispatcher:
     """The desk of the first of two that are in one wave."""
-    mine = desk(ME)
+    mine = dispatcher(ME)
     begun(ME, 1)
     begun("ijklmnop", 2)
     return mine

@@ -59,29 +59,29 @@ class Served:
     @property
     def path(self) -> str:
         """Where the page is, with a slash at its end."""
-        return f"/{self.view.gate.place}/"
+        return f"/{self.view.access_guard.place}/"
 
     @property
     def cookie(self) -> dict[str, str]:
         """The header of a browser that was let in."""
-        return {"Cookie": f"kasmon={self.view.gate.change()}"}
+        return {"Cookie": f"kasmon={self.view.access_guard.change()}"}
 
     def taken_in(self, patch: pytest.MonkeyPatch, **good: object) -> None:
         """Have the gate see these parts instead of what a request has: it cannot refuse for them then.
 
         A request without a link stays one without, or the page behind the link would be asked for the link again.
         """
-        refusal = self.view.gate.refusal
+        refusal = self.view.access_guard.refusal
 
         def weakened(asked: AccessRequest) -> Refusal | None:
             seen = {name: part for name, part in good.items() if getattr(asked, name) is not None}
             return refusal(msgspec.structs.replace(asked, **seen))
 
-        patch.setattr(self.view.gate, "refusal", weakened)
+        patch.setattr(self.view.access_guard, "refusal", weakened)
 
     def link(self) -> str:
         """The path and query of a link."""
-        parts = urlsplit(self.view.gate.link())
+        parts = urlsplit(self.view.access_guard.link())
         return f"{parts.path}?{parts.query}"
 
     def ask(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:

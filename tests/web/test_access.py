@@ -51,7 +51,7 @@ def test_a_wrong_way_in_is_refused_and_its_guard_is_what_refuses(way: str, monke
 
         assert 403 == refused.status
         assert refused.body.startswith("kasmon: ")
-        assert set() == served.view.visits
+        assert set() == served.view.dashboards
         served.taken_in(monkeypatch, **good)
         assert (101 if "Upgrade" in headers else 200) == served.ask(path, headers).status
 
@@ -107,41 +107,41 @@ def test_an_address_of_this_machine_is_taken(address: str, meant: str) -> None:
     assert meant == loopback(address)
 
 
-def asked(gate: AccessGuard, **more: object) -> AccessRequest:
-    known = min(gate._cookies) if gate._cookies else ""
-    fields: dict[str, object] = {"path": f"/{gate.place}/", "hosts": ["127.0.0.1:8000"], "cookie": known}
+def asked(access_guard: AccessGuard, **more: object) -> AccessRequest:
+    known = min(access_guard._cookies) if access_guard._cookies else ""
+    fields: dict[str, object] = {"path": f"/{access_guard.place}/", "hosts": ["127.0.0.1:8000"], "cookie": known}
     return AccessRequest(**(fields | more))  # type: ignore[arg-type]  # a test's own fields
 
 
 @pytest.fixture
-def gate() -> AccessGuard:
+def access_guard() -> AccessGuard:
     """One that let a browser in before."""
-    gate = AccessGuard("127.0.0.1", 8000)
-    gate.change()
-    return gate
+    access_guard = AccessGuard("127.0.0.1", 8000)
+    access_guard.change()
+    return access_guard
 
 
 def token(link: str) -> str:
     return link.rpartition("=")[2]
 
 
-def test_a_link_opens_once(gate: AccessGuard) -> None:
-    link = token(gate.link())
-    assert None is gate.refusal(asked(gate, link=link, cookie=""))
+def test_a_link_opens_once(access_guard: AccessGuard) -> None:
+    link = token(access_guard.link())
+    assert None is access_guard.refusal(asked(access_guard, link=link, cookie=""))
 
-    cookie = gate.change()
+    cookie = access_guard.change()
 
-    assert None is gate.refusal(asked(gate, cookie=cookie))
-    refused = gate.refusal(asked(gate, link=link, cookie=""))
+    assert None is access_guard.refusal(asked(access_guard, cookie=cookie))
+    refused = access_guard.refusal(asked(access_guard, link=link, cookie=""))
     assert refused
     assert "this link is unknown or already used" in refused.why
 
 
-def test_a_new_link_ends_the_one_before(gate: AccessGuard) -> None:
-    old, new = token(gate.link()), token(gate.link())
+def test_a_new_link_ends_the_one_before(access_guard: AccessGuard) -> None:
+    old, new = token(access_guard.link()), token(access_guard.link())
 
-    assert gate.refusal(asked(gate, link=old))
-    assert None is gate.refusal(asked(gate, link=new))
+    assert access_guard.refusal(asked(access_guard, link=old))
+    assert None is access_guard.refusal(asked(access_guard, link=new))
 
 
 def test_a_link_that_the_browser_only_guessed_is_not_used_up() -> None:
@@ -154,9 +154,9 @@ def test_a_link_that_the_browser_only_guessed_is_not_used_up() -> None:
         assert 200 == served.ask(link).status
 
 
-def test_before_there_is_a_link_no_token_comes_in(gate: AccessGuard) -> None:
-    assert gate.refusal(asked(gate, link="", cookie=""))
-    assert gate.refusal(asked(gate, link="None", cookie=""))
+def test_before_there_is_a_link_no_token_comes_in(access_guard: AccessGuard) -> None:
+    assert access_guard.refusal(asked(access_guard, link="", cookie=""))
+    assert access_guard.refusal(asked(access_guard, link="None", cookie=""))
 
 
 @pytest.mark.parametrize(
@@ -187,27 +187,29 @@ def test_before_there_is_a_link_no_token_comes_in(gate: AccessGuard) -> None:
     ],
     ids=str,
 )
-def test_what_is_not_exactly_ours_is_refused(gate: AccessGuard, more: dict[str, object]) -> None:
-    gate.link()
+def test_what_is_not_exactly_ours_is_refused(access_guard: AccessGuard, more: dict[str, object]) -> None:
+    access_guard.link()
 
-    assert None is gate.refusal(asked(gate))
-    assert gate.refusal(asked(gate, **more))
+    assert None is access_guard.refusal(asked(access_guard))
+    assert access_guard.refusal(asked(access_guard, **more))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LocalHost:8000"])
-def test_both_names_of_this_machine_are_ours(gate: AccessGuard, host: str) -> None:
-    assert None is gate.refusal(asked(gate, hosts=[host], origins=[f"http://{host}"], is_socket=True))
+def test_both_names_of_this_machine_are_ours(access_guard: AccessGuard, host: str) -> None:
+    assert None is access_guard.refusal(asked(access_guard, hosts=[host], origins=[f"http://{host}"], is_socket=True))
 
 
 def test_on_the_port_that_browsers_leave_out_the_name_alone_is_ours() -> None:
-    gate = AccessGuard("::1", 80)
-    gate.change()
+    access_guard = AccessGuard("::1", 80)
+    access_guard.change()
 
-    assert None is gate.refusal(asked(gate, hosts=["[::1]"]))
-    assert gate.link().startswith("http://[::1]:80/")
+    assert None is access_guard.refusal(asked(access_guard, hosts=["[::1]"]))
+    assert access_guard.link().startswith("http://[::1]:80/")
 
 
-def test_secrets_are_compared_in_a_time_that_tells_nothing(monkeypatch: pytest.MonkeyPatch, gate: AccessGuard) -> None:
+def test_secrets_are_compared_in_a_time_that_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, access_guard: AccessGuard
+) -> None:
     compared: list[bytes] = []
 
     def compare(given: bytes, wanted: bytes) -> bool:
@@ -215,12 +217,12 @@ def test_secrets_are_compared_in_a_time_that_tells_nothing(monkeypatch: pytest.M
         return compare_digest(given, wanted)
 
     monkeypatch.setattr(gates, "compare_digest", compare)
-    link = token(gate.link())
+    link = token(access_guard.link())
 
-    gate.refusal(asked(gate))
-    gate.refusal(asked(gate, link="wrong"))
+    access_guard.refusal(asked(access_guard))
+    access_guard.refusal(asked(access_guard, link="wrong"))
 
-    assert {gate.place.encode(), *map(str.encode, gate._cookies), link.encode()} == set(compared)
+    assert {access_guard.place.encode(), *map(str.encode, access_guard._cookies), link.encode()} == set(compared)
 
 
 def test_a_link_fits_in_a_line_of_80_columns() -> None:
@@ -235,15 +237,15 @@ def test_two_web_views_share_no_secret() -> None:
     assert min(len(one.change()), len(token(one.link()))) >= 43
 
 
-def test_each_browser_has_a_cookie_of_its_own_and_each_can_be_revoked_alone(gate: AccessGuard) -> None:
-    one, other = gate.change(), gate.change()
-    gate.revoke(one)
+def test_each_browser_has_a_cookie_of_its_own_and_each_can_be_revoked_alone(access_guard: AccessGuard) -> None:
+    one, other = access_guard.change(), access_guard.change()
+    access_guard.revoke(one)
 
-    assert gate.refusal(asked(gate, cookie=one))
-    assert None is gate.refusal(asked(gate, cookie=other))
-    gate.revoke()
-    assert gate.refusal(asked(gate, cookie=other))
-    assert None is gate.refusal(asked(gate, cookie=gate.change()))
+    assert access_guard.refusal(asked(access_guard, cookie=one))
+    assert None is access_guard.refusal(asked(access_guard, cookie=other))
+    access_guard.revoke()
+    assert access_guard.refusal(asked(access_guard, cookie=other))
+    assert None is access_guard.refusal(asked(access_guard, cookie=access_guard.change()))
 
 
 LOG_OUT = {"method": "POST", "origins": ["http://127.0.0.1:8000"]}
@@ -262,11 +264,13 @@ LOG_OUT = {"method": "POST", "origins": ["http://127.0.0.1:8000"]}
     ],
     ids=str,
 )
-def test_only_our_own_page_logs_out(gate: AccessGuard, more: dict[str, object]) -> None:
-    path = f"/{gate.place}/logout"
+def test_only_our_own_page_logs_out(access_guard: AccessGuard, more: dict[str, object]) -> None:
+    path = f"/{access_guard.place}/logout"
 
-    assert None is gate.refusal(asked(gate, path=path, **LOG_OUT))
-    assert gate.refusal(asked(gate, path=path, **(LOG_OUT | more)))
-    assert gate.refusal(asked(gate, path=f"/{gate.place}/", **LOG_OUT))
-    link = gate.link().rpartition("=")[2]
-    assert gate.refusal(asked(gate, path=path, link=link, **(LOG_OUT | {"cookie": ""}))), "a link logs nobody out"
+    assert None is access_guard.refusal(asked(access_guard, path=path, **LOG_OUT))
+    assert access_guard.refusal(asked(access_guard, path=path, **(LOG_OUT | more)))
+    assert access_guard.refusal(asked(access_guard, path=f"/{access_guard.place}/", **LOG_OUT))
+    link = access_guard.link().rpartition("=")[2]
+    assert access_guard.refusal(asked(access_guard, path=path, link=link, **(LOG_OUT | {"cookie": ""}))), (
+        "a link logs nobody out"
+    )

@@ -207,7 +207,7 @@ def test_another_page_cannot_open_a_socket(
     address = f"ws://{served.host}{served.path}ws?width=80&height=24"
 
     assert "refused" == page.run(SOCKET % address)
-    assert 1 == len(served.view.visits)
+    assert 1 == len(served.view.dashboards)
     served.taken_in(monkeypatch, origins=(f"http://{served.host}",))
     assert ("open" if name == "127.0.0.1" else "refused") == page.run(SOCKET % address)
     mine.front()
@@ -224,7 +224,7 @@ def test_another_page_can_neither_read_nor_frame_it(browser: Chromium, served: S
 
     assert "refused" == page.run(FETCH % address)
     page.run(FRAME % address)
-    assert 1 == len(served.view.visits)
+    assert 1 == len(served.view.dashboards)
     assert [each for each in page.complaints if "frame" in each.lower()]
 
 
@@ -242,11 +242,11 @@ def test_the_cookie_goes_to_no_other_server_of_this_machine(browser: Chromium, s
 def test_without_the_token_nobody_comes_in(
     browser: Chromium, served: Served, query: str, guard: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cookie, link = served.view.gate.change(), served.link().rpartition("=")[2]
+    cookie, link = served.view.access_guard.change(), served.link().rpartition("=")[2]
     address = f"http://{served.host}{served.path}{query}"
     page = browser.page(address)
     until(lambda: page.says.startswith("kasmon: "))
-    assert set() == served.view.visits
+    assert set() == served.view.dashboards
 
     served.taken_in(monkeypatch, **{guard: {"cookie": cookie, "link": link}[guard]})
     page.go(address)
@@ -260,7 +260,7 @@ def test_a_link_that_was_used_lets_nobody_else_in(browser: Chromium, served: Ser
     again = browser.page(link)
 
     until(lambda: "this link is unknown or already used" in again.says)
-    assert 1 == len(served.view.visits)
+    assert 1 == len(served.view.dashboards)
 
 
 def test_what_stands_in_the_terminal_opens_no_window_and_reads_no_clipboard(browser: Chromium, served: Served) -> None:

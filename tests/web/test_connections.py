@@ -294,10 +294,10 @@ def test_a_terminal_that_stands_still_does_not_stop_the_dashboards(line: Line) -
 def deaf(view: server.WebView) -> Iterator[None]:
     """A page that opened a dashboard and reads nothing of it."""
     here = f"127.0.0.1:{view.port}"
-    headers = {**UPGRADE, "Host": here, "Origin": f"http://{here}", "Cookie": f"kasmon={view.gate.change()}"}
+    headers = {**UPGRADE, "Host": here, "Origin": f"http://{here}", "Cookie": f"kasmon={view.access_guard.change()}"}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with socket.create_connection(("127.0.0.1", view.port), 20) as line:
-        line.sendall(f"GET /{view.gate.place}/ws HTTP/1.1\r\n{lines}\r\n".encode())
+        line.sendall(f"GET /{view.access_guard.place}/ws HTTP/1.1\r\n{lines}\r\n".encode())
         yield
 
 
@@ -305,12 +305,12 @@ async def test_a_page_that_reads_nothing_stops_no_other_and_not_the_end(monkeypa
     monkeypatch.setattr(server, "GOODBYE_S", 0.1)
     async with served("/bin/sh", "-c", FLOOD) as view:
         with deaf(view):
-            await auntil(lambda: len(view.visits) == 1)
+            await auntil(lambda: len(view.dashboards) == 1)
             async with page(view) as it:
                 await it.shows(b"ready")
             await view.close()
 
-            assert set() == view.visits
+            assert set() == view.dashboards
             await auntil(lambda: not view.connections)
 
 
@@ -321,8 +321,8 @@ async def test_a_page_that_answers_no_heartbeat_is_cut_with_all_that_waits_for_i
     monkeypatch.setattr(server, "GOODBYE_S", 0.1)
     async with served("/bin/sh", "-c", FLOOD) as view:
         with deaf(view):
-            await auntil(lambda: len(view.visits) == 1)
-            await auntil(lambda: not view.visits)
+            await auntil(lambda: len(view.dashboards) == 1)
+            await auntil(lambda: not view.dashboards)
             await auntil(lambda: not view.connections)
 
 
@@ -332,14 +332,14 @@ async def test_a_log_out_ends_the_dashboards_of_that_browser_alone() -> None:
         await other.shows(b"ready")
         here = f"http://127.0.0.1:{view.port}"
         cookie = str(mine.headers["Cookie"])
-        async with mine.client.post(f"{here}/{view.gate.place}/logout") as answer:
+        async with mine.client.post(f"{here}/{view.access_guard.place}/logout") as answer:
             assert 200 == answer.status
             assert "kasmon=" in answer.headers["Set-Cookie"]
             assert "Max-Age=0" in answer.headers["Set-Cookie"]
         await mine.ends()
-        async with mine.client.get(f"{here}/{view.gate.place}/", headers={"Cookie": cookie}) as answer:
+        async with mine.client.get(f"{here}/{view.access_guard.place}/", headers={"Cookie": cookie}) as answer:
             assert 403 == answer.status
-        await auntil(lambda: len(view.visits) == 1)
+        await auntil(lambda: len(view.dashboards) == 1)
         await other.say("stdin", "still here")
         await other.shows(b"still here")
 
@@ -352,7 +352,7 @@ async def test_a_log_out_of_all_ends_every_dashboard() -> None:
 
         await one.ends()
         await other.ends()
-        await auntil(lambda: not view.visits)
+        await auntil(lambda: not view.dashboards)
 
 
 def test_r_and_enter_logs_out_all_that_came_before(line: Line) -> None:

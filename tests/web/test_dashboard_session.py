@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 from kasmon.web import dashboard_session, server
-from kasmon.web.dashboard_session import ELSEWHERE, DashboardSession, fitting, surroundings
+from kasmon.web.dashboard_session import TERMINAL_VARS, DashboardSession, clamp_size, page_environment
 from kasmon.web.server import MESSAGE_BYTES, WebView
 from tests.waiting import auntil
 
@@ -68,17 +68,17 @@ async def served(*argv: str) -> AsyncIterator[WebView]:
 @asynccontextmanager
 async def page(view: WebView, size: str = "width=80&height=24") -> AsyncIterator[Page]:
     here = f"127.0.0.1:{view.port}"
-    headers = {"Origin": f"http://{here}", "Cookie": f"kasmon={view.gate.change()}"}
+    headers = {"Origin": f"http://{here}", "Cookie": f"kasmon={view.access_guard.change()}"}
     async with (
         ClientSession(headers=headers) as client,
-        client.ws_connect(f"ws://{here}/{view.gate.place}/ws?{size}") as socket,
+        client.ws_connect(f"ws://{here}/{view.access_guard.place}/ws?{size}") as socket,
     ):
         yield Page(client, socket)
 
 
 async def pid_of(view: WebView) -> int:
-    await auntil(lambda: len(view.visits) == 1)
-    [one] = view.visits
+    await auntil(lambda: len(view.dashboards) == 1)
+    [one] = view.dashboards
     return one.pid
 
 
@@ -103,8 +103,8 @@ async def test_a_page_that_tells_no_size_gets_the_usual_one(size: str) -> None:
 
 
 def test_a_size_is_a_number_within_reason() -> None:
-    assert [1, 1, 80, 1000, 1000] == [fitting(each) for each in (0, -7, "80", 10**9, "99999999")]
-    assert [None] * 7 == [fitting(each) for each in (None, True, 8.5, "", "9" * 5000, "²", [80])]
+    assert [1, 1, 80, 1000, 1000] == [clamp_size(each) for each in (0, -7, "80", 10**9, "99999999")]
+    assert [None] * 7 == [clamp_size(each) for each in (None, True, 8.5, "", "9" * 5000, "²", [80])]
 
 
 async def test_it_is_the_controlling_terminal_of_the_dashboard() -> None:
@@ -119,7 +119,7 @@ async def test_a_dashboard_ends_with_its_page() -> None:
         async with page(view) as it:
             await it.shows(b"ready")
             pid = await pid_of(view)
-        await auntil(lambda: not view.visits)
+        await auntil(lambda: not view.dashboards)
 
         assert not psutil.pid_exists(pid)
 
@@ -129,7 +129,7 @@ async def test_a_page_ends_with_its_dashboard_and_keeps_its_last_words() -> None
         await it.ends()
 
         assert b"over\r\n" == it.drawn
-        await auntil(lambda: not view.visits)
+        await auntil(lambda: not view.dashboards)
 
 
 async def test_one_that_does_not_end_is_killed_with_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ async def test_one_that_does_not_end_is_killed_with_its_group(monkeypatch: pytes
             await it.shows(b"ready")
             pid = await pid_of(view)
             [child] = await auntil(lambda: psutil.Process(pid).children())
-        await auntil(lambda: not view.visits)
+        await auntil(lambda: not view.dashboards)
 
         assert not psutil.pid_exists(pid)
         await auntil(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
@@ -149,7 +149,7 @@ async def test_the_end_of_the_web_view_ends_every_dashboard() -> None:
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as one, page(view) as other:
         await one.shows(b"ready")
         await other.shows(b"ready")
-        pids = [each.pid for each in view.visits]
+        pids = [each.pid for each in view.dashboards]
 
         await asyncio.gather(view.close(), one.ends(), other.ends())
 
@@ -177,11 +177,11 @@ async def test_a_page_more_than_there_may_be_is_told_so(monkeypatch: pytest.Monk
             assert b"already open" in one_more.drawn
         await it.say("stdin", "still here")
         await it.shows(b"still here")
-        assert 1 == len(view.visits)
+        assert 1 == len(view.dashboards)
 
 
 async def test_where_no_dashboard_can_be_started_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard_session, "SEAT", ("/nonexistent",))
+    monkeypatch.setattr(dashboard_session, "EXEC", ("/nonexistent",))
     async with served("/bin/sh") as view, page(view) as it:
         await it.ends()
 
@@ -211,7 +211,7 @@ async def test_a_message_that_is_too_long_ends_that_page_alone() -> None:
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as it, page(view) as other:
         await it.say("stdin", "x" * MESSAGE_BYTES)
         await it.ends()
-        await auntil(lambda: len(view.visits) == 1)
+        await auntil(lambda: len(view.dashboards) == 1)
         await other.say("stdin", "untouched")
         await other.shows(b"untouched")
 
@@ -232,7 +232,7 @@ async def test_a_page_whose_dashboard_reads_nothing_can_still_be_closed(monkeypa
         async with page(view) as it:
             await it.shows(b"ready")
             await it.say("stdin", "x" * (MESSAGE_BYTES // 2))
-        await auntil(lambda: not view.visits)
+        await auntil(lambda: not view.dashboards)
 
 
 async def test_closing_a_visit_while_it_is_read_and_written_ends_both() -> None:
@@ -254,8 +254,8 @@ async def test_closing_a_visit_while_it_is_read_and_written_ends_both() -> None:
 
 
 def test_the_dashboard_has_our_variables_but_those_of_our_terminal() -> None:
-    ours = dict.fromkeys(ELSEWHERE, "x") | {"TERM": "dumb", "ANTHROPIC_API_KEY": "k", "XDG_STATE_HOME": "/s"}
+    ours = dict.fromkeys(TERMINAL_VARS, "x") | {"TERM": "dumb", "ANTHROPIC_API_KEY": "k", "XDG_STATE_HOME": "/s"}
 
-    its = surroundings(ours)
+    its = page_environment(ours)
 
     assert {"ANTHROPIC_API_KEY": "k", "XDG_STATE_HOME": "/s", "TERM": "xterm-256color", "COLORTERM": "truecolor"} == its

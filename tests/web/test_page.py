@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kasmon.errors import UnavailableError
-from kasmon.web.page import ALWAYS, BEHIND, OWN, page_files
+from kasmon.web.page import ALWAYS, OWN_FILES, PACKAGE_FILES, page_files
 from tests.web.served import UPGRADE, Served
 
 
@@ -17,7 +17,7 @@ def test_every_file_that_the_page_names_is_there() -> None:
         named = set(re.findall(r'(?:src|href)="([^":]+)"', html))
         fonts = set(re.findall(r'url\("([^"]+)"\)', served.ask(f"{served.path}page.css", served.cookie).body))
 
-        assert {*BEHIND, *OWN} - {""} == named | fonts
+        assert {*PACKAGE_FILES, *OWN_FILES} - {""} == named | fonts
         assert [200] * len(named | fonts) == [
             served.ask(f"{served.path}{name}", served.cookie).status for name in named | fonts
         ]
@@ -26,7 +26,9 @@ def test_every_file_that_the_page_names_is_there() -> None:
 def test_nothing_of_ours_names_a_place_outside() -> None:
     files = page_files()
 
-    assert [] == [name for name in OWN if b"http" in files[name].body or b"//" in files[name].body.replace(b"// ", b"")]
+    assert [] == [
+        name for name in OWN_FILES if b"http" in files[name].body or b"//" in files[name].body.replace(b"// ", b"")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_what_is_no_proper_request_gets_no_dashboard_and_is_not_logged(
     caplog.set_level(logging.WARNING)
     with Served() as served:
         served.link()
-        place, port, cookie = served.view.gate.place, served.view.port, served.view.gate.change()
+        place, port, cookie = served.view.access_guard.place, served.view.port, served.view.access_guard.change()
         for field, value in ((b"PLACE", place), (b"PORT", str(port)), (b"COOKIE", f"kasmon={cookie}")):
             request_ = request_.replace(field, value.encode())
 
@@ -114,7 +116,7 @@ def test_what_is_no_proper_request_gets_no_dashboard_and_is_not_logged(
 
         assert re.match(rb"HTTP/1.[01] (400|403|404|405|431)", said), said
         assert b"textual" not in said
-        assert set() == served.view.visits
+        assert set() == served.view.dashboards
     told = caplog.text + "".join(capfd.readouterr())
     assert [] == [secret for secret in (place, cookie) if secret in told]
     assert "Traceback" not in told
@@ -129,11 +131,13 @@ def test_no_address_is_logged(caplog: pytest.LogCaptureFixture, capfd: pytest.Ca
             served.ask(path, headers)
 
     told = caplog.text + "".join(capfd.readouterr())
-    assert [] == [each for each in (link, served.view.gate.place, *served.view.gate._cookies) if each in told]
+    assert [] == [
+        each for each in (link, served.view.access_guard.place, *served.view.access_guard._cookies) if each in told
+    ]
 
 
 def test_another_version_of_the_package_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BEHIND, "textual.js", ("static/js/elsewhere.js", "text/javascript"))
+    monkeypatch.setitem(PACKAGE_FILES, "textual.js", ("static/js/elsewhere.js", "text/javascript"))
 
     with pytest.raises(UnavailableError, match="another version"):
         page_files()

@@ -1,1 +1,1 @@
-"""`kasmon doctor`: its checks and what it can mend. Start with `command`."""
+"""`kasmon doctor`: its checks and its fixes. Start with `command`."""

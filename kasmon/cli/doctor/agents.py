@@ -1,4 +1,4 @@
-"""What `kasmon doctor` says of agents: which can start, which get hooks, which run in another mode than was asked."""
+"""Checks of agents: which can start, which get hooks, which run in another mode than requested."""
 
 import asyncio
 import shutil
@@ -14,11 +14,11 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import look_once
 
 VERSION_S: Final = 3.0
-"""How long an agent may take to say its version, in seconds."""
+"""How long an agent may take to print its version, in seconds."""
 
 
 def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
-    """Which agents can be started here."""
+    """Report which agents can be started."""
     try:
         offered = offers(load(where), environment)
     except KasmonError:
@@ -28,8 +28,8 @@ def agents(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
 
 
 def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Which version of each coding agent is there, whether kasmon was tried with it, and how it can run."""
-    from kasmon.backends.common.agent_version import (  # with it comes the loop that no other check needs
+    """Report the version of each coding agent, whether it was tested with kasmon, and its modes."""
+    from kasmon.backends.common.agent_version import (  # it loads asyncio, which no other check needs
         TRIED,
         found,
         numbers,
@@ -51,14 +51,14 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
             *(found([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in places)
         )
 
-    told, is_older = [], False
+    lines, is_older = [], False
     for (offer, program), version in zip(agents, asyncio.run(asked()), strict=True):
         modes = " and ".join(mode.value for mode in offer.modes)
         tried = TRIED[program]
         state = "tried" if version == tried else f"tested with {tried}"
         is_older |= bool(version) and numbers(version) < numbers(tried)
-        told.append(f"{offer.name} {version or 'that does not report its version'} ({state}; {modes})")
-    text = "; ".join(told)
+        lines.append(f"{offer.name} {version or 'that does not report its version'} ({state}; {modes})")
+    text = "; ".join(lines)
     if is_older:
         yield DoctorCheck(
             id="versions", level="warn", text=text, fix="Update the older ones: they may not know a flag."
@@ -72,8 +72,8 @@ async def _nothing() -> str:
 
 
 def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Which agents get hooks in a terminal, for the one start; and why the others get none."""
-    from kasmon.backends.tmux.evidence.hook_setup import (  # with it comes the loop that no other check needs
+    """Report which terminal agents get hooks by an argument at each start, and why the others get none."""
+    from kasmon.backends.tmux.evidence.hook_setup import (  # it loads asyncio, which no other check needs
         hookable,
         why_not,
     )
@@ -83,19 +83,19 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
         known = [offer.name for offer in offers(config, environment) if not offer.problem]
     except KasmonError:
         return
-    told: list[str] = []
+    lines: list[str] = []
     for name in known:
         profile = config.agents[name]
         argv = (shutil.which(profile.program, path=environment.get("PATH")) or profile.program, *profile.flags)
         if (program := hookable(argv)) is not None:
             why = why_not(program, argv)
-            told.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
-    if told:
-        yield DoctorCheck(id="hooks", level="ok", text="; ".join(told))
+            lines.append(f"{name}: none, {why}" if why else f"{name}: by an argument, for each start")
+    if lines:
+        yield DoctorCheck(id="hooks", level="ok", text="; ".join(lines))
 
 
 def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Which agents report no status of their own in a terminal, and why: then other sources say their state."""
+    """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
     from kasmon.backends.tmux.agent_identity import program_of as running
     from kasmon.backends.tmux.evidence.silent_sources import STATUS  # as above
 
@@ -105,25 +105,25 @@ def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
     except KasmonError:
         return
     silent = [(name, running((config.agents[name].program,), name)) for name in known]
-    told = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
-    if told:
-        text = f"{'; '.join(told)}. In a terminal, their state comes from hooks, files, title and screen"
+    lines = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
+    if lines:
+        text = f"{'; '.join(lines)}. In a terminal, their state comes from hooks, files, title and screen"
         yield DoctorCheck(id="status", level="ok", text=text)
 
 
 def fallbacks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Who was asked to run structured and runs in tmux, and why: profiles, and sessions that live."""
+    """Report profiles and live sessions that run in tmux though structured was requested, and why."""
     try:
         config = load(where)
         startable = [offer.name for offer in offers(config, environment) if not offer.problem]
         profiles = {name: resolve(config, name, environment=environment).fallback for name in startable}
         alive = [session for session in look_once(where).sessions if session.state in ALIVE]
     except KasmonError:
-        return  # other checks say why
-    told = [f"{name}: {why}" for name, why in profiles.items() if why]
-    told += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
-    if told:
+        return  # other checks report it
+    lines = [f"{name}: {why}" for name, why in profiles.items() if why]
+    lines += [f"session {session.name!r}: {session.fallback}" for session in alive if session.fallback]
+    if lines:
         fix = 'Set the profile\'s `execution_mode` to "tmux"; or, where its program speaks ACP, its `acp` arguments.'
-        text = f"in tmux, though sdk was asked for: {'; '.join(told)}"
+        text = f"in tmux, though sdk was asked for: {'; '.join(lines)}"
         names = {session.name: session.id for session in alive if session.fallback}
         yield DoctorCheck(id="fallback", level="warn", text=text, fix=fix, private=names)

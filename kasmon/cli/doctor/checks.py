@@ -1,6 +1,5 @@
-"""The checks of `kasmon doctor`, from Python to the running hosts and machines. Its agents are in
-`cli/doctor/agents.py`.
-"""
+"""The checks of `kasmon doctor`, from Python to the running hosts and machines. Those of agents are in
+`cli/doctor/agents.py`."""
 
 import asyncio
 import errno
@@ -47,15 +46,15 @@ from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
 from kasmon.tmux.remote.task import version
 
 AT_ONCE: Final = 8
-"""So many machines are asked at once: each that does not answer takes ten seconds to say so."""
+"""This many machines are probed at once: an unreachable one takes ten seconds."""
 
 
 def machines(where: Paths, known_of_tmux: Callable[[str], tuple[Level, str]]) -> Iterator[DoctorCheck]:
-    """A line for each machine that a session runs on, or ran on; *known_of_tmux* judges the tmux there."""
+    """Check each machine that a session runs or ran on; *known_of_tmux* judges its tmux."""
     try:
         hosts, ssh = used(look_once(where)), load(where).remote.ssh
     except KasmonError:
-        return  # other lines say so
+        return  # other checks report it
     if hosts:
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             asked = pool.map(partial(_asked, ssh=ssh, known_of_tmux=known_of_tmux), hosts)
@@ -80,11 +79,11 @@ def _asked(host: str, ssh: tuple[str, ...], known_of_tmux: Callable[[str], tuple
 
 TMUX_LIMIT_S: Final = 5.0
 SMALLEST: Final = (80, 24)
-"""The smallest terminal that the dashboard is at ease in: columns and rows."""
+"""The smallest recommended terminal for the dashboard: columns and rows."""
 
 
 def checks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Look at everything, the most fundamental first. Leaves nothing behind; asks machines that were used."""
+    """Run all checks, the most fundamental first. Changes nothing; contacts machines that were used."""
     yield python()
     yield tmux(environment)
     yield from terminal(environment)
@@ -109,13 +108,13 @@ def checks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck
 
 
 def python() -> DoctorCheck:
-    """Which Python runs kasmon."""
+    """Report which Python runs kasmon."""
     version = ".".join(map(str, sys.version_info[:3]))
     return DoctorCheck(id="python", level="ok", text=f"Python {version} at {sys.executable}")
 
 
 def tmux(environment: Mapping[str, str]) -> DoctorCheck:
-    """Which tmux would be used, and what that version is known for."""
+    """Report which tmux would be used, and the known problems of its version."""
     wanted = environment.get("KASMON_TMUX") or "tmux"
     program = shutil.which(wanted, path=environment.get("PATH"))
     get = "Install tmux 3.4 or newer, for example `apt-get install tmux` or `brew install tmux`."
@@ -134,7 +133,7 @@ def tmux(environment: Mapping[str, str]) -> DoctorCheck:
 
 
 def known_of_tmux(said: str) -> tuple[Level, str]:
-    """How good the tmux is whose `-V` says *said*, and why it is not quite."""
+    """Return the level of the tmux whose `-V` prints *said*, and its known problem."""
     found = re.search(r"(\d+)\.(\d+)([a-z]?)", said)
     if not said.startswith("tmux"):
         return "fail", "it is not tmux"
@@ -153,7 +152,7 @@ def known_of_tmux(said: str) -> tuple[Level, str]:
 
 
 def terminal(environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Whether the dashboard could open here; in a pipe that is no question."""
+    """Check whether the dashboard could open here; skipped without a terminal."""
     if not sys.stdout.isatty():
         yield DoctorCheck(id="terminal", level="ok", text="not checked: the output is not a terminal", is_info=True)
         return
@@ -176,7 +175,7 @@ def terminal(environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
 
 
 def colours(environment: Mapping[str, str]) -> str:
-    """How many colours the terminal has, by what its variables say."""
+    """Return the terminal's number of colours according to its variables."""
     if environment.get("NO_COLOR"):
         return "no colours (NO_COLOR)"
     if environment.get("COLORTERM") in ("truecolor", "24bit"):
@@ -185,7 +184,7 @@ def colours(environment: Mapping[str, str]) -> str:
 
 
 def folders(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Whether our folders are ours alone, and whether writable."""
+    """Check whether kasmon's folders are private and writable."""
     yield _folder("state", where.state)
     yield runtime(where, environment)
     yield _folder("config", where.config)
@@ -196,7 +195,7 @@ def folders(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChec
 
 
 def runtime(where: Paths, environment: Mapping[str, str]) -> DoctorCheck:
-    """Where sockets are; told where that is not the folder that XDG_RUNTIME_DIR names."""
+    """Check the sockets' folder; warn if it is not the one that XDG_RUNTIME_DIR names."""
     check = _folder("runtime", where.runtime)
     if where.given_runtime is not None or check.level == "fail":
         return check
@@ -251,7 +250,7 @@ def _folder(name: str, folder: Path) -> DoctorCheck:
 
 
 def socket_path(where: Paths) -> DoctorCheck:
-    """Whether the path of a socket in the runtime folder is one that the system takes."""
+    """Check whether the system accepts the length of socket paths in the runtime folder."""
     if not where.has_runtime:
         return DoctorCheck(id="socket-path", level="ok", text="the runtime folder will get a short path")
     longest = len(os.fsencode(where.socket("12345678")))
@@ -265,7 +264,7 @@ def socket_path(where: Paths) -> DoctorCheck:
 
 
 def config(where: Paths) -> DoctorCheck:
-    """Whether the config can be used, its keys too."""
+    """Check whether the config is valid, its keys included."""
     from kasmon.tui.keymap import chosen
 
     try:
@@ -281,11 +280,11 @@ def config(where: Paths) -> DoctorCheck:
 
 
 def local(where: Paths) -> Iterator[DoctorCheck]:
-    """Whether the config that this folder brings along counts; nothing of it runs here."""
+    """Report whether the current folder's own config is trusted; nothing of it is run."""
     try:
         here = in_folder(where, load(where), "")
     except (KasmonError, OSError):
-        return  # told of the config itself, or of the folder that is gone
+        return  # the checks of the config or the folder report it
     if here.counts and here.local is not None:
         yield DoctorCheck(id="local-config", level="ok", text=f"{here.local.file} is trusted and applies here")
     elif here.notice:
@@ -294,7 +293,7 @@ def local(where: Paths) -> Iterator[DoctorCheck]:
 
 
 def hosts(where: Paths) -> Iterator[DoctorCheck]:
-    """Who is alive, and which sockets nobody listens on any more."""
+    """Report live hosts, and sockets of hosts that no longer run."""
     try:
         sessions = look_once(where).sessions
     except KasmonError as error:
@@ -317,13 +316,13 @@ def hosts(where: Paths) -> Iterator[DoctorCheck]:
 
 
 def host_versions(where: Paths) -> Iterator[DoctorCheck]:
-    """Which hosts run that another version of kasmon started; `--fix` replaces those that can hand over."""
-    from kasmon.supervisor.sessions.other_hosts import find_other_hosts  # loads asyncio, and is seldom wanted
+    """Report hosts of another kasmon version; `--fix` replaces those that can hand over."""
+    from kasmon.supervisor.sessions.other_hosts import find_other_hosts  # loads asyncio, and is rarely needed
 
     try:
         others = find_other_hosts(where, look_once(where).sessions)
     except (KasmonError, OSError):
-        return  # told of the hosts above
+        return  # the check of hosts reports it
     names = {each.name: each.session.id for each in others if each.session is not None}
     if movable := [each for each in others if each.status is not None]:
         text = f"hosts of another kasmon version: {'; '.join(each.text for each in movable)}"
@@ -337,9 +336,10 @@ def host_versions(where: Paths) -> Iterator[DoctorCheck]:
 
 
 def _replace(where: Paths, others: Sequence["OtherHost"]) -> None:
-    """
+    """Replace the hosts *others*.
+
     Raises:
-        KasmonError: why not all of them were replaced; each was tried.
+        KasmonError: why some were not replaced; each was tried.
     """
     from kasmon.supervisor.sessions.other_hosts import replace  # likewise
 
@@ -354,7 +354,7 @@ def _replace(where: Paths, others: Sequence["OtherHost"]) -> None:
 
 
 def _stale_sockets(where: Paths) -> Iterator[Path]:
-    """Sockets of structured hosts whose lock nobody holds; tmux's and the tmux host's own are left alone."""
+    """Yield sockets of structured hosts whose lock is free; not those of tmux and the tmux host."""
     for path in sorted(where.runtime.glob("????????.sock")):
         if lock_holder(where.host_lock(path.stem)) is None and stat.S_ISSOCK(path.lstat().st_mode):
             yield path

@@ -1,4 +1,4 @@
-"""`kasmon doctor`: what is wrong with this machine or this kasmon, and what to do about it."""
+"""`kasmon doctor`: problems of this machine or this kasmon, and their fixes."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ import msgspec
 from kasmon.backends.common.environment import secret_values
 from kasmon.cli.doctor.checks import checks
 from kasmon.cli.doctor.result import DoctorCheck
-from kasmon.cli.output.console import note, say, say_block, tell
+from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
 from kasmon.config.explain import settings
@@ -22,24 +22,24 @@ from kasmon.sanitize import Clean, hidden_mark, redact
 
 MARKS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 INFO: Final = "info"
-"""The mark of what is unavailable and needs no fix; its level for programs is `ok`."""
-TOLD: Final = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TMUX", "SHELL", "KASMON_TMUX", "KASMON_DEV")
-"""The variables that a report shows; no other is looked at."""
+"""The mark of something optional that is unavailable and needs no fix; its level for programs is `ok`."""
+VARIABLES: Final = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TMUX", "SHELL", "KASMON_TMUX", "KASMON_DEV")
+"""The only variables that a report reads and shows."""
 LOG_LINES: Final = 40
 NAMED: Final = r"(?i)((?:token|secret|passw(?:or)?d|api[-_]?key|authorization)\w*(?:=|: |', '))([^'\"\s]+)"
-"""What is called a secret in a command line of the config: `--token=…`, `'--api-key', '…'`, `Authorization: …`."""
+"""Named secrets in a command line of the config: `--token=…`, `'--api-key', '…'`, `Authorization: …`."""
 ADDRESSED: Final = r"(://)([^/\s'\"@]+)(?=@)"
-"""Who an address logs in as."""
+"""The login part of an address."""
 
 
 def doctor(*, fix: bool, report: bool, wants_json: bool) -> int:
-    """Look at everything; 1 where something fails, else 0. *fix* mends what is harmless to mend, and looks again."""
+    """Run all checks and return 1 if one fails, else 0. *fix* applies harmless fixes, and checks again."""
     where = places()
     found = list(checks(where, os.environ))
     mended = mend(found) if fix else []
     found = list(checks(where, os.environ)) if mended else found
     if wants_json:
-        tell(answer(checks=[_object(check) for check in found], fixed=mended))
+        print_json(answer(checks=[_object(check) for check in found], fixed=mended))
     elif report:
         say_block(report_text(where, found))
     else:
@@ -48,7 +48,7 @@ def doctor(*, fix: bool, report: bool, wants_json: bool) -> int:
 
 
 def mend(found: Sequence[DoctorCheck]) -> list[str]:
-    """Do what is harmless about each of *found*, and return the ids of those that were mended; others are told."""
+    """Apply the harmless fixes of *found* and return the ids of the fixed checks; failures are printed."""
     mended: list[str] = []
     for check in found:
         if check.mend is None:
@@ -66,7 +66,7 @@ def mend(found: Sequence[DoctorCheck]) -> list[str]:
 
 
 def lines(found: Sequence[DoctorCheck]) -> list[str]:
-    """The checks for people, each with its fix under it."""
+    """Return the checks as text, each followed by its fix."""
     width = max(len(check.id) for check in found)
     told: list[str] = []
     for check in found:
@@ -78,7 +78,7 @@ def lines(found: Sequence[DoctorCheck]) -> list[str]:
 
 
 def report_text(where: Paths, found: Sequence[DoctorCheck]) -> str:
-    """Everything that helps somebody else to help, without secrets, without what agents said, and without your name."""
+    """Return a report for others to help with, without secrets, agents' texts, and the user's name."""
     import kasmon
 
     try:
@@ -90,7 +90,7 @@ def report_text(where: Paths, found: Sequence[DoctorCheck]) -> str:
         known, told = [], [str(error)]
     parts = [
         f"kasmon {kasmon.__version__}, Python {platform.python_version()}, {platform.platform()}",
-        "\n".join(f"{name}={os.environ[name]}" for name in TOLD if name in os.environ),
+        "\n".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ),
         "\n".join(lines([_public(check) for check in found])),
         "\n".join(told),
         *(f"{path.name}:\n{_last_lines(path)}" for path in (where.own_log, where.tmux_host_log)),
@@ -104,7 +104,7 @@ def report_text(where: Paths, found: Sequence[DoctorCheck]) -> str:
 
 
 def _public(check: DoctorCheck) -> DoctorCheck:
-    """*check* without the names of a person's own."""
+    """Return *check* without the names that the user chose."""
     said = [check.id, check.text, check.fix]
     for name, instead in check.private.items():
         said = [_replaced(text, name, instead) for text in said]
@@ -112,12 +112,12 @@ def _public(check: DoctorCheck) -> DoctorCheck:
 
 
 def _replaced(text: str, name: str, instead: str) -> str:
-    """*text* with *instead* where *name* stands as a word."""
+    """Return *text* with the word *name* replaced by *instead*."""
     return re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: instead, text)
 
 
 def _without_secrets(setting: str) -> str:
-    """*setting* without what stands behind the word for a secret, or before the @ of an address."""
+    """Return *setting* without values of named secrets and logins of addresses."""
     for pattern in (NAMED, ADDRESSED):
         setting = re.sub(pattern, lambda found: found[1] + hidden_mark(len(found[2])), setting)
     return setting

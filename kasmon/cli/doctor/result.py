@@ -1,4 +1,4 @@
-"""One thing that `kasmon doctor` looked at: an id, a level, a sentence, and a one-line fix where there is one."""
+"""One result of `kasmon doctor`: an id, a level, a sentence, and a one-line fix if there is one."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -9,16 +9,16 @@ Level = Literal["ok", "warn", "fail"]
 
 
 class DoctorCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     id: str
     level: Level
     text: str
     fix: str = ""
-    """One line: what a person would do about it."""
+    """One line: what the user can do about it."""
     mend: Callable[[], None] | None = None
-    """What `--fix` does about it; only where that is harmless."""
+    """The fix that `--fix` applies; only if it is harmless."""
     is_info: bool = False
-    """Whether it is `ok` and nothing to praise: something optional is unavailable, or does not apply here."""
+    """Whether it is `ok` but only informative: something optional is unavailable, or does not apply here."""
     private: Mapping[str, str] = {}
-    """The names of a person's own in it, each with what stands for it in a report."""
+    """Names in it that the user chose -> their replacements in a report."""

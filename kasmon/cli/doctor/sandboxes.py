@@ -1,4 +1,4 @@
-"""Which sandboxes can be made here: `kasmon doctor` tries each tier, and says how long that took and how to get it."""
+"""Check which sandboxes can be made here: `kasmon doctor` tries each tier, and reports its time and how to get it."""
 
 import shutil
 import tempfile
@@ -17,22 +17,22 @@ from kasmon.sandbox.base import TierProbe
 
 
 def sandboxes(where: Paths) -> Iterator[DoctorCheck]:
-    """A line for each tier; it is a warning only where the config's own cannot be made."""
+    """Check each tier; only the config's own tier causes a warning."""
     try:
         wanted: Tier = load(where).sandbox.tier
     except KasmonError:
-        wanted = "jail"  # another line says so
+        wanted = "jail"  # another check reports it
     scratch = Path(tempfile.mkdtemp(prefix="kasmon-"))
     aside = Paths(state=scratch / "s", config=scratch / "c", given_runtime=scratch / "r")
     try:
         with ThreadPoolExecutor(len(tiers.TIERS)) as pool:
-            for probe in pool.map(partial(_tried, of=aside), tiers.TIERS):
-                yield _told(probe, is_wanted=probe.tier == wanted)
+            for probe in pool.map(partial(_probe, of=aside), tiers.TIERS):
+                yield _check(probe, is_wanted=probe.tier == wanted)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _tried(tier: Tier, of: Paths) -> TierProbe:
+def _probe(tier: Tier, of: Paths) -> TierProbe:
     try:
         return tiers.load(tier, of).probe()
     except (KasmonError, OSError) as error:
@@ -40,7 +40,7 @@ def _tried(tier: Tier, of: Paths) -> TierProbe:
         return TierProbe(tier=tier, ok=False, why=why.rstrip("."), hint=getattr(error, "hint", ""))
 
 
-def _told(probe: TierProbe, *, is_wanted: bool) -> DoctorCheck:
+def _check(probe: TierProbe, *, is_wanted: bool) -> DoctorCheck:
     took = "" if probe.measured_ms is None else f"tried in {probe.measured_ms:.0f} ms"
     what = "works" if probe.ok else "unavailable"
     text = f"{what}: {'; '.join(part for part in (took, probe.why) if part)}".removesuffix(": ")

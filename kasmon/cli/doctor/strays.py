@@ -1,4 +1,4 @@
-"""What `kasmon doctor` says of what sandboxes left that no session knows, and what `--fix` removes of it."""
+"""Checks for sandbox leftovers without a session, and their removal by `--fix`."""
 
 import contextlib
 import sys
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def strays(where: Paths) -> Iterator[DoctorCheck]:
-    """Grounds, work and jails that no session knows; only Linux has any."""
+    """Report folders, work and jails without a session; only Linux has any."""
     if sys.platform == "linux":
         with contextlib.suppress(KasmonError, OSError):
             yield from _left(where)
 
 
 def _left(where: Paths) -> Iterator[DoctorCheck]:
-    from kasmon.sandbox.jail import strays as stray  # only where there can be one
+    from kasmon.sandbox.jail import strays as stray  # only on Linux
 
     sessions = look_once(where).sessions
     if begun := unfinished(where, sessions):
@@ -52,7 +52,7 @@ def _left(where: Paths) -> Iterator[DoctorCheck]:
 
 def _end(where: Paths, sessions: Sequence[Session]) -> None:
     for each in sessions:
-        with contextlib.suppress(KasmonError):  # the next look tells of it again
+        with contextlib.suppress(KasmonError):  # the next run reports it again
             end_unfinished(where, each)
 
 
@@ -60,7 +60,7 @@ def _remove(strays: Sequence["JailLeftover"], groups: Sequence[Path]) -> None:
     from kasmon.sandbox.jail.strays import remove
 
     for each in strays:
-        with contextlib.suppress(OSError):  # the next look tells of it again
+        with contextlib.suppress(OSError):  # the next run reports it again
             remove(each)
     for group in groups:
         with contextlib.suppress(OSError):

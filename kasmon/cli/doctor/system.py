@@ -1,4 +1,4 @@
-"""What `kasmon doctor` says of this machine below kasmon: its SQLite, and the limits that many agents run into."""
+"""Checks of the system below kasmon: its SQLite, and the limits that many agents may reach."""
 
 import os
 import resource
@@ -12,9 +12,9 @@ from kasmon.paths import Paths
 from kasmon.store.fleet_cache import connect
 
 SAFE_SQLITE: Final = (3, 51, 3)
-"""From this version on, two writers of one database in WAL mode cannot damage it; kasmon uses one writer and no WAL."""
+"""From this version on, two writers in WAL mode cannot corrupt a database; kasmon uses one writer and no WAL."""
 ENOUGH: Final = {"open files": 1024, "processes": 512, "terminals": 128, "file watches": 8192, "file watchers": 32}
-"""What 50 agents take, with room to spare."""
+"""Enough for 50 agents, with a margin."""
 RAISE: Final = {
     "open files": "`ulimit -n 4096` before kasmon starts, or LimitNOFILE in the service that starts it.",
     "processes": "`ulimit -u 4096` before kasmon starts.",
@@ -30,7 +30,7 @@ OF_THE_KERNEL: Final = {
 
 
 def sqlite(where: Paths) -> DoctorCheck:
-    """Which SQLite there is, and whether the index is intact."""
+    """Report the SQLite version, and whether the index is intact."""
     version = ".".join(map(str, sqlite3.sqlite_version_info))
     said = f"SQLite {version}"
     if sqlite3.sqlite_version_info < SAFE_SQLITE:
@@ -52,7 +52,7 @@ def sqlite(where: Paths) -> DoctorCheck:
 
 
 def limits(proc: Path = Path("/proc/sys")) -> Iterator[DoctorCheck]:
-    """Which limits of this system many agents would run into. *proc*: where the kernel's own stand."""
+    """Check the limits that many agents may reach. *proc*: the folder of the kernel's settings."""
     found = {
         "open files": _limit(resource.RLIMIT_NOFILE),
         "processes": _limit(resource.RLIMIT_NPROC),
@@ -68,7 +68,7 @@ def limits(proc: Path = Path("/proc/sys")) -> Iterator[DoctorCheck]:
 
 
 def _limit(which: int) -> int | None:
-    """What this process may raise it to; None where that is anything."""
+    """Return what this process may raise the limit to; None if it is unlimited."""
     _, hard = resource.getrlimit(which)
     return None if hard == resource.RLIM_INFINITY else hard
 

@@ -1,4 +1,4 @@
-"""The commands about kasmon itself: its dashboard, a real terminal, its settings, its health and its cost."""
+"""Commands about kasmon itself: its dashboard, terminals, settings, diagnosis and benchmark."""
 
 from typing import Annotated, Literal
 

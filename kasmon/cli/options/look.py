@@ -1,4 +1,4 @@
-"""The commands that say how sessions are: nothing changes by them."""
+"""Commands that show the state of sessions and change nothing."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The commands about plans: `kasmon plan ...`, and `recover`."""
+"""Commands about plans: `kasmon plan ...`, and `recover`."""
 
 from typing import Annotated, Literal
 

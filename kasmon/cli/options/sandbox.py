@@ -1,4 +1,4 @@
-"""The commands about sandboxes of interpreters: `kasmon sandbox ...`."""
+"""Commands about interpreter sandboxes: `kasmon sandbox ...`."""
 
 from typing import Annotated, Literal
 

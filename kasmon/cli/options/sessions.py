@@ -1,4 +1,4 @@
-"""The commands by which a session begins, changes its place or name, and ends."""
+"""Commands that start, move, rename and end sessions."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The commands by which people and agents tell each other something: prompts, answers, rules, notes, messages."""
+"""Commands for prompts, answers, rules, notes and messages between users and agents."""
 
 from typing import Annotated, Literal
 

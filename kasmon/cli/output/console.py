@@ -1,4 +1,4 @@
-"""What leaves this process: cleaned lines for people, ASCII JSON for programs, one line for what went wrong."""
+"""The output of commands: cleaned lines for people, ASCII JSON for programs, one line for an error."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ INTERRUPTED: Final = 130
 
 
 def say(*lines: str) -> None:
-    """Print *lines*; each stays one line, whatever is in it."""
+    """Print *lines*; each stays one line, whatever it contains."""
     for line in lines:
         print(clean_line(line), flush=True)
 
@@ -24,26 +24,26 @@ def say_block(text: str) -> None:
     print(clean_block(text), flush=True)
 
 
-def tell(answer: dict[str, Any]) -> None:
+def print_json(answer: dict[str, Any]) -> None:
     """Print *answer* as one line of ASCII JSON."""
     print(as_json(answer), flush=True)
 
 
 def as_json(answer: dict[str, Any]) -> str:
-    """*answer* as one line of JSON, in ASCII."""
+    """Return *answer* as one line of JSON, in ASCII."""
     import json
 
     return json.dumps(answer, separators=(",", ":"))
 
 
 def note(text: str) -> None:
-    """One line on stderr that is no answer."""
+    """Print one line on stderr."""
     with contextlib.suppress(OSError):
         print(f"kasmon: {clean_line(text)}", file=sys.stderr, flush=True)
 
 
 def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
-    """Run *call* and return its exit code, or that of what went wrong, which is told in one line on stderr."""
+    """Run *call* and return its exit code; print an error as one line on stderr and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         _never_fails(stream)
     try:
@@ -58,7 +58,7 @@ def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
         return 0
     except OSError as error:
         return _complain(of_system(error), wants_json)
-    except Exception as error:  # noqa: BLE001 - a bug of ours: it may hold foreign text, so Python must not print it
+    except Exception as error:  # noqa: BLE001 - a bug: its text may be foreign, so Python must not print it
         from kasmon.backends.common.environment import secret_values
         from kasmon.host.journal.process_log import hidden, learn
 
@@ -76,20 +76,20 @@ def _complain(error: KasmonError, wants_json: bool) -> int:
     note(f"{error.message} {error.hint}".strip())
     try:
         if wants_json:
-            tell(error_object(error))
+            print_json(error_object(error))
         sys.stdout.flush()
-    except OSError:  # nobody reads it, or it has no room: the sentence on stderr stays
+    except OSError:  # stdout is closed or full: the sentence on stderr is enough
         _give_up_stdout()
     return error.exit_code
 
 
 def _never_fails(stream: TextIO) -> None:
-    """Let *stream* print `?` for what its encoding lacks instead of failing."""
+    """Make *stream* print `?` for characters outside its encoding instead of failing."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
 
 
 def _give_up_stdout() -> None:
-    """Nobody reads any more; keep Python from complaining about it when it ends."""
+    """Discard further output, so that Python does not report the closed stdout at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

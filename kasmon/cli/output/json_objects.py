@@ -1,4 +1,4 @@
-"""The objects of `--json`, as `cli.app.md` promises them: every field always there, values of JSON only. Pure.
+"""The objects of `--json`, as documented in `cli.app.md`: every field is always present, values are JSON only. Pure.
 
 Fields are only added.
 """
@@ -20,12 +20,12 @@ SCHEMA: Final = 1
 
 
 def answer(**parts: Any) -> dict[str, Any]:
-    """What a verb prints: the schema, and *parts* by their name."""
+    """Return a command's output: the schema, and *parts* by their name."""
     return {"schema": SCHEMA, **parts}
 
 
 def session_object(session: Session) -> dict[str, Any]:
-    """*session* as a program sees it."""
+    """Return *session* as an object for programs."""
     host = session.host or HostSeen(pid=None, alive=False)
     confinement = session.housing.confinement if session.housing else None
     return {
@@ -79,7 +79,7 @@ def session_object(session: Session) -> dict[str, Any]:
 
 
 def tokens_object(tokens: Tokens | None) -> dict[str, int | None] | None:
-    """*tokens*, with null for what the agent does not tell; no turn takes none, so a sum of 0 is such."""
+    """Return *tokens*, with null for unreported figures; every turn uses tokens, so a sum of 0 is unreported."""
     if tokens is None:
         return None
     is_counted = tokens.used is not None
@@ -94,7 +94,7 @@ def tokens_object(tokens: Tokens | None) -> dict[str, int | None] | None:
 def shown_object(
     session: Session, peers: Iterable[Session], events: Iterable[Event], pane: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """*session* with everything that `show` adds; *pane* is None where nobody could ask tmux."""
+    """Return *session* with everything that `show` adds; *pane* is None if tmux could not be queried."""
     return session_object(session) | {
         "model": session.model or None,
         "models": list(session.models),
@@ -116,7 +116,7 @@ def shown_object(
 
 
 def request_object(request: Request) -> dict[str, Any]:
-    """*request* as it was asked: raw, because its digest is taken over that."""
+    """Return *request* unredacted, because its digest covers that."""
     return {
         "id": request.id,
         "session": request.session,
@@ -143,7 +143,7 @@ def request_object(request: Request) -> dict[str, Any]:
 
 
 def receipt_object(receipt: Receipt) -> dict[str, Any]:
-    """*receipt* as a program sees it: how far its prompt came."""
+    """Return *receipt* as an object for programs."""
     return {
         "id": receipt.id,
         "session": receipt.session,
@@ -157,10 +157,10 @@ def receipt_object(receipt: Receipt) -> dict[str, Any]:
 
 
 def error_object(error: KasmonError) -> dict[str, Any]:
-    """The answer of a call that failed."""
+    """Return the output of a failed command."""
     return answer(error={"code": error.code, "message": error.message, "hint": error.hint})
 
 
 def rule_object(rule: Rule) -> dict[str, Any]:
-    """*rule* as a program sees it, with its words."""
+    """Return *rule* as an object for programs, with its text."""
     return {**msgspec.to_builtins(rule), "words": rule.words}

@@ -1,4 +1,4 @@
-"""The table of `kasmon ls` for people: plain text, aligned by cell width, a shape and a word for each state. Pure."""
+"""The table of `kasmon ls`: plain text, aligned by cell width, a glyph and a word for each state. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -18,20 +18,20 @@ GAP: Final = "  "
 
 
 def table(sessions: Sequence[Session], now: float, *, width: int = 0, utf8: bool = True) -> list[str]:
-    """*sessions*, those that need a person first, as lines under a head; cut to *width* cells where it is not 0."""
+    """Return *sessions*, those that need a person first, as lines under a head; cut to *width* cells unless it is 0."""
     lines = aligned([HEADS, *(row(session, now, utf8=utf8) for session in by_attention(sessions))])
     return [cut(line, width, utf8=utf8) if width else line for line in lines]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """*rows* of cleaned cells, all as many, as lines: each column as wide as its widest cell, the last one ragged."""
+    """Return *rows* of cleaned cells, of equal number, as lines with aligned columns; the last column is ragged."""
     *columns, _ = zip(*rows, strict=True)
     widths = [max(map(width_cells, column)) for column in columns]
     return [GAP.join((*map(pad, row[:-1], widths), row[-1])).rstrip() for row in rows]
 
 
 def row(session: Session, now: float, *, utf8: bool = True) -> tuple[str, ...]:
-    """One session's cells, cleaned."""
+    """Return one session's cells, cleaned."""
     child = ("└ " if utf8 else "` ") if session.parent else ""
     name = child + clean_line(session.name or session.id)
     return (
@@ -47,9 +47,9 @@ def row(session: Session, now: float, *, utf8: bool = True) -> tuple[str, ...]:
 
 
 def mode_words(session: Session) -> str:
-    """Where it runs, and what is odd about that: `tmux (not sdk)` was asked to run structured, see `fallbacks`.
+    """Return its mode with remarks: `tmux (not sdk)` should run structured, see `fallbacks`.
 
-    Of an agent in a terminal also the permission mode that it reports: `tmux (auto)`.
+    For an agent in a terminal also the permission mode that it reports: `tmux (auto)`.
     """
     odd = ["not sdk"] * bool(session.fallback) + ["bypassing"] * session.bypassing
     odd += [clean_line(session.permission_mode)] * (session.mode is Mode.TMUX and bool(session.permission_mode))
@@ -57,7 +57,7 @@ def mode_words(session: Session) -> str:
 
 
 def fallbacks(sessions: Iterable[Session]) -> list[str]:
-    """Why sessions run in tmux that were asked to run structured; a line for each of them that has not ended."""
+    """Return why sessions run in tmux that should run structured: a line for each that has not ended."""
     return [
         f"{clean_line(session.name or session.id)} runs in {session.mode.value} instead of sdk: "
         f"{clean_line(session.fallback)}."
@@ -67,7 +67,7 @@ def fallbacks(sessions: Iterable[Session]) -> list[str]:
 
 
 def state_words(session: Session, *, utf8: bool = True) -> str:
-    """The state as a shape and words: `◆ asking (permission)`."""
+    """Return the state as a glyph and words: `◆ asking (permission)`."""
     state = session.state.value
     detail = ""
     if session.state is SessionState.ASKING and session.asking:
@@ -83,23 +83,23 @@ def state_words(session: Session, *, utf8: bool = True) -> str:
 
 
 def ending(session: Session) -> str:
-    """How an agent ended that crashed; the last line says why, where nobody saw how."""
+    """Return how a crashed agent ended; if that is unknown, the last line has the reason."""
     if session.signal is not None or session.exit_code is not None:
         return session.signal or f"exit {session.exit_code}"
     return "failed"
 
 
 def wave_words(session: Session) -> str:
-    """`2.1 of 3` for task 1 of wave 2, which is three sessions wide."""
+    """Return `2.1 of 3` for task 1 of wave 2, which has three sessions."""
     if session.wave is None:
         return "-"
     task = "" if session.task is None else f".{session.task}"
-    is_of_wave = session.peers and (session.task or 0) <= session.peers  # a plan may count its tasks through
+    is_of_wave = session.peers and (session.task or 0) <= session.peers  # a plan may number its tasks across waves
     return f"{session.wave}{task}" + (f" of {session.peers}" if is_of_wave else "")
 
 
 def last_words(session: Session) -> str:
-    """What a person wants to read of *session* first."""
+    """Return the most important text about *session*."""
     match SessionState.ASKING if session.has_host_request else session.state:
         case SessionState.UNSURE:
             return session.unsure_why or session.last_line
@@ -108,7 +108,7 @@ def last_words(session: Session) -> str:
         case SessionState.ENDED if session.crashed and session.end_why:
             return session.end_why
         case SessionState.ASKING if session.asks:
-            ask = min(session.asks, key=lambda ask: ask.by_host)  # its agent waits for its own
+            ask = min(session.asks, key=lambda ask: ask.by_host)  # requests of the agent come before those of its host
             return f"{ask.tool} {ask.title}".strip()
         case SessionState.WORKING if session.stuck:
             return f"stuck? {session.stuck_why}"
@@ -119,7 +119,7 @@ def last_words(session: Session) -> str:
 
 
 def summary(fleet: Fleet, *, utf8: bool = True) -> str:
-    """The fleet in one line."""
+    """Return the totals of the fleet as one line."""
     sums = totals(fleet)
     parts = [counted(len(fleet.sessions), "session")] + [
         f"{count} {state.value}" for state, count in sums.states.items()
@@ -132,12 +132,12 @@ def summary(fleet: Fleet, *, utf8: bool = True) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 session`, `2 sessions`."""
+    """Return a count with its noun: `1 session`, `2 sessions`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def age(seconds: float) -> str:
-    """A time span in its largest whole unit."""
+    """Return a duration in its largest whole unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"
@@ -145,16 +145,16 @@ def age(seconds: float) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """*text* with blanks behind it, *width* cells wide; one that is wider stays as it is."""
+    """Return *text* padded to *width* cells; a wider one is unchanged."""
     return text + " " * (width - width_cells(text))
 
 
 def cut(text: str, width: int, *, utf8: bool = True) -> str:
-    """*text* in at most *width* cells, its loss marked."""
+    """Return *text* in at most *width* cells, with a mark if it was cut."""
     if width_cells(text) <= width:
         return text
     room, end = width - 1, 0
-    for end, character in enumerate(text):  # noqa: B007 - the position is what is wanted
+    for end, character in enumerate(text):  # noqa: B007 - the position is needed
         room -= width_cells(character)
         if room < 0:
             break

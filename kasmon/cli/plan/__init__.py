@@ -1,1 +1,1 @@
-"""`kasmon plan`: its verbs (`commands`) and what they print."""
+"""`kasmon plan`: its commands (`commands`) and their output."""

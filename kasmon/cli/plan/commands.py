@@ -1,4 +1,4 @@
-"""`kasmon plan`: look at a plan, agree to it, run it, and decide on what it asks."""
+"""`kasmon plan`: inspect a plan, confirm and run it, and decide on its questions."""
 
 import asyncio
 import sys
@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object
 from kasmon.cli.plan import example
 from kasmon.cli.plan.json_objects import plan_object, run_object
@@ -33,7 +33,7 @@ from kasmon.supervisor.plans.view import agreed, see
 from kasmon.supervisor.worktrees.unsaved_files import list_files
 
 OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
-"""How a plan ended -> the exit code of whoever waited for it."""
+"""The outcome of a plan -> the exit code of a command that waited for it."""
 
 
 def init(file: str, *, wants_json: bool) -> None:
@@ -54,19 +54,19 @@ def init(file: str, *, wants_json: bool) -> None:
     except OSError as error:
         raise RefusedError(f"{file!r} cannot be written: {error.strerror or error}.") from error
     if wants_json:
-        tell(answer(file=file))
+        print_json(answer(file=file))
     else:
         say(f"created {file}; edit it, then check it with `kasmon plan check`")
 
 
 def check(file: str, *, folder: str = "", wants_json: bool) -> int:
-    """Say whether `run` would take a plan: whether it holds together, and can have its worktrees and sandboxes here.
+    """Check whether `run` would accept a plan: whether it is valid, and its worktrees and sandboxes are available.
 
-    Returns 2 where it does not hold, for programs with all that is wrong in one object.
+    Returns 2 for an invalid plan with *wants_json*, which prints all faults in one object.
 
     Raises:
-        PlanFaultyError: if it does not; each fault was printed.
-        KasmonError: as `run` does, of the worktrees and sandboxes of its tasks.
+        PlanFaultyError: if it is invalid; each fault was printed.
+        KasmonError: as `run` does, for the worktrees and sandboxes of its tasks.
     """
     where, text = places(), start.text_of(Path(file))
     config = load(where)
@@ -79,7 +79,9 @@ def check(file: str, *, folder: str = "", wants_json: bool) -> int:
     if wants_json:
         found = [{"file": file, "line": fault.line, "why": fault.why} for fault in faults]
         error = error_object(PlanFaultyError([placed(file, fault) for fault in faults])) if faults else {}
-        tell(error | answer(plan=plan_object(plan), faults=found, warnings=_warnings(file, plan), remarks=remarks))
+        print_json(
+            error | answer(plan=plan_object(plan), faults=found, warnings=_warnings(file, plan), remarks=remarks)
+        )
         return UsageError.exit_code if faults else 0
     for warning in plan.warnings:
         say(f"warning: {placed(file, warning)}")
@@ -95,7 +97,7 @@ def check(file: str, *, folder: str = "", wants_json: bool) -> int:
 
 
 def _folder(file: str, wanted: str) -> Path:
-    """Where a plan runs: the folder *wanted*, else that of its *file*.
+    """Return the folder that a plan runs in: *wanted*, else that of its *file*.
 
     Raises:
         UsageError: if there is no such folder.
@@ -111,7 +113,7 @@ def _warnings(file: str, plan: Plan) -> list[dict[str, Any]]:
 
 
 def show(wanted: str, *, wave: int | None, wants_json: bool) -> None:
-    """Draw a plan: a file, or one that was run, with the state of its tasks."""
+    """Print a plan as a graph: a file, or one that was run, with the state of its tasks."""
     where = places()
     if wanted in plans(where) or not Path(wanted).exists():
         seen = see(start.found(where, wanted), look_once(where), load(where))
@@ -121,7 +123,7 @@ def show(wanted: str, *, wave: int | None, wants_json: bool) -> None:
     if wave is not None:
         plan = _only(plan, wave)
     if wants_json:
-        tell(answer(plan=plan_object(plan, run, ahead)))
+        print_json(answer(plan=plan_object(plan, run, ahead)))
         return
     states = {} if run is None else {task.id: _state_words(run, task.id, ahead) for task in plan.tasks}
     if run is not None:
@@ -148,9 +150,9 @@ def run(
     """Run a plan after showing what it would start; with *ci* wait for its end, or a signal, and report.
 
     Raises:
-        PlanFaultyError: if something is wrong with it.
-        RefusedError: if nobody agreed to it.
-        KasmonError: if a task of it cannot have its sandbox.
+        PlanFaultyError: if it has faults.
+        RefusedError: if the user did not confirm it.
+        KasmonError: if the sandbox of a task is not available.
     """
     where, path = places(), Path(file).absolute()
     config, text = load(where), start.text_of(path)
@@ -161,89 +163,89 @@ def run(
         _only(plan, wave)
     remarks = approval.grounds(plan, at, start.next_id(where, plan))
     _agree(file, plan, config, at, remarks, yes=yes, quiet=wants_json or ci)
-    book = start.agree(where, plan, text, path, at, headless=ci)
+    plan_log = start.agree(where, plan, text, path, at, headless=ci)
     for task in plan.tasks:
         if wave is not None and task.wave < wave:
-            book.steer("skip", task.id)
+            plan_log.steer("skip", task.id)
     for _ in range(1, wave or 1):
-        book.steer("advance")
+        plan_log.steer("advance")
     if ci:
         form = "json" if wants_json else form
         try:
-            finished = asyncio.run(follow(where, book, quiet=wants_json or (form != "text" and not output)))
+            finished = asyncio.run(follow(where, plan_log, quiet=wants_json or (form != "text" and not output)))
         except PlanStoppedError as stopped:
-            book.more()
-            report(plan, book.run, form, output, stopped)
+            plan_log.more()
+            report(plan, plan_log.run, form, output, stopped)
             if not wants_json or output:
                 raise
-            note(f"{stopped.message} {stopped.hint}")  # the object on stdout has it too
+            note(f"{stopped.message} {stopped.hint}")  # the object on stdout contains it too
             return stopped.exit_code
         report(plan, finished, form, output)
         return OUTCOMES.get(finished.outcome, 1)
-    start.run(where, book)
+    start.run(where, plan_log)
     if wants_json:
-        tell(answer(plan=plan_object(plan, book.run)))
+        print_json(answer(plan=plan_object(plan, plan_log.run)))
     else:
-        say(book.plan)
+        say(plan_log.plan)
     return 0
 
 
 def steer(wanted: str, deed: Deed, task: str = "", agent: str = "", *, wants_json: bool) -> None:
-    """Decide something on a plan that runs; `resume` also starts its runner again.
+    """Apply a decision to a running plan; `resume` also restarts its runner.
 
     Raises:
         PlanNotFoundError: if there is no such plan.
-        RefusedError: if it is over, or has nothing of that kind to decide.
+        RefusedError: if it is over, or the decision does not apply.
         UsageError: if it has no such task, or there is no such agent.
     """
     where = places()
     seen = decisions.steer(where, load(where), look_once(where), wanted, deed, task, agent)
     if wants_json:
-        tell(answer(plan=plan_object(seen.plan, seen.run)))
+        print_json(answer(plan=plan_object(seen.plan, seen.run)))
     else:
         say(f"{seen.run.plan}: {deed}{f' {task}' if task else ''}")
 
 
 def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
-    """Show how a plan's file differs from what runs, and with *apply* take it over.
+    """Print how a plan's file differs from the running plan, and with *apply* apply it.
 
     Raises:
-        PlanFaultyError: if something is wrong with the file.
-        RefusedError: if the edit takes away what has begun, or nobody agreed to it.
+        PlanFaultyError: if the file has faults.
+        RefusedError: if the edit removes a started task, or the user did not confirm it.
     """
     where = places()
-    book = start.found(where, wanted)
-    file = Path(book.run.file)
+    plan_log = start.found(where, wanted)
+    file = Path(plan_log.run.file)
     text, config = start.text_of(file), load(where)
     new = read(text, str(file), tuple(config.agents))
-    old = agreed(book)
-    edited = changes(old, new, book.run)
-    if apply and book.run.state == "ended":
-        raise RefusedError(f"plan {book.plan!r} has ended: {book.run.outcome}.", hint="Run its file again.")
+    old = agreed(plan_log)
+    edited = changes(old, new, plan_log.run)
+    if apply and plan_log.run.state == "ended":
+        raise RefusedError(f"plan {plan_log.plan!r} has ended: {plan_log.run.outcome}.", hint="Run its file again.")
     if wants_json and (not apply or not edited.lines):
-        tell(answer(changes=list(edited.lines), refused=list(edited.refused)))
+        print_json(answer(changes=list(edited.lines), refused=list(edited.refused)))
         return
     if not edited.lines:
-        say(f"{book.plan}: its file does not differ from the running plan")
+        say(f"{plan_log.plan}: its file does not differ from the running plan")
         return
     if not wants_json:
         say(*edited.lines)
     if edited.refused:
-        raise RefusedError(f"the edit of {book.plan!r} cannot be applied: {'; '.join(edited.refused)}.")
+        raise RefusedError(f"the edit of {plan_log.plan!r} cannot be applied: {'; '.join(edited.refused)}.")
     if apply:
-        folder = Path(book.run.folder)
+        folder = Path(plan_log.run.folder)
         must_be_able(where, config, new, folder)
-        remarks = approval.grounds(new, folder, book.plan, book.run)
+        remarks = approval.grounds(new, folder, plan_log.plan, plan_log.run)
         _agree(str(file), new, config, folder, remarks, yes=yes, quiet=wants_json)
-        decisions.take_edit(where, config, book.plan, start.digest(text))
+        decisions.take_edit(where, config, plan_log.plan, start.digest(text))
         if wants_json:
-            tell(answer(changes=list(edited.lines), refused=[]))
+            print_json(answer(changes=list(edited.lines), refused=[]))
 
 
-def _of_all(book: PlanLog) -> str:
-    """`/N` of a plan with N tasks; empty where its text is gone."""
+def _of_all(plan_log: PlanLog) -> str:
+    """Return `/N` for a plan with N tasks; empty if its text is missing."""
     try:
-        return f"/{len(agreed(book).tasks)}"
+        return f"/{len(agreed(plan_log).tasks)}"
     except (PlanNotFoundError, PlanFaultyError):
         return ""
 
@@ -251,43 +253,43 @@ def _of_all(book: PlanLog) -> str:
 def list_all(*, wants_json: bool) -> None:
     """List the plans that were run, the newest last."""
     where = places()
-    books = sorted((start.found(where, id_) for id_ in plans(where)), key=lambda book: book.run.began_at)
+    plan_logs = sorted((start.found(where, id_) for id_ in plans(where)), key=lambda plan_log: plan_log.run.began_at)
     if wants_json:
-        tell(answer(plans=[run_object(book, is_run=start.is_run(book)) for book in books]))
+        print_json(answer(plans=[run_object(plan_log, is_run=start.is_run(plan_log)) for plan_log in plan_logs]))
         return
-    for book in books:
-        run_ = book.run
+    for plan_log in plan_logs:
+        run_ = plan_log.run
         held = ", no runner (`kasmon recover`)"
-        if run_.state == "ended" or start.is_run(book):
+        if run_.state == "ended" or start.is_run(plan_log):
             held = ""
         elif run_.is_stopped:
-            held = f", stopped (`kasmon plan resume {book.plan}`)"
+            held = f", stopped (`kasmon plan resume {plan_log.plan}`)"
         done = sum(task.state.value in ("done", "skipped") for task in run_.tasks.values())
-        say(f"{book.plan}  {run_.outcome or run_.state}{held}  {done}{_of_all(book)} done  {run_.file}")
+        say(f"{plan_log.plan}  {run_.outcome or run_.state}{held}  {done}{_of_all(plan_log)} done  {run_.file}")
     for found in PlanFolders(load(where).plans.folders).look():
         wrong = f", {len(found.faults)} faults (`kasmon plan check`)" if found.faults else ""
         say(f"-  not run: {len(found.plan.tasks)} tasks in {found.plan.waves} waves{wrong}  {found.file}")
-    if not books:
+    if not plan_logs:
         say("No plan has been run yet.")
 
 
 def clean(wanted: str, patterns: Sequence[str], *, wants_json: bool) -> None:
-    """Remove the worktrees of a plan in which nothing could be lost; the others stay, and are named.
+    """Remove the worktrees of a plan without unsaved work; the others stay, and are named.
 
-    The files that git ignores in them are listed first. They keep their worktree, unless one of *patterns* matches.
+    The files that git ignores in them are listed first. Worktrees with such files stay, unless *patterns* match them.
 
     Raises:
-        RefusedError: if one of them has to stay, or the plan is not over.
+        RefusedError: if a worktree has to stay, or the plan is not over.
     """
     where = places()
-    book = start.found(where, wanted)
-    found = worktree_removal.find_ignored(book, patterns)
+    plan_log = start.found(where, wanted)
+    found = worktree_removal.find_ignored(plan_log, patterns)
     if not wants_json:
         say(*(f"{path}: git ignores {list_files(files.listed)}" for path, files in found.items() if files.listed))
-    removed, kept = worktree_removal.clean(book, look_once(where), found)
+    removed, kept = worktree_removal.clean(plan_log, look_once(where), found)
     if wants_json:
         listed = {str(path): files.listed for path, files in found.items() if files.listed}
-        tell(answer(removed=removed, kept=kept, ignored=listed))
+        print_json(answer(removed=removed, kept=kept, ignored=listed))
     else:
         say(*(f"removed {path}" for path in removed))
     if kept:
@@ -320,10 +322,10 @@ def _only(plan: Plan, wave: int) -> Plan:
 def _agree(
     file: str, plan: Plan, config: Config, folder: Path, remarks: Sequence[str], *, yes: bool, quiet: bool
 ) -> None:
-    """Show every command that *plan* would run, and *remarks*, and have a person agree to it; *file* is its name.
+    """Show every command that *plan* would run, and *remarks*, and have the user confirm it; *file* is its name.
 
     Raises:
-        RefusedError: if nobody does.
+        RefusedError: if it is not confirmed.
     """
     warnings = [f"  warning: {placed(file, warning)}" for warning in plan.warnings]
     remarks = [*(f"  but {remark}" for remark in remarks), *warnings]

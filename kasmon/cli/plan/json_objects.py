@@ -1,4 +1,4 @@
-"""Plans, and how far they are, as JSON objects for programs. Every field is always there. Pure."""
+"""Plans, and their progress, as JSON objects for programs. Every field is always present. Pure."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from kasmon.store.plan_log import PlanLog
 
 
 def plan_object(plan: Plan, run: PlanRun | None = None, ahead: NextSteps | None = None) -> dict[str, Any]:
-    """A plan as an object for programs; with how far it is where it was run."""
+    """Return a plan as an object for programs; with its progress if it was run."""
     return {
         "id": None if run is None else run.plan,
         "name": plan.name,
@@ -74,11 +74,11 @@ def _check_object(check: TaskChecked) -> dict[str, Any]:
     }
 
 
-def run_object(book: PlanLog, *, is_run: bool) -> dict[str, Any]:
-    """The plan of *book* as it was run, in short; *is_run* says whether a process runs it now."""
-    run = book.run
+def run_object(plan_log: PlanLog, *, is_run: bool) -> dict[str, Any]:
+    """Return the run of the plan in *plan_log*, in short; *is_run* is whether a runner process is active."""
+    run = plan_log.run
     return {
-        "id": book.plan,
+        "id": plan_log.plan,
         "name": run.name,
         "file": run.file,
         "folder": run.folder,

@@ -1,4 +1,4 @@
-"""A plan that runs without a screen: followed line by line, and reported at its end as text, JSON or JUnit."""
+"""Run a plan without a screen: follow it line by line, and report its end as text, JSON or JUnit."""
 
 import asyncio
 import json
@@ -23,27 +23,27 @@ from kasmon.supervisor.plans import start
 
 LOOK_S: Final = 0.2
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""What stops a plan that somebody waits for."""
+"""The signals that stop a plan that a command waits for."""
 STOPPING_S: Final = 30.0
-"""So long a stopped plan's agents may take to end before the command that waited leaves."""
+"""How long the agents of a stopped plan may take to end before the waiting command exits."""
 LOST_S: Final = 10.0
-"""A plan whose runner is gone for so long is not waited for."""
+"""How long a plan may be without a runner before the command stops waiting."""
 
 
 class PlanStoppedError(KasmonError):
-    """A signal ended the command that waited for a plan, and the plan was stopped for it."""
+    """A signal ended the command that waited for a plan, and it stopped the plan."""
 
     exit_code, code = INTERRUPTED, "interrupted"
 
 
-async def follow(places: Paths, book: PlanLog, *, quiet: bool) -> PlanRun:
-    """Run the plan of *book* until it has ended, and print what moves meanwhile.
+async def follow(places: Paths, plan_log: PlanLog, *, quiet: bool) -> PlanRun:
+    """Run the plan of *plan_log* until it has ended, and print its progress.
 
-    SIGINT or SIGTERM stops the plan: no task begins, its sessions and checks are ended. A second one ends only us.
+    SIGINT or SIGTERM stops the plan: no task starts, its sessions and checks end. A second one ends only this command.
 
     Raises:
-        PlanStoppedError: if a signal stopped it; says how to resume it.
-        KasmonError: if nobody runs it any more.
+        PlanStoppedError: if a signal stopped it; names how to resume it.
+        KasmonError: if it has no runner any more.
     """
     received: list[signal.Signals] = []
     loop = asyncio.get_running_loop()
@@ -56,53 +56,53 @@ async def follow(places: Paths, book: PlanLog, *, quiet: bool) -> PlanRun:
     for each in SIGNALS:
         loop.add_signal_handler(each, receive, each)
     try:
-        await asyncio.to_thread(start.run, places, book)
-        return await _followed(places, book, received, quiet=quiet)
+        await asyncio.to_thread(start.run, places, plan_log)
+        return await _followed(places, plan_log, received, quiet=quiet)
     finally:
         for each in SIGNALS:
             loop.remove_signal_handler(each)
 
 
-async def _followed(places: Paths, book: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
+async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
     told: dict[str, TaskState] = {}
     loop = asyncio.get_running_loop()
     gone_at = loop.time() + LOST_S
     while True:
-        await asyncio.to_thread(book.more)
-        for id_, task in book.run.tasks.items():
+        await asyncio.to_thread(plan_log.more)
+        for id_, task in plan_log.run.tasks.items():
             if told.get(id_) is not task.state:
                 told[id_] = task.state
                 if not quiet:
                     why = f": {task.why}" if task.why and task.state is not TaskState.RUNNING else ""
                     say(f"task {id_}  {task.state.value}{why}")
-        if book.run.state == "ended":
-            return book.run
+        if plan_log.run.state == "ended":
+            return plan_log.run
         if received:
-            raise await _stop(places, book, received[0])
-        if await asyncio.to_thread(start.is_run, book):
+            raise await _stop(places, plan_log, received[0])
+        if await asyncio.to_thread(start.is_run, plan_log):
             gone_at = loop.time() + LOST_S
         elif loop.time() > gone_at:
             raise KasmonError(
-                f"plan {book.plan!r} has lost its runner.",
-                hint=f"See {str(book.runner_log)!r}, then run `kasmon recover`.",
+                f"plan {plan_log.plan!r} has lost its runner.",
+                hint=f"See {str(plan_log.runner_log)!r}, then run `kasmon recover`.",
             )
         await asyncio.sleep(LOOK_S)
 
 
-async def _stop(places: Paths, book: PlanLog, received: signal.Signals) -> PlanStoppedError:
-    """Stop the plan of *book* for the signal *received*; the error that says so, once nothing of it runs any more."""
-    await asyncio.to_thread(book.steer, "stop")
-    await asyncio.to_thread(start.run, places, book)
+async def _stop(places: Paths, plan_log: PlanLog, received: signal.Signals) -> PlanStoppedError:
+    """Stop the plan of *plan_log* for the signal *received*; return the error to raise, once its runner has ended."""
+    await asyncio.to_thread(plan_log.steer, "stop")
+    await asyncio.to_thread(start.run, places, plan_log)
     how = "Its agents and checks were ended; its worktrees are kept."
     deadline = time.monotonic() + STOPPING_S
-    while await asyncio.to_thread(start.is_run, book):
+    while await asyncio.to_thread(start.is_run, plan_log):
         if time.monotonic() > deadline:
-            how = f"Its agents are still stopping after {STOPPING_S:g} s; see {str(book.runner_log)!r}."
+            how = f"Its agents are still stopping after {STOPPING_S:g} s; see {str(plan_log.runner_log)!r}."
             break
         await asyncio.sleep(LOOK_S)
     return PlanStoppedError(
-        f"plan {book.plan!r} was stopped by {received.name}. {how}",
-        hint=f"`kasmon plan resume {book.plan}` starts the interrupted tasks again, in the same folders.",
+        f"plan {plan_log.plan!r} was stopped by {received.name}. {how}",
+        hint=f"`kasmon plan resume {plan_log.plan}` starts the interrupted tasks again, in the same folders.",
     )
 
 
@@ -113,7 +113,7 @@ def report(
     output: str,
     stopped: PlanStoppedError | None = None,
 ) -> None:
-    """Print how *plan* ended, or how far it was when it was *stopped*, or write that into the file *output*."""
+    """Print how *plan* ended, or its progress when it was *stopped*; or write that into the file *output*."""
     if form == "json":
         failure = {} if stopped is None else error_object(stopped)
         said = json.dumps(failure | answer(plan=plan_object(plan, run))) + "\n"
@@ -138,14 +138,14 @@ def _text(plan: Plan, run: PlanRun) -> str:
 
 
 def _state(run: PlanRun, at: TaskRun) -> str:
-    """How far a task of *run* is; of a plan that was stopped, whether the task ran at all."""
+    """Return the progress of a task of *run*; for a stopped plan, whether the task ran at all."""
     if at.state is TaskState.WAITING and run.is_stopped:
         return "stopped while running" if at.attempt else "did not run"
     return at.state.value
 
 
 def _junit(plan: Plan, run: PlanRun) -> str:
-    """One test case for each task, one suite for each wave, in the form that CI systems read."""
+    """Return one test case for each task, one suite for each wave, in the format of CI systems."""
     top = ET.Element("testsuites", name=_xml(plan.name))
     for wave in range(1, plan.waves + 1):
         states = [run.of(task.id).state for task in plan.wave(wave)]
@@ -184,5 +184,5 @@ _NO_XML: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
 def _xml(text: str) -> str:
-    """*text* without what XML 1.0 cannot hold."""
+    """Return *text* without characters that XML 1.0 excludes."""
     return "".join(c for c in clean_block(text) if c in "\t\n" or (c >= " " and not _NO_XML.match(c)))

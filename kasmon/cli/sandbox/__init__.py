@@ -1,1 +1,1 @@
-"""`kasmon sandbox`: its verbs (`commands`) and what they print."""
+"""`kasmon sandbox`: its commands (`commands`) and their output."""

@@ -1,4 +1,4 @@
-"""Verbs about sandboxes of interpreters: `sandbox create`, `run`, `pause`, `restore`, `rm` and the others."""
+"""Commands about interpreter sandboxes: `sandbox create`, `run`, `pause`, `restore`, `rm` and the others."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from kasmon.cli.output.console import note, say, say_block, tell
+from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
 from kasmon.cli.sandbox.run_output import RunOutput
@@ -40,7 +40,7 @@ def wanted(
     writes_project: bool,
     hosts: Sequence[str] | None,
 ) -> operations.NewSandbox:
-    """What the command line says about a new sandbox."""
+    """Return the command line's description of a new sandbox."""
     return operations.NewSandbox(
         name=name,
         tier=tier,
@@ -53,11 +53,11 @@ def wanted(
 
 
 def create(new: operations.NewSandbox, *, wants_json: bool) -> None:
-    """Make a sandbox and print its session's id."""
+    """Create a sandbox and print its session's id."""
     where = places()
     made = seen(where, asyncio.run(operations.create(where, load(where), new)))
     if wants_json:
-        tell(answer(session=sandbox_object(made)))
+        print_json(answer(session=sandbox_object(made)))
         return
     say(made.id)
     if new.folder and (words := works_in_words(made)):
@@ -65,20 +65,20 @@ def create(new: operations.NewSandbox, *, wants_json: bool) -> None:
 
 
 def resume(name: str, *, wants_json: bool) -> None:
-    """Wake a sandbox."""
-    _keep(name, Resume(), "runs", wants_json=wants_json)
+    """Resume a sandbox."""
+    _execute(name, Resume(), "runs", wants_json=wants_json)
 
 
 def restore(name: str, checkpoint: str, *, wants_json: bool) -> None:
-    """Put a sandbox back to a checkpoint."""
-    _keep(name, Restore(checkpoint=checkpoint), f"restored {checkpoint}", wants_json=wants_json)
+    """Restore a sandbox to a checkpoint."""
+    _execute(name, Restore(checkpoint=checkpoint), f"restored {checkpoint}", wants_json=wants_json)
 
 
 def checkpoint(name: str, *, wants_json: bool) -> None:
-    """Keep what can be kept as it is now, and print the checkpoint's id.
+    """Save a checkpoint, and print its id.
 
     Raises:
-        KasmonError: if nothing could be kept.
+        KasmonError: if nothing could be saved.
     """
     where = places()
     session = find(look_once(where), name)
@@ -89,7 +89,7 @@ def checkpoint(name: str, *, wants_json: bool) -> None:
         )
     known = next((each for each in _points(where, session.id) if each.id == kept), None)
     if wants_json:
-        tell(answer(checkpoint=msgspec.to_builtins(known) if known else {"id": kept}))
+        print_json(answer(checkpoint=msgspec.to_builtins(known) if known else {"id": kept}))
         return
     say(kept)
     if known is not None and known.lost:
@@ -97,29 +97,29 @@ def checkpoint(name: str, *, wants_json: bool) -> None:
 
 
 def checkpoints(name: str, *, wants_json: bool) -> None:
-    """List what was kept of a sandbox."""
+    """List the checkpoints of a sandbox."""
     where = places()
     points = _points(where, find(look_once(where), name).id)
     if wants_json:
-        tell(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
+        print_json(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
         return
     for point in points:
         say(point_row(point))
 
 
 def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
-    """Show what a turn changed in a sandbox's files."""
+    """Print what a turn changed in a sandbox's files."""
     where = places()
     session = find(look_once(where), name)
     text = operations.diff(where, session, turn)
     if wants_json:
-        tell(answer(diff=text))
+        print_json(answer(diff=text))
     elif text:
         say_block(text.rstrip("\n"))
 
 
 def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
-    """Let a sandbox reach hosts.
+    """Allow a sandbox to reach hosts.
 
     Raises:
         UsageError: if none is named.
@@ -132,7 +132,7 @@ def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
     session = find(look_once(where), name)
     later = asyncio.run(operations.keep(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
-        tell(answer(allowed=list(hosts), later=later or None))
+        print_json(answer(allowed=list(hosts), later=later or None))
         return
     say(f"{session.name} ({session.id}): may reach {', '.join(hosts)}")
     if later:
@@ -140,7 +140,7 @@ def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
 
 
 def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
-    """Reach *port* inside from port *here*, until this is interrupted.
+    """Forward the local port *here* to *port* inside, until interrupted.
 
     Raises:
         SandboxError: if the sandbox's network cannot be reached.
@@ -149,14 +149,14 @@ def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
     session = find(look_once(where), name)
     with contextlib.closing(asyncio.run(operations.forwarded(where, session, port, here))) as opened:
         if wants_json:
-            tell(answer(host=HERE, port=opened.port, to=port))
+            print_json(answer(host=HERE, port=opened.port, to=port))
         else:
             say(f"{HERE}:{opened.port} is port {port} of {session.name}; Ctrl+C stops forwarding")
         opened.serve()
 
 
 def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
-    """Run in one sandbox what another one ran, in order; the exit code of the last that failed, 0 where none did."""
+    """Run another sandbox's code in one, in order; return the exit code of the last failed run, or 0."""
     where = places()
     source, target = find(look_once(where), name), find(look_once(where), into)
     code, ran = 0, []
@@ -170,15 +170,15 @@ def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
         ran.append(msgspec.to_builtins(done))
         code = done.exit_code or code
     if wants_json:
-        tell(answer(ran=ran))
+        print_json(answer(ran=ran))
     return code
 
 
 def rm(name: str | None, *, every: bool, wants_json: bool) -> int:
-    """End sandboxes and forget them; 1 if one of several could not be.
+    """End and remove sandboxes; return 1 if some of several failed.
 
     Raises:
-        UsageError: if it is not said which.
+        UsageError: if neither one nor all are named.
     """
     where = places()
     if (name is None) is not every:
@@ -186,10 +186,10 @@ def rm(name: str | None, *, every: bool, wants_json: bool) -> int:
     if name is not None:
         session = find(look_once(where), name)
         kept = asyncio.run(operations.remove(where, session))
-        _tell_gone([session], [kept], [], wants_json=wants_json)
+        _print_removed([session], [kept], [], wants_json=wants_json)
         return 0
     gone, kept_of, left = asyncio.run(_remove_all(where))
-    _tell_gone(gone, kept_of, left, wants_json=wants_json)
+    _print_removed(gone, kept_of, left, wants_json=wants_json)
     return FAILED if left else 0
 
 
@@ -208,11 +208,13 @@ async def _remove_all(where: Paths) -> tuple[list[Session], list[str], list[Kasm
     return gone, kept, left
 
 
-def _tell_gone(gone: Sequence[Session], kept: Sequence[str], left: Sequence[KasmonError], *, wants_json: bool) -> None:
+def _print_removed(
+    gone: Sequence[Session], kept: Sequence[str], left: Sequence[KasmonError], *, wants_json: bool
+) -> None:
     copies = [path for path in kept if path]
     if wants_json:
         ids, errors = [session.id for session in gone], [error.message for error in left]
-        tell(answer(gone=ids, left=errors, kept=copies))
+        print_json(answer(gone=ids, left=errors, kept=copies))
         return
     for session in gone:
         say(f"{session.name} ({session.id}): gone")
@@ -222,12 +224,12 @@ def _tell_gone(gone: Sequence[Session], kept: Sequence[str], left: Sequence[Kasm
         note(error.message)
 
 
-def _keep(name: str, wish: SandboxWish, done: str, *, wants_json: bool) -> None:
+def _execute(name: str, command: SandboxWish, done: str, *, wants_json: bool) -> None:
     where = places()
     session = find(look_once(where), name)
-    lost = asyncio.run(operations.keep(where, session, wish))
+    lost = asyncio.run(operations.keep(where, session, command))
     if wants_json:
-        tell(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
+        print_json(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
         return
     say(f"{session.name} ({session.id}): {done}")
     if lost:

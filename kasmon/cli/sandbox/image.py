@@ -1,4 +1,4 @@
-"""`kasmon sandbox image build`: what virtual machines start from, and warm ones of which new ones are copies."""
+"""`kasmon sandbox image build`: build the image of virtual machines, and the warm machines to copy new ones from."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
@@ -19,12 +19,12 @@ Sized = Literal["default", "build", "max"]
 
 
 def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
-    """Build the image anew, start a machine of it, and put that away warm.
+    """Rebuild the image, start a machine from it, and store that warm.
 
-    With *sizes*: machines of these sizes, of the image that is there; it is built only where there is none.
+    With *sizes*: store machines of these sizes from the existing image; it is built only if there is none.
 
     Raises:
-        SandboxError: if no image can be built; the one before is untouched.
+        SandboxError: if no image can be built; the previous one is unchanged.
     """
     where = places()
     where.make()
@@ -37,7 +37,7 @@ def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
         told = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
         size_bytes, why = next(iter(warm.values()))
         warm_of = {size: {"bytes": bytes_, "why_not": why_not} for size, (bytes_, why_not) in warm.items()}
-        tell(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
+        print_json(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
         return
     if not known:
         size_mib = _bytes(folder, built) // MIB
@@ -51,7 +51,7 @@ def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
 
 
 def _warm(vm: MicroVm, size: Sized) -> tuple[int, str]:
-    """Put a machine of *size* away warm; how many bytes its memory takes, or why there is none."""
+    """Store a warm machine of *size*; return the size of its memory in bytes, or why there is none."""
     if lack := qemu_program.lacking():
         return 0, f"{lack.why}. {lack.hint}"
     note(f"Starting a machine of size {size}; new machines will be copies of it.")

@@ -1,4 +1,4 @@
-"""What is shown of sandboxes: rows, all about one, and objects for programs."""
+"""The output about sandboxes: rows, details of one, and objects for programs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ NOTHING: Final = StoredSnapshots()
 
 
 def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> dict[str, Any]:
-    """*session* as a program sees it, with what is known of its sandbox and of its memory on disk."""
+    """Return *session* as an object for programs, with its sandbox and memory snapshots."""
     housing = session.housing
     confinement = housing.confinement if housing else None
     return session_object(session) | {
@@ -42,7 +42,7 @@ def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> d
 
 
 def works_in(session: Session) -> dict[str, Any] | None:
-    """Where its work lies on this machine, and whether that is a copy of the folder that it was given."""
+    """Return the sandbox's work folder on this machine, and whether it is a copy of the requested one."""
     runtime = session.housing.runtime if session.housing else None
     if session.mode is not Mode.INTERPRETER or runtime is None or not runtime.workspace:
         return None
@@ -50,12 +50,12 @@ def works_in(session: Session) -> dict[str, Any] | None:
 
 
 def copy_of(session: Session, folder: str) -> str:
-    """The folder of which *folder*, where the sandbox of *session* works, is a copy; empty where it is none."""
+    """Return the folder of which *folder*, where the sandbox of *session* works, is a copy; empty if it is none."""
     return session.workdir if session.workdir and Path(session.workdir).resolve() != Path(folder).resolve() else ""
 
 
 def works_in_words(session: Session) -> str:
-    """`It works in '/x' itself.`, or of which folder it has a copy, and where; empty where that is not known."""
+    """Return `It works in '/x' itself.`, or the original and the path of its copy; empty if unknown."""
     where = works_in(session)
     if where is None:
         return ""
@@ -65,7 +65,7 @@ def works_in_words(session: Session) -> str:
 
 
 def snapshot_object(judged: SnapshotVerdict) -> dict[str, Any]:
-    """One memory on disk as a program sees it: `usable`, or in `refused` why not."""
+    """Return one memory snapshot as an object for programs: `usable`, or in `refused` why not."""
     snapshot = judged.snapshot
     return {
         **msgspec.to_builtins(snapshot),
@@ -77,7 +77,7 @@ def snapshot_object(judged: SnapshotVerdict) -> dict[str, Any]:
 
 
 def origin_object(origin: ForkOrigin | None) -> dict[str, Any] | None:
-    """What a fork has of its source, as a program sees it."""
+    """Return how much of its source a fork has, as an object for programs."""
     if origin is None:
         return None
     return {
@@ -92,27 +92,27 @@ def origin_object(origin: ForkOrigin | None) -> dict[str, Any] | None:
 
 
 def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
-    """One sandbox in a line."""
+    """Return one sandbox as a line."""
     housing = session.housing
     parts = [session.id, session.name, session.sandbox or "", session.state.value]
     if housing is not None:
         parts += [housing.phase.value, counted(housing.checkpoints_counted, "checkpoint")]
         parts += [_used(housing.usage)] if housing.usage and not housing.is_asleep else []
-    if housing is not None and housing.is_asleep and not housing.held:  # one that was gone on from is of the past
+    if housing is not None and housing.is_asleep and not housing.held:  # a restored one is obsolete
         parts += [f"memory snapshot {snapshot_words(judged, now)}" for judged in remembered.snapshots]
         parts += [f"memory snapshot: {remembered.missing}"] if remembered.missing else []
     return "  ".join(part for part in parts if part)
 
 
 def snapshot_words(judged: SnapshotVerdict, now: float) -> str:
-    """A memory on disk, its age, and why nothing goes on from it: `54 MiB, 3m old, cannot be used: it is truncated`."""
-    size = f"{_mib(judged.snapshot.size_bytes)}, " if judged.snapshot.parts else ""  # a service does not say it
+    """Return a snapshot's size, age, and why it is not restored: `54 MiB, 3m old, not valid: it is truncated`."""
+    size = f"{_mib(judged.snapshot.size_bytes)}, " if judged.snapshot.parts else ""  # a service does not report it
     words = f"{size}{age(now - judged.at)} old"
     return f"{words}, not valid: {judged.refused}" if judged.refused else words
 
 
 def about(session: Session, remembered: StoredSnapshots, points: Sequence[CheckpointSummary], now: float) -> list[str]:
-    """All that is known of one sandbox, a line each; times as ages."""
+    """Return all details of one sandbox, a line each; times as ages."""
     housing = session.housing
     lines = [f"{session.id}  {session.name}  {session.sandbox or 'no sandbox'}  {session.state.value}"]
     if housing is not None:
@@ -132,7 +132,7 @@ def about(session: Session, remembered: StoredSnapshots, points: Sequence[Checkp
 
 
 def _to_come(session: Session, now: float) -> list[str]:
-    """What comes by the clock if nobody uses it, each as a few words."""
+    """Return the next timed steps if it stays unused, each as a few words."""
     housing = session.housing
     if housing is None or session.state not in ALIVE or session.in_turn:
         return []
@@ -152,7 +152,7 @@ def _about_memory(judged: SnapshotVerdict, now: float) -> list[str]:
 
 
 def point_row(point: CheckpointSummary) -> str:
-    """One checkpoint in a line."""
+    """Return one checkpoint as a line."""
     lost = f"not saved: {', '.join(point.lost)}" if point.lost else ""
     parts = (point.id, f"{point.when} turn {point.turn}", _mib(point.size_bytes), point.commit[:12], point.what, lost)
     return "  ".join(part for part in parts if part)

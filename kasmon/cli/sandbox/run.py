@@ -1,4 +1,4 @@
-"""`kasmon sandbox run`: code goes to a sandbox, and what it prints comes meanwhile."""
+"""`kasmon sandbox run`: run code in a sandbox, and print its output as it arrives."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from kasmon.cli.output.console import tell
+from kasmon.cli.output.console import print_json
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.run_output import RunOutput
 from kasmon.errors import KasmonError
@@ -18,7 +18,7 @@ from kasmon.supervisor.sandboxes import use
 
 
 def run(name: str, code: str, interpreter: Interpreter, timeout_s: float | None, *, wants_json: bool) -> int:
-    """Run code and return its exit code; what it prints is printed meanwhile."""
+    """Run code, print its output as it arrives, and return its exit code."""
     where = places()
     session = find(look_once(where), name)
     shown, call = RunOutput(is_quiet=wants_json), use.new_run()
@@ -31,7 +31,7 @@ def run(name: str, code: str, interpreter: Interpreter, timeout_s: float | None,
             asyncio.run(use.interrupt(where, session, run=call))
         raise
     if wants_json:
-        tell(answer(run=call, ran=msgspec.to_builtins(ran)))
+        print_json(answer(run=call, ran=msgspec.to_builtins(ran)))
     else:
         shown.finish(ran)
     return ran.exit_code

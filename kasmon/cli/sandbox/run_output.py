@@ -1,4 +1,4 @@
-"""What a run in a sandbox prints, as it comes. Nothing here knows of more: whoever runs code waits for every module."""
+"""The output of a sandbox run as it arrives. Imports little: every `sandbox run` waits for these imports."""
 
 import contextlib
 import sys
@@ -10,18 +10,18 @@ from kasmon.model.sandbox.policy import MIB, RunResult
 from kasmon.sanitize import clean_block
 
 REMEMBERED: Final = 4 * MIB
-"""Of so many characters of a run's output it is known that they were printed; the answer has no more than that."""
+"""Printed output is remembered up to this many characters; the result contains no more than that."""
 
 
 class RunOutput:
-    """What a run prints, on our own stdout and stderr, each piece once."""
+    """Prints a run's output to stdout and stderr, each piece once."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet
-        self._told = {"stdout": "", "stderr": ""}
+        self._printed = {"stdout": "", "stderr": ""}
 
     def take(self, printed: RunOutputChunk) -> None:
-        """Show what was printed, where anybody wants that; how much of it was skipped is said on stderr."""
+        """Print a chunk of output, unless quiet; report skipped characters on stderr."""
         if self._is_quiet:
             return
         if printed.skipped:
@@ -30,9 +30,9 @@ class RunOutput:
         self._print("stderr", printed.stderr)
 
     def finish(self, ran: RunResult) -> None:
-        """Print what was not shown meanwhile, and what there is to know of the run."""
+        """Print the output that was not printed before, and the run's hint."""
         for name, whole in (("stdout", ran.stdout), ("stderr", ran.stderr)):
-            told = self._told[name]
+            told = self._printed[name]
             if whole.startswith(told):
                 self._print(name, whole[len(told) :])
         if ran.hint and ran.hint not in ran.stderr:
@@ -43,8 +43,8 @@ class RunOutput:
     def _print(self, name: str, text: str) -> None:
         if not text:
             return
-        if len(self._told[name]) <= REMEMBERED:
-            self._told[name] += text
+        if len(self._printed[name]) <= REMEMBERED:
+            self._printed[name] += text
         stream = sys.stdout if name == "stdout" else sys.stderr
         with contextlib.suppress(ValueError):
             print(clean_block(text) if stream.isatty() else text, end="", file=stream, flush=True)

@@ -1,4 +1,4 @@
-"""Verbs about sandboxes and what they remember: `sandbox ls`, `show`, `pause` and `fork`."""
+"""Commands about sandboxes and their memory snapshots: `sandbox ls`, `show`, `pause` and `fork`."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from kasmon.cli.output.console import note, say, tell
+from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import about, row, sandbox_object, snapshot_words
 from kasmon.errors import KasmonError, SandboxError, SessionNotFoundError, UsageError
@@ -25,22 +25,22 @@ from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 
 
 def list_all(*, wants_json: bool) -> None:
-    """List the sandboxes; what was begun of one by a host that was killed is ended."""
+    """List the sandboxes; end unfinished ones of killed hosts first."""
     where = places()
     for unfinished_one in unfinished(where, sandboxed(where)):
-        with contextlib.suppress(KasmonError):  # `kasmon doctor` tells of it
+        with contextlib.suppress(KasmonError):  # `kasmon doctor` reports it
             end_unfinished(where, unfinished_one)
     memory, now = SnapshotReader(where), time.time()
     sessions = [(session, memory.of(session)) for session in sandboxed(where)]
     if wants_json:
-        tell(answer(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions]))
+        print_json(answer(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions]))
         return
     for session, remembered in sessions:
         say(row(session, remembered, now))
 
 
 def show(name: str, *, wants_json: bool) -> None:
-    """Show all that is known of the sandbox of a session, also of one without; its memory on disk is read through."""
+    """Print all details of a session's sandbox, also without one; its snapshots on disk are verified in full."""
     where = places()
     session = find(look_once(where), name)
     remembered, points = (
@@ -53,7 +53,7 @@ def show(name: str, *, wants_json: bool) -> None:
     if wants_json:
         kept = [msgspec.to_builtins(point) for point in points]
         reach = {"network": list(policy.hosts), "refuse": list(policy.refuse)} if policy is not None else {}
-        tell(answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | reach))
+        print_json(answer(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | reach))
         return
     for line in about(session, remembered, points, time.time()):
         say(line)
@@ -64,11 +64,11 @@ def show(name: str, *, wants_json: bool) -> None:
 
 
 def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
-    """Put a sandbox to sleep: on disk where its tier keeps memory there, unless it is *to_hold* its memory.
+    """Pause a sandbox: on disk if its tier supports that, unless its memory is *to_hold*.
 
     Raises:
-        UsageError: if it is to do both.
-        SandboxError: if it does not sleep, or what it held was lost.
+        UsageError: if both are requested.
+        SandboxError: if it could not be paused, or its memory was lost.
     """
     if to_disk and to_hold:
         raise UsageError("--disk and --hold cannot be combined.", hint="Pass either --disk or --hold.")
@@ -78,7 +78,7 @@ def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
     now = asyncio.run(operations.pause(where, session, to_disk=to_disk))
     remembered = SnapshotReader(where).of(now)
     if wants_json:
-        tell(answer(session=sandbox_object(now, remembered), lost=None))
+        print_json(answer(session=sandbox_object(now, remembered), lost=None))
         return
     held = now.housing is not None and now.housing.held
     where_words = ["memory kept in RAM"] if held else []
@@ -90,13 +90,13 @@ def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
 
 
 def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
-    """Make another sandbox that begins where this one is."""
+    """Create another sandbox that starts as a copy of this one."""
     where = places()
     session = find(look_once(where), name)
     made = asyncio.run(operations.fork(where, session, new_name, at))
     if wants_json:
         new = seen(where, made.session)
-        tell(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
+        print_json(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
         return
     say(made.session)
     note(f"{seen(where, made.session).name} begins as {session.name}, {origin_words(made.origin)}.")
@@ -105,10 +105,10 @@ def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
 
 
 def seen(where: Paths, session: SessionId) -> Session:
-    """The session as it is now.
+    """Return the current state of the session.
 
     Raises:
-        SessionNotFoundError: if it is not there any more.
+        SessionNotFoundError: if it no longer exists.
     """
     now = look_once(where).get(session)
     if now is None:
@@ -117,5 +117,5 @@ def seen(where: Paths, session: SessionId) -> Session:
 
 
 def sandboxed(where: Paths) -> list[Session]:
-    """All sessions of interpreters."""
+    """Return all interpreter sessions."""
     return [session for session in look_once(where).sessions if session.mode is Mode.INTERPRETER]

@@ -1,1 +1,1 @@
-"""Plans: what is to be done by many agents, in which order, and how far it came. Pure, as all of `model`."""
+"""Plans: tasks for many agents, their order, and their progress. Pure, as all of `model`."""

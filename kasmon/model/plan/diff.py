@@ -1,4 +1,4 @@
-"""An edit of a plan that runs: what differs, in words, and what of it cannot be taken over."""
+"""An edit of a running plan: the differences as text, and those that cannot be applied."""
 
 from typing import Final, NamedTuple
 
@@ -6,20 +6,20 @@ from kasmon.model.plan.plan import Plan, Task, agent_of
 from kasmon.model.plan.progress import PlanRun, TaskState
 
 NOT_SAID: Final = frozenset({"tasks", "line", "lines", "warnings", "gives_waves"})
-"""Fields of plans and tasks that are compared otherwise, or that say only where something stands."""
+"""Fields of plans and tasks that are compared otherwise, or only name a position in the file."""
 
 
 class PlanDiff(NamedTuple):
-    """How a plan's new text differs from what runs."""
+    """The difference between a plan's new text and the running one."""
 
     lines: tuple[str, ...]
-    """`+` added, `-` taken away, `~` changed; empty where nothing is."""
+    """`+` added, `-` removed, `~` changed; empty if nothing is."""
     refused: tuple[str, ...] = ()
-    """Why it cannot be taken over: a task that has begun is as it ran, so that the plan shows what really ran."""
+    """Why it cannot be applied: a started task must stay as it ran, so that the plan shows what really ran."""
 
 
 def changes(old: Plan, new: Plan, run: PlanRun) -> PlanDiff:
-    """What *new* changes of *old*, of which *run* has been done."""
+    """Return what *new* changes of *old*, given the progress *run*."""
     lines, refused = [], []
     for field in old.__struct_fields__:
         was, now = getattr(old, field), getattr(new, field)
@@ -42,7 +42,7 @@ def changes(old: Plan, new: Plan, run: PlanRun) -> PlanDiff:
 
 
 def _given_by_plan(old: Plan, was: Task, new: Plan, now: Task) -> list[str]:
-    """The fields of a task that change because the plan does, which gives them where the task does not."""
+    """Return the fields of a task that change with the plan's defaults, where the task does not set them."""
     given = {
         "agent": (agent_of(old, was), agent_of(new, now)),
         "mode": (was.mode or old.mode, now.mode or new.mode),

@@ -1,6 +1,6 @@
-"""What happens to a plan that runs: the facts in its own log, `plans/<id>/events.jsonl`.
+"""Events of a running plan: the lines of its own log, `plans/<id>/events.jsonl`.
 
-A log of its own, and not the fleet's, so that nobody who lists sessions reads the 10,000 tasks of a plan.
+The log is separate from the fleet's, so that listing sessions does not read the 10,000 tasks of a plan.
 """
 
 from typing import Literal, TypeAlias
@@ -10,7 +10,7 @@ import msgspec
 from kasmon.model.events import BaseEvent, UnknownEvent
 
 Deed: TypeAlias = Literal["pause", "resume", "advance", "accept", "retry", "skip", "replace", "abort", "stop"]
-"""What a person decides: `stop` ends what runs until a `resume`, `accept` believes a task that was claimed, `replace`
+"""What a person decides: `stop` ends what runs until a `resume`, `accept` takes a claimed task as done, `replace`
 retries it with another agent."""
 
 
@@ -21,26 +21,26 @@ class PlanBegan(BaseEvent, frozen=True, kw_only=True, tag="plan.began"):
     """Its id: the name of its folder."""
     name: str
     file: str
-    """Where it was read from."""
+    """The file it was read from."""
     folder: str
-    """Where it runs."""
+    """The folder it runs in."""
     digest: str
     """The SHA-256 of its text."""
     headless: bool = False
-    """Nobody can be asked: clean waves go on by themselves, and so do claims that nothing checks."""
+    """No person can be asked: clean waves advance by themselves, and claims without a check are accepted."""
     repository: str | None = None
-    """The git folder of the repository that its folder is in, which all worktrees share; empty where it is in none, and
-    None where nobody looked. Where its tasks work is decided by this, not by what git says of the folder later."""
+    """The git folder of the repository that its folder is in, which all worktrees share; empty outside of a repository,
+    None if it was not determined. It decides where the tasks work; git is not asked about the folder again."""
 
 
 class PlanChanged(BaseEvent, frozen=True, kw_only=True, tag="plan.changed"):
-    """Its file was edited, and a person took the edit over."""
+    """Its file was edited, and a person applied the edit."""
 
     digest: str
 
 
 class PlanSteered(BaseEvent, frozen=True, kw_only=True, tag="plan.steered"):
-    """A person decided something about it; whoever runs it does it."""
+    """A person made a decision about it, which its runner executes."""
 
     deed: Deed
     task: str = ""
@@ -49,7 +49,7 @@ class PlanSteered(BaseEvent, frozen=True, kw_only=True, tag="plan.steered"):
 
 
 class TaskBegan(BaseEvent, frozen=True, kw_only=True, tag="task.began"):
-    """A session is about to be started for it; from now on no other one is."""
+    """Its session is about to be started; no other one may be started for this attempt."""
 
     task: str
     attempt: int
@@ -58,40 +58,40 @@ class TaskBegan(BaseEvent, frozen=True, kw_only=True, tag="task.began"):
     workdir: str = ""
     branch: str = ""
     base: str = ""
-    """The commit that its worktree began from."""
+    """The commit that its worktree starts from."""
     agent: str = ""
-    """Who does it: a profile, or `AGENT@HOST`; empty in logs from before this was noted."""
+    """The agent that runs it: a profile, or `AGENT@HOST`; empty in older logs."""
     mode: str = ""
     sandbox: str = ""
     argv: tuple[str, ...] = ()
-    """What was started for it; empty where it continues in another task's terminal, or nothing was started."""
+    """The started command; empty if it continues in another task's terminal, or nothing was started."""
     state: str = ""
-    """What told the worktree as it was then from every other state of it; empty where nobody could tell."""
+    """A digest of the worktree's state at that time; empty if unknown."""
 
 
 class TaskClaimed(BaseEvent, frozen=True, kw_only=True, tag="task.claimed"):
-    """It counts as done on somebody's word, not yet by a check."""
+    """It was reported as done, but no check has verified that yet."""
 
     task: str
     attempt: int
     by: Literal["said", "turn", "exit"]
     text: str = ""
     changed: int | None = None
-    """How many files differ from where it began; None where nobody can tell."""
+    """The number of files that differ from its start; None if unknown."""
 
 
 class TaskChecking(BaseEvent, frozen=True, kw_only=True, tag="task.checking"):
-    """Its check is about to begin: what is known of its process, so that it can be ended by whoever comes after us."""
+    """Its check is about to run; identifies its process, so that a later runner can end it."""
 
     task: str
     attempt: int
     pid: int = 0
-    """0 where it runs on another machine, in which the one who comes after us finds it by its session."""
+    """0 if it runs on another machine, where a later runner finds it by its session."""
     pid_started: float | None = None
-    """As `process_identity.started_at` has it."""
+    """As from `process_identity.started_at`."""
     pid_boot: str = ""
     mark: str = ""
-    """What all that it starts carries in its environment."""
+    """The value that all its processes carry in their environment."""
     machine: str = ""
 
 
@@ -103,14 +103,14 @@ class TaskChecked(BaseEvent, frozen=True, kw_only=True, tag="task.checked"):
     ok: bool
     exit_code: int | None = None
     why: str = ""
-    """Where it did not end by itself: its time limit, a program that is missing."""
+    """Why it did not end by itself: its time limit, a missing program."""
     output: str = ""
-    """The end of what it printed."""
+    """The end of its output."""
     took_s: float = 0.0
 
 
 class TaskDone(BaseEvent, frozen=True, kw_only=True, tag="task.done"):
-    """It is done: by its check, or because somebody took it for done."""
+    """It is done: by its check, or accepted by a person or the plan's settings."""
 
     task: str
     attempt: int
@@ -118,20 +118,20 @@ class TaskDone(BaseEvent, frozen=True, kw_only=True, tag="task.done"):
 
 
 class TaskFailed(BaseEvent, frozen=True, kw_only=True, tag="task.failed"):
-    """This attempt came to nothing."""
+    """This attempt failed."""
 
     task: str
     attempt: int
     why: str
     conflicts: tuple[str, ...] = ()
-    """The files in which the branches that it was to begin from conflict; a person resolves that."""
+    """The conflicting files of the branches that it should start from; a person has to resolve them."""
 
 
 class PlanEnded(BaseEvent, frozen=True, kw_only=True, tag="plan.ended"):
-    """Nothing of it goes on."""
+    """The plan is over."""
 
     outcome: Literal["done", "claimed", "failed", "aborted"]
-    """`claimed`: all is done, some of it on an agent's word alone."""
+    """`claimed`: all is done, some of it only reported by an agent."""
     why: str = ""
 
 
@@ -153,7 +153,7 @@ _decoder: msgspec.json.Decoder[PlanFact] = msgspec.json.Decoder(PlanFact)
 
 
 def decode(line: bytes) -> PlanFact:
-    """The fact on *line*; a line that this version cannot read comes as `UnknownEvent`. Never raises."""
+    """Return the event on *line*; a line that this version cannot read becomes `UnknownEvent`. Never raises."""
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""A plan as a graph of rails, one line a task, drawn for any terminal."""
+"""A plan as a graph of rails, one line per task, drawn for any terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.validation import before
 
 MOST_RAILS: Final = 16
-"""Beyond so many, the needs are only written, not drawn."""
+"""Beyond this number, dependencies are only listed, not drawn."""
 NODE: Final = "●"
 _ASCII: Final = str.maketrans("│─├┤┼┴╰╯●", "|-++++++*")
 
@@ -21,7 +21,7 @@ class GraphLine(NamedTuple):
 
 
 def graph(plan: Plan) -> list[GraphLine]:
-    """The lines of *plan*, waves in order; a rail goes from each task to those that wait for it."""
+    """Return the lines of *plan*, waves in order; a rail leads from each task to its dependents."""
     waiting = {task.id: 0 for task in plan.tasks}
     for task in plan.tasks:
         for need in before(task):
@@ -40,11 +40,11 @@ def graph(plan: Plan) -> list[GraphLine]:
 
 
 def text(plan: Plan, states: Mapping[str, str] | None = None, *, utf8: bool = True) -> list[str]:
-    """*plan* as lines for a terminal.
+    """Return *plan* as lines for a terminal.
 
     Args:
-        plan: any that was read.
-        states: task id -> its state, where it runs.
+        plan: any parsed plan.
+        states: task id -> its state, if it runs.
         utf8: False draws with ASCII alone.
     """
     lines = [f"{plan.name}: {_counted(len(plan.tasks), 'task')} in {_counted(plan.waves, 'wave')}"]
@@ -59,7 +59,7 @@ def text(plan: Plan, states: Mapping[str, str] | None = None, *, utf8: bool = Tr
 
 
 def label(task: Task, plan: Plan, state: str = "") -> str:
-    """What stands behind a task's rails."""
+    """Return the text behind a task's rails."""
     name = task.id if task.id == str(task.number) else f"{task.number} {task.id}"
     words = [name, task.title if task.title != task.id else ""]
     agent = task.agent or ("shell" if task.run else plan.agent)
@@ -74,7 +74,7 @@ def label(task: Task, plan: Plan, state: str = "") -> str:
 
 
 def _row(task: Task, rails: list[str | None], waiting: dict[str, int]) -> str:
-    """The rails on *task*'s line; *rails* and *waiting* are as they are behind it then."""
+    """Return the rails on *task*'s line; update *rails* and *waiting* to the state behind it."""
     needed = [index for index, held in enumerate(rails) if held is not None and held in before(task)]
     ending = set()
     for index in needed:

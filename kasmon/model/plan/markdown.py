@@ -1,10 +1,10 @@
-"""Plans in Markdown, as the ancestor writes them: `## Wave N`, `### Task N: title`, in front of them the goal.
+"""Plans in Markdown, in the format of kasmos: `## Wave N`, `### Task N: title`, preceded by the goal.
 
-A task may give `**Check:**`, `**Agent:**`, `**Needs:**`, `**Worktree:**` and `**Base:**`, each on its own line. All
-else in its text is its prompt. A line that begins with another bold field is warned of, and stays text.
+A task may have `**Check:**`, `**Agent:**`, `**Needs:**`, `**Worktree:**` and `**Base:**`, each on its own line. The
+rest of its text is its prompt. A line that begins with another bold field stays text and causes a warning.
 
-What stands between code fences is text of the task. The forms are those of the ancestor (kasmos), so that its plans
-run here; where it takes a faulty plan without a word, the fault is told.
+Text in code fences belongs to the task. The forms are those of the predecessor (kasmos), so that its plans run here;
+faults that kasmos accepts silently are reported.
 """
 
 import re
@@ -18,30 +18,30 @@ from kasmon.model.plan.validation import PlanDraft
 WAVE: Final = re.compile(r"## +Wave +(\d{1,9})\b")
 TASK: Final = re.compile(r"### +Task +(\d{1,9}) *: *(.*)")
 ALMOST: Final = re.compile(r"#{2,6} *(wave|task)\b|# *(wave|task) *\d", re.IGNORECASE)
-"""What was meant for a heading of ours. A title may well be about a task."""
+"""A line meant as one of the plan's headings. A title may mention a task."""
 FIELD: Final = re.compile(r"\*\*(Goal|Architecture|Tech Stack|Agent|Mode|Worktree|Base):?\*\*:? *(.*)")
 BOLD: Final = re.compile(r" {0,3}([-*+] +)?\*\*([^*:]{1,40})(?::\*\*|\*\*:)[ \t]*(.*)")
-"""A line that looks like a field: perhaps the mark of a list, the name, the value."""
+"""A line that looks like a field: an optional list marker, the name, the value."""
 OF_PLAN: Final = ("Goal", "Architecture", "Tech Stack", "Agent", "Mode", "Worktree", "Base")
 OF_TASK: Final = ("Check", "Agent", "Needs", "Worktree", "Base")
 WORKTREES: Final = ("shared", "own", "folder")
 NAMES: Final = re.compile(r"\s*(?:[,;]|\band\b)\s*", re.IGNORECASE)
-"""What stands between the tasks that a task needs."""
+"""The separators between the tasks that a task needs."""
 FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 TITLE: Final = re.compile(r"# +(.+)")
 
 
 def read(text: str, name: str) -> PlanDraft:
-    """The plan that *text* describes, as far as it can be read, with all that is wrong with it.
+    """Parse the plan in *text* as far as possible, and report all its faults.
 
     Args:
-        name: what it is called where its first heading does not say.
+        name: the plan's name if its first heading gives none.
     """
     return _Reader(name).read(text)
 
 
 class _Reader:
-    """One pass over the lines."""
+    """A parser that passes over the lines once."""
 
     def __init__(self, name: str) -> None:
         self._plan = Plan(name=name)
@@ -51,11 +51,11 @@ class _Reader:
         self._wave = 0
         self._warnings: list[PlanFault] = []
         self._fields: dict[str, int] = {}
-        """The fields that the task which we are in gives -> their lines."""
+        """The fields of the current task -> their lines."""
         self._waves: dict[int, int] = {}
         """Wave -> its line."""
         self._fence: tuple[str, int] | None = None
-        """What opened the code that we are in, and where."""
+        """The opening fence of the current code block, and its line."""
 
     def read(self, text: str) -> PlanDraft:
         for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -71,7 +71,7 @@ class _Reader:
         return PlanDraft(plan, tuple(self._faults), tells_gaps=True)
 
     def _in_fence(self, line: str, number: int) -> bool:
-        """Whether *line* belongs to code, its fences included."""
+        """Whether *line* belongs to a code block, fences included."""
         fence = FENCE.match(line)
         if self._fence is None:
             if fence is None or (fence[1][0] == "`" and "`" in fence[2]):
@@ -82,7 +82,7 @@ class _Reader:
         return True
 
     def _is_heading(self, line: str, number: int) -> bool:
-        """Whether *line* says something of the plan itself, which then is noted."""
+        """Whether *line* is part of the plan's structure; if so, apply it."""
         if wave := WAVE.match(line):
             self._end_task()
             self._begin_wave(int(wave[1]), number)
@@ -127,7 +127,7 @@ class _Reader:
         self._body = []
 
     def _is_field(self, name: str, value: str, number: int, *, in_list: bool) -> bool:
-        """Whether the bold *name* is a field of the task that we are in, which is noted then, or else warned of."""
+        """Whether the bold *name* is a field of the current task; if so, apply it, otherwise warn."""
         shown = f"'**{name}:**'"
         in_task = bool(self._tasks) and self._tasks[-1].wave == self._wave
         if in_list:
@@ -179,7 +179,7 @@ class _Reader:
             self._plan = msgspec.structs.replace(self._plan, **{key: value}, lines=lines)
 
     def _check_order(self) -> None:
-        """Tell of waves without tasks, and of numbers that are left out."""
+        """Report waves without tasks, and missing task numbers."""
         full = {task.wave for task in self._tasks}
         for wave, number in self._waves.items():
             if wave not in full:
@@ -199,13 +199,13 @@ class _Reader:
 
 
 def _bare(value: str) -> str:
-    """*value* without the backticks around the whole of it."""
+    """Return *value* without backticks that enclose all of it."""
     value = value.strip()
     inner = value[1:-1]
     return inner.strip() if len(value) > 1 and value[0] == value[-1] == "`" and "`" not in inner else value
 
 
 def _task_id(name: str) -> str:
-    """The id of the task that *name* says: `2`, `#2`, `Task 2`."""
+    """Return the id of the task that *name* means: `2`, `#2`, `Task 2`."""
     number = re.fullmatch(r"(?:task *)?#?(\d{1,9})", name, re.IGNORECASE)
     return str(int(number[1])) if number else name

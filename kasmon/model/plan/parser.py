@@ -1,4 +1,4 @@
-"""A plan's file, whatever it is written in: one text in, one plan out."""
+"""Parse a plan's file, in any of its formats."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from kasmon.model.plan.validation import settled
 
 SUFFIXES: Final = (".md", ".markdown", ".toml")
 MARKS: Final = re.compile(r"^(## +Wave\b|\s*\[\[\s*task\s*\]\])", re.MULTILINE)
-"""What a file has that is meant as a plan; a README beside it has neither."""
+"""Marks of a plan file; a README beside it has neither."""
 
 
 def is_plan(file: str) -> bool:
@@ -21,12 +21,12 @@ def is_plan(file: str) -> bool:
 
 
 def look_at(text: str, file: str, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
-    """The plan in *text*, and everything that is wrong with it; where anything is, it is good to be shown only.
+    """Return the plan in *text* and all its faults; a plan with faults is only for display.
 
     Args:
-        text: what the file holds.
+        text: the file's content.
         file: its name: `.toml` is TOML, everything else Markdown.
-        agents: the profiles that there are; None where nobody knows.
+        agents: the existing profiles; None if unknown.
     """
     stem = PurePath(file).stem or "plan"
     if not text.strip():
@@ -36,10 +36,10 @@ def look_at(text: str, file: str, agents: Sequence[str] | None = None) -> tuple[
 
 
 def read(text: str, file: str, agents: Sequence[str] | None = None) -> Plan:
-    """The plan in *text*.
+    """Return the plan in *text*.
 
     Raises:
-        PlanFaultyError: if anything is wrong with it; it names each fault with its line.
+        PlanFaultyError: if it has faults; it names each with its line.
     """
     plan, faults = look_at(text, file, agents)
     if faults:

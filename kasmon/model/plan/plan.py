@@ -1,103 +1,103 @@
-"""A plan as values: its tasks, what each needs, and what may be decided without a person."""
+"""A plan as values: its tasks, their dependencies, and which decisions need no person."""
 
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 Worktree: TypeAlias = Literal["", "shared", "own", "folder"]
-"""Where a task works: in the plan's one git worktree, in one of its own, or in the plan's folder itself. Empty: shared
-where the folder is in a git repository, else the folder."""
+"""Where a task works: in the plan's shared git worktree, in its own, or in the plan's folder itself. Empty: shared
+if the folder is in a git repository, else the folder."""
 
 CHECK_LIMIT_S: Final = 600.0
-"""How long a check may take where the plan does not say, in seconds."""
+"""The default time limit of a check, in seconds."""
 
 
 class PlanFault(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a plan's file, and where."""
+    """A fault in a plan's file, and its line."""
 
     line: int
-    """Counted from 1; 0 where it is about the whole file."""
+    """Counted from 1; 0 if it concerns the whole file."""
     why: str
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of work for one agent."""
+    """A unit of work for one agent."""
 
     id: str
-    """By which the plan's other tasks name it; its number unless the plan gives it a name."""
+    """The name that other tasks use for it; its number unless the plan names it."""
     number: int
-    """Counted from 1 through the whole plan: what `KASMON_TASK` says."""
+    """Counted from 1 through the whole plan; the value of `KASMON_TASK`."""
     title: str = ""
     body: str = ""
-    """What the agent is told to do, as Markdown."""
+    """The agent's instructions, as Markdown."""
     run: str = ""
-    """A command for a shell, in the place of an agent and `body`."""
+    """A shell command, instead of an agent and `body`."""
     wave: int = 1
-    """The wave that it belongs to, given by the plan or by what it needs."""
+    """Its wave, given by the plan or derived from what it needs."""
     needs: tuple[str, ...] = ()
-    """The tasks that are done before it begins, beside those of earlier waves where the plan gives waves."""
+    """The tasks that must be done first, in addition to earlier waves where the plan gives waves."""
     inherits: str = ""
-    """The task in whose terminal, or for other agents in whose folder, it goes on."""
+    """The task in whose terminal (for agents: in whose folder) it continues."""
     agent: str = ""
     """A profile, or `AGENT@HOST`; empty is the plan's."""
     mode: Literal["", "tmux", "sdk"] = ""
-    """Empty is the profile's, else sdk where its program has it."""
+    """Empty is the profile's, else sdk if its program supports it."""
     sandbox: str = ""
     worktree: Worktree = ""
     base: str = ""
-    """What its own worktree begins from, a commit of any name; empty is the plan's, `NEEDS` the branches it needs."""
+    """The commit that its own worktree starts from, by any name; empty is the plan's, `NEEDS` the branches it needs."""
     files: tuple[str, ...] = ()
-    """Patterns of the files that it may touch; none means that the plan does not say."""
+    """Patterns of the files that it may change; none if the plan does not limit it."""
     check: str = ""
-    """A shell command that ends with 0 where the task is done."""
+    """A shell command that exits with 0 if the task is done."""
     check_limit_s: float = CHECK_LIMIT_S
-    """How long that may take, in seconds; the task's own time limit does not count it."""
+    """The check's time limit, in seconds; not part of the task's own time limit."""
     retries: int = 0
-    """How often it is tried again by itself."""
+    """How many failed attempts are retried automatically."""
     time_limit_s: float | None = None
     line: int = 0
-    """Where it begins in the plan's file."""
+    """Its first line in the plan's file."""
     lines: tuple[tuple[str, int], ...] = ()
-    """Each field that the file gives, and its line."""
+    """Each field in the file, with its line."""
 
     def line_of(self, field: str) -> int:
-        """The line that gives *field*, else the one on which the task begins."""
+        """Return the line of *field*, else the task's first line."""
         return dict(self.lines).get(field, self.line)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan that was read and holds together: its waves are 1, 2, ... and each has a task."""
+    """A parsed and valid plan: its waves are 1, 2, ... and each has a task."""
 
     name: str
     goal: str = ""
     architecture: str = ""
     tech_stack: str = ""
     agent: str = ""
-    """The profile of tasks that name none; empty is the config's default."""
+    """The profile of tasks without one; empty is the config's default."""
     mode: Literal["", "tmux", "sdk"] = ""
     worktree: Worktree = ""
     base: str = ""
-    """What its worktrees begin from, a commit of any name; empty is HEAD, or the branches that a task needs."""
+    """The commit that its worktrees start from, by any name; empty is HEAD, or the branches that a task needs."""
     gives_waves: bool = True
-    """Whether a wave begins when the one before it is done; otherwise each task begins when what it needs is done."""
+    """Whether a wave starts when the previous one is done; otherwise each task starts when what it needs is done."""
     advance: Literal["", "ask", "auto"] = ""
-    """After a wave in which all is done: ask, or go on. Empty is the config's."""
+    """After a finished wave: ask, or advance. Empty is the config's."""
     without_check: Literal["", "ask", "advance"] = ""
-    """A task that its agent calls done and that has no check: ask, or believe it. Likewise."""
+    """For a reported task without a check: ask, or accept it. Empty is the config's."""
     done_by: Literal["turn", "said"] = "turn"
-    """Whether the end of an agent's turn is its word that it is done, or only `kasmon ctx --done`."""
+    """Whether the end of an agent's turn reports its task as done, or only `kasmon ctx --done`."""
     limit: int = 0
-    """How many tasks run at once; 0 is the config's."""
+    """The number of tasks that run at once; 0 is the config's."""
     env: tuple[str, ...] = ()
-    """Variables of whoever runs it that its agents get, by their names: keys of a provider's own, say."""
+    """Names of the user's variables that its agents get: a provider's keys, for example."""
     tasks: tuple[Task, ...] = ()
     lines: tuple[tuple[str, int], ...] = ()
-    """Each field that the file gives, and its line."""
+    """Each field in the file, with its line."""
     warnings: tuple[PlanFault, ...] = ()
-    """What a reader should know of the file, and what keeps it from nothing."""
+    """Remarks on the file that do not prevent the plan from running."""
 
     def settled(self, *, agent: str, limit: int, advance: bool, believe: bool) -> "Plan":
-        """This plan, with the config's word where it leaves something open."""
+        """Return this plan with the config's values for what it leaves open."""
         return msgspec.structs.replace(
             self,
             agent=self.agent or agent,
@@ -107,9 +107,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def task(self, id_: str) -> Task:
-        """
+        """Return the task with this id.
+
         Raises:
-            KeyError: if it has none of that id.
+            KeyError: if there is none.
         """
         for task in self.tasks:
             if task.id == id_:
@@ -117,23 +118,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(id_)
 
     def wave(self, number: int) -> tuple[Task, ...]:
-        """The tasks of wave *number*, counted from 1, as the plan lists them."""
+        """Return the tasks of wave *number*, counted from 1, in the plan's order."""
         return tuple(task for task in self.tasks if task.wave == number)
 
     @property
     def waves(self) -> int:
-        """How many waves it has."""
+        """The number of waves."""
         return max((task.wave for task in self.tasks), default=0)
 
 
 SHELL: Final = "shell"
-"""The profile of a task that is a command."""
+"""The profile of a task that is a shell command."""
 NEEDS: Final = "needs"
-"""As `base`: the branches of the tasks that it needs, whatever the plan says."""
+"""As `base`: the branches of the tasks that it needs, whatever the plan sets."""
 
 
 def agent_of(plan: Plan, task: Task, instead: str = "") -> str:
-    """Who does *task*, where nobody does it *instead*: a profile, or `AGENT@HOST`; empty is the config's default.
+    """Return the agent for *task*, or *instead*: a profile, or `AGENT@HOST`; empty is the config's default.
 
     On another machine a command is a program of its own, whose exit code counts.
     """
@@ -142,17 +143,17 @@ def agent_of(plan: Plan, task: Task, instead: str = "") -> str:
 
 
 def host_of(plan: Plan, task: Task, instead: str = "") -> str:
-    """The machine on which *task* is done; empty for this one."""
+    """Return the machine on which *task* runs; empty for this one."""
     return agent_of(plan, task, instead).partition("@")[2]
 
 
 def continues(plan: Plan, task: Task) -> tuple[str, ...]:
-    """The tasks on whose work *task* builds: those that it names, else, where the plan gives waves, the wave before."""
+    """Return the tasks that *task* builds on: those it names, else the previous wave where the plan gives waves."""
     if task.needs or task.inherits:
         return (*task.needs, task.inherits) if task.inherits else task.needs
     return tuple(one.id for one in plan.wave(task.wave - 1)) if plan.gives_waves and task.wave > 1 else ()
 
 
 def placed(file: str, fault: PlanFault) -> str:
-    """*fault* of *file* as one line: `FILE:LINE: why.`"""
+    """Return *fault* of *file* as one line: `FILE:LINE: why.`"""
     return f"{file}:{fault.line}: {fault.why}." if fault.line else f"{file}: {fault.why}."

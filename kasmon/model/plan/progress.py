@@ -1,4 +1,4 @@
-"""How far a plan is: its facts folded, one `TaskRun` for each task that began or was decided on. Pure."""
+"""The progress of a plan, reduced from its events: a `TaskRun` for each task that began or was decided on. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -24,12 +24,12 @@ from kasmon.model.plan.plan import Plan, Task, agent_of
 
 
 class TaskState(StrEnum):
-    """How far a task is."""
+    """The state of a task."""
 
     WAITING = "waiting"
     RUNNING = "running"
     CLAIMED = "claimed"
-    """Its agent calls it done; a check, or a person, has not."""
+    """Its agent reported it as done; neither a check nor a person has confirmed that."""
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -37,11 +37,11 @@ class TaskState(StrEnum):
 
 T = TaskState
 SETTLED: Final = frozenset({T.DONE, T.SKIPPED})
-"""What lets others go on."""
+"""States after which dependent tasks may start."""
 
 
 class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One task as its plan's facts have it."""
+    """One task according to its plan's events."""
 
     state: TaskState = T.WAITING
     attempt: int = 0
@@ -49,41 +49,41 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     """The session of its last attempt."""
     name: str = ""
     earlier: tuple[str, ...] = ()
-    """Those of the attempts before it, oldest first."""
+    """The sessions of earlier attempts, oldest first."""
     since: float = 0.0
     began_at: float = 0.0
     """When its last attempt began."""
     took_s: float | None = None
     """How long that took, once it ended."""
     why: str = ""
-    """How it is known to be done, or why it failed."""
+    """Why it counts as done, or why it failed."""
     claim: str = ""
-    """On whose word it counts as done: `said`, `turn`, `exit`."""
+    """How it was reported as done: `said`, `turn`, `exit`."""
     is_checked: bool = False
-    """Whether a check found it done."""
+    """Whether a check passed."""
     failures: tuple[str, ...] = ()
-    """Why each attempt failed, oldest first; what the next one is told."""
+    """Why each attempt failed, oldest first; part of the next attempt's prompt."""
     check: TaskChecked | None = None
     """The last check of this attempt."""
     checking: TaskChecking | None = None
-    """A check that began, and of whose end nobody has told yet."""
+    """The running check; None before and after."""
     changed: int | None = None
     workdir: str = ""
     branch: str = ""
     base: str = ""
     found: str = ""
-    """The state of the worktree in which its last attempt began."""
+    """The state of the worktree at the start of its last attempt."""
     agent: str = ""
-    """Who takes its place from the next attempt on; empty is the plan's."""
+    """The agent that replaces the plan's from the next attempt on; empty is the plan's."""
     ran: TaskBegan | None = None
-    """How its last attempt began: the agent, the mode and the program that really ran."""
+    """The start of its last attempt: the agent, the mode and the program that really ran."""
     conflicts: tuple[str, ...] = ()
-    """The files in which the branches that its last attempt was to begin from conflict."""
+    """The conflicting files of the branches that its last attempt should start from."""
     tries: int = 0
-    """How many attempts failed by themselves: what `retries` is held against. What a person wants is not counted."""
+    """The number of attempts that failed by themselves, compared with `retries`. Retries by a person do not count."""
 
     def agent_for(self, plan: Plan, task: Task) -> str:
-        """Who ran *task*, which this is; who will, where it waits. Empty where only the config says."""
+        """Return the agent that ran *task*, or will run it if it waits. Empty if only the config decides."""
         if self.ran is not None and self.ran.agent and self.state is not T.WAITING:
             return self.ran.agent
         return agent_of(plan, task, self.agent)
@@ -106,144 +106,146 @@ class PlanRun(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     ended_at: float | None = None
     is_aborted: bool = False
-    """A person gave it up; its sessions are being ended."""
+    """A person aborted it; its sessions are being ended."""
     is_stopped: bool = False
-    """It is paused, and what ran of it is ended or being ended; `resume` begins that again."""
+    """It is paused, and its running tasks are ended or being ended; `resume` starts these again."""
     gate: int = 1
-    """The last wave that may begin, by what a person decided."""
+    """The last wave that a person has allowed to start."""
     tasks: Mapping[str, TaskRun] = {}
 
     def of(self, task: str) -> TaskRun:
-        """How far *task*, an id, is; one that never began waits."""
+        """Return the progress of *task*, an id; one that never began waits."""
         return self.tasks.get(task, WAITING)
 
 
 WAITING: Final = TaskRun()
 
 
-def apply(run: PlanRun, fact: PlanFact) -> PlanRun:
-    """*run* after *fact*. A fact that fits nothing changes nothing: one about an attempt that is over, for example."""
+def apply(run: PlanRun, event: PlanFact) -> PlanRun:
+    """Return *run* after *event*. An event that does not apply, for example to a past attempt, changes nothing."""
     put = msgspec.structs.replace
-    match fact:
+    match event:
         case PlanBegan():
             return put(
                 run,
-                plan=fact.plan,
-                name=fact.name,
-                file=fact.file,
-                folder=fact.folder,
-                digest=fact.digest,
-                headless=fact.headless,
-                repository=fact.repository,
-                began_at=fact.at,
+                plan=event.plan,
+                name=event.name,
+                file=event.file,
+                folder=event.folder,
+                digest=event.digest,
+                headless=event.headless,
+                repository=event.repository,
+                began_at=event.at,
             )
         case PlanChanged():
-            return put(run, digest=fact.digest)
+            return put(run, digest=event.digest)
         case PlanEnded():
-            return put(run, state="ended", outcome=fact.outcome, why=fact.why, ended_at=fact.at)
+            return put(run, state="ended", outcome=event.outcome, why=event.why, ended_at=event.at)
         case PlanSteered():
-            return _steered(run, fact)
+            return _apply_decision(run, event)
         case TaskBegan():
-            return _began(run, fact)
+            return _start_attempt(run, event)
         case TaskClaimed() | TaskChecking() | TaskChecked() | TaskDone() | TaskFailed():
-            return _moved(run, fact)
+            return _apply_progress(run, event)
         case UnknownEvent():
             return run
 
 
-def _steered(run: PlanRun, fact: PlanSteered) -> PlanRun:
+def _apply_decision(run: PlanRun, event: PlanSteered) -> PlanRun:
     put = msgspec.structs.replace
     if run.state == "ended":
         return run
-    match fact.deed:
+    match event.deed:
         case "pause":
             return put(run, state="paused")
         case "resume":
             return put(run, state="running", is_stopped=False)
         case "stop":
-            tasks = {id_: _cut(task, fact.at) if task.state is T.RUNNING else task for id_, task in run.tasks.items()}
+            tasks = {
+                id_: _interrupt(task, event.at) if task.state is T.RUNNING else task for id_, task in run.tasks.items()
+            }
             return put(run, state="paused", is_stopped=True, tasks=tasks)
         case "advance":
             return put(run, gate=run.gate + 1)
         case "abort":
             return put(run, is_aborted=True, is_stopped=False)
-    task = run.of(fact.task)
-    if fact.deed == "accept" and task.state is T.CLAIMED:
-        return _with(run, fact.task, put(task, state=T.DONE, since=fact.at, why="accepted by user"))
-    if fact.deed == "skip" and task.state not in SETTLED:
-        return _with(run, fact.task, put(task, state=T.SKIPPED, since=fact.at, why="skipped by user"))
-    if fact.deed in ("retry", "replace") and task.state is not T.WAITING:
+    task = run.of(event.task)
+    if event.deed == "accept" and task.state is T.CLAIMED:
+        return _with(run, event.task, put(task, state=T.DONE, since=event.at, why="accepted by user"))
+    if event.deed == "skip" and task.state not in SETTLED:
+        return _with(run, event.task, put(task, state=T.SKIPPED, since=event.at, why="skipped by user"))
+    if event.deed in ("retry", "replace") and task.state is not T.WAITING:
         failures = task.failures
         if task.state in (T.RUNNING, T.CLAIMED, T.DONE):
             failures = (*failures, "retried by user")
         again = put(
             task,
             state=T.WAITING,
-            since=fact.at,
+            since=event.at,
             failures=failures,
-            agent=fact.agent or task.agent,
+            agent=event.agent or task.agent,
         )
-        return _with(run, fact.task, again)
+        return _with(run, event.task, again)
     return run
 
 
-def _began(run: PlanRun, fact: TaskBegan) -> PlanRun:
-    task = run.of(fact.task)
-    if fact.attempt != task.attempt + 1:
+def _start_attempt(run: PlanRun, event: TaskBegan) -> PlanRun:
+    task = run.of(event.task)
+    if event.attempt != task.attempt + 1:
         return run
     begun = TaskRun(
         state=T.RUNNING,
-        attempt=fact.attempt,
-        session=fact.session,
-        name=fact.name,
+        attempt=event.attempt,
+        session=event.session,
+        name=event.name,
         earlier=(*task.earlier, task.session) if task.session else task.earlier,
-        since=fact.at,
-        began_at=fact.at,
+        since=event.at,
+        began_at=event.at,
         failures=task.failures,
         tries=task.tries,
-        workdir=fact.workdir,
-        branch=fact.branch,
-        base=fact.base or task.base,
-        found=fact.state,
+        workdir=event.workdir,
+        branch=event.branch,
+        base=event.base or task.base,
+        found=event.state,
         agent=task.agent,
-        ran=fact,
+        ran=event,
     )
-    return _with(run, fact.task, _cut(begun, fact.at) if run.is_stopped else begun)
+    return _with(run, event.task, _interrupt(begun, event.at) if run.is_stopped else begun)
 
 
-def _cut(task: TaskRun, at: float) -> TaskRun:
-    """*task*, which ran when its plan was stopped at *at*: it begins again, and no try of it is used up."""
+def _interrupt(task: TaskRun, at: float) -> TaskRun:
+    """Return *task*, interrupted when its plan was stopped at *at*: it starts again without using up a retry."""
     failures = (*task.failures, "the plan was stopped while running")
     return msgspec.structs.replace(task, state=T.WAITING, since=at, failures=failures)
 
 
-def _moved(run: PlanRun, fact: TaskClaimed | TaskChecking | TaskChecked | TaskDone | TaskFailed) -> PlanRun:
+def _apply_progress(run: PlanRun, event: TaskClaimed | TaskChecking | TaskChecked | TaskDone | TaskFailed) -> PlanRun:
     put = msgspec.structs.replace
-    task = run.of(fact.task)
-    if fact.attempt != task.attempt or task.state not in (T.RUNNING, T.CLAIMED):
+    task = run.of(event.task)
+    if event.attempt != task.attempt or task.state not in (T.RUNNING, T.CLAIMED):
         return run
-    took_s = max(0.0, fact.at - task.began_at)
-    match fact:
+    took_s = max(0.0, event.at - task.began_at)
+    match event:
         case TaskClaimed():
-            moved = put(task, state=T.CLAIMED, since=fact.at, claim=fact.by, why=fact.text, changed=fact.changed)
+            moved = put(task, state=T.CLAIMED, since=event.at, claim=event.by, why=event.text, changed=event.changed)
         case TaskChecking():
-            moved = put(task, checking=fact)
+            moved = put(task, checking=event)
         case TaskChecked():
-            moved = put(task, check=fact, is_checked=fact.ok, checking=None)
+            moved = put(task, check=event, is_checked=event.ok, checking=None)
         case TaskDone():
-            moved = put(task, state=T.DONE, since=fact.at, why=fact.why, took_s=took_s)
+            moved = put(task, state=T.DONE, since=event.at, why=event.why, took_s=took_s)
         case TaskFailed():
             moved = put(
                 task,
                 state=T.FAILED,
-                since=fact.at,
-                why=fact.why,
-                conflicts=fact.conflicts,
-                failures=task.failures if fact.conflicts else (*task.failures, fact.why),
-                tries=task.tries if fact.conflicts else task.tries + 1,
+                since=event.at,
+                why=event.why,
+                conflicts=event.conflicts,
+                failures=task.failures if event.conflicts else (*task.failures, event.why),
+                tries=task.tries if event.conflicts else task.tries + 1,
                 took_s=took_s,
             )
-    return _with(run, fact.task, moved)
+    return _with(run, event.task, moved)
 
 
 def _with(run: PlanRun, id_: str, task: TaskRun) -> PlanRun:

@@ -1,4 +1,4 @@
-"""What a task's agent is told: the plan's header, its place, what went before, its body, how to say that it is done."""
+"""The prompt of a task's agent: the plan's header, its place, earlier results, its body, how to report the end."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from kasmon.model.plan.plan import Plan, Task, continues
 from kasmon.model.plan.progress import TaskRun
 
 LONGEST_RESULT = 8_000
-"""How much of each result that a task needs is put into its prompt, in characters."""
+"""The maximum length of each needed task's result in the prompt, in characters."""
 
 
 def prompt(
@@ -19,16 +19,16 @@ def prompt(
     is_script: bool = False,
     is_elsewhere: bool = False,
 ) -> str:
-    """The first prompt of *task*.
+    """Return the first prompt of *task*.
 
     Args:
         plan: the plan it belongs to.
-        task: what is to be done.
-        at: how far it is; the failures of earlier attempts are told.
+        task: the task.
+        at: its progress; failures of earlier attempts are included.
         shares: whether others work in the same folder at the same time.
-        results: task id -> the `result.md` that it left, of those that this one needs.
-        is_script: it is for the scripted agent, which reads all but the body as remarks.
-        is_elsewhere: it works on another machine, where there is no kasmon to be asked or told.
+        results: task id -> its `result.md`, for the tasks that this one needs.
+        is_script: it is for the scripted agent, which ignores all but the body as comments.
+        is_elsewhere: it runs on another machine, where there is no kasmon to query or report to.
     """
     peers = len(plan.wave(task.wave))
     head = [f"# {plan.name}"]
@@ -68,7 +68,7 @@ def prompt(
 
 
 def result_file(task: Task) -> str:
-    """Where *task* leaves what those after it should know, in its folder."""
+    """Return the file in which *task* leaves its result for later tasks, relative to its folder."""
     return f".kasmon/task-{task.number}/result.md"
 
 
@@ -77,7 +77,7 @@ def _is_needed(plan: Plan, task: Task) -> bool:
 
 
 def session_name(plan_id: str, task: Task, attempt: int, taken: Sequence[str] = ()) -> str:
-    """What the session of an attempt is called, in the ancestor's form: `<plan>-W<wave>-T<task>`."""
+    """Return the session name of an attempt, in the format of kasmos: `<plan>-W<wave>-T<task>`."""
     name = f"{plan_id}-W{task.wave}-T{task.number}" + ("" if attempt == 1 else f"-{attempt}")
     number = 2
     free = name

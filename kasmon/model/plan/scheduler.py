@@ -1,6 +1,6 @@
-"""What is to be done next in a plan that runs: pure, asked anew after each change. Whoever acts notes it first.
+"""The next steps of a running plan: a pure function, called after each change. The runner logs a step before it acts.
 
-A step is proposed again until its fact is there; whoever acts keeps track of those that are under way.
+A step is proposed again until its event is logged; the runner keeps track of those in progress.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from kasmon.model.session_state import SessionState
 
 T = TaskState
 LOST_S: Final = 60.0
-"""Where nobody can be asked, an agent or its host that is lost for so long does not come back."""
+"""In headless runs, an agent or its host that is lost for this long does not come back."""
 
 
 class BeginAttempt(NamedTuple):
@@ -28,7 +28,7 @@ class BeginAttempt(NamedTuple):
 
 
 class StartAttempt(NamedTuple):
-    """Start the session of an attempt that was begun and is not known to run: whoever began it may have died."""
+    """Start the session of an attempt that began but is not known to run: the runner that began it may have died."""
 
     task: Task
     attempt: int
@@ -36,7 +36,7 @@ class StartAttempt(NamedTuple):
 
 
 class ClaimTask(NamedTuple):
-    """Note that its session calls *task* done, or that it failed."""
+    """Log that its session reports *task* as done, or that it failed."""
 
     task: Task
     attempt: int
@@ -51,7 +51,7 @@ class CheckTask(NamedTuple):
 
 
 class SettleTask(NamedTuple):
-    """Note that *task* is done, or failed."""
+    """Log that *task* is done, or failed."""
 
     task: Task
     attempt: int
@@ -60,7 +60,7 @@ class SettleTask(NamedTuple):
 
 
 class EndTaskSession(NamedTuple):
-    """End the session of a task that is not to run any more."""
+    """End the session of a task that must not run any more."""
 
     session: SessionId
 
@@ -76,22 +76,22 @@ Step: TypeAlias = BeginAttempt | StartAttempt | ClaimTask | CheckTask | SettleTa
 
 
 class NextSteps(NamedTuple):
-    """What is next, and what stands in the way."""
+    """The next steps, and what blocks the others."""
 
     steps: tuple[Step, ...]
     blocked: Mapping[str, str]
-    """Task -> why it does not begin, for each that waits or is held up."""
+    """Task -> why it does not start, for each that waits or is blocked."""
     asks: str = ""
-    """What a person is asked; empty where nothing is."""
+    """The question to a person; empty if there is none."""
 
 
 def ahead(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int, now: float) -> NextSteps:
-    """What comes next.
+    """Return the next steps.
 
     Args:
-        plan: what is to be done.
-        run: how far it is.
-        sessions: those of its tasks, by id, as they are now.
+        plan: the plan.
+        run: its progress.
+        sessions: the current sessions of its tasks, by id.
         limit: how many tasks may run at once.
         now: in seconds since the epoch.
     """
@@ -126,7 +126,7 @@ def ahead(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int,
 
 
 def tries_left(run: PlanRun, task: Task) -> bool:
-    """Whether *task*, which failed, is tried again by itself; not before a person resolved its conflict."""
+    """Whether *task*, which failed, is retried automatically; not before a person resolved its conflict."""
     return run.of(task.id).tries <= task.retries and not run.of(task.id).conflicts
 
 
@@ -168,12 +168,12 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
 
 
 def _has_no_host(session: Session) -> bool:
-    """Whether its agent may run, and no host tells how."""
+    """Whether its agent may still run, but has no host that reports its state."""
     return session.state is SessionState.UNSURE and session.host is not None and not session.host.alive
 
 
 def _last_one(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> Session | None:
-    """The session of the last attempt of *task*, which is to begin again, as long as it runs."""
+    """Return the session of the last attempt of *task*, which is to start again, as long as it runs."""
     at = run.of(task.id)
     session = sessions.get(at.session)
     if session is None or not session.exists or terminal_of(plan, run, task) == at.session:
@@ -193,13 +193,13 @@ def _may_begin(run: PlanRun, task: Task) -> bool:
 
 
 def takes_room(run: PlanRun, task: Task) -> bool:
-    """Whether *task* counts among those that run: one that only waits for a person does not."""
+    """Whether *task* counts as running; one that only waits for a person does not."""
     at = run.of(task.id)
     return at.state is T.RUNNING or (at.state is T.CLAIMED and bool(task.check))
 
 
 def _blocked(plan: Plan, run: PlanRun) -> dict[str, str]:
-    """Task -> what it waits for, of those that may not begin yet."""
+    """Return task -> what it waits for, for the tasks that may not start yet."""
     open_wave = _open_wave(plan, run)
 
     def is_ready(other: Task) -> bool:
@@ -223,7 +223,7 @@ def _missing(run: PlanRun, task: Task) -> list[str]:
 
 
 def _open_wave(plan: Plan, run: PlanRun) -> int:
-    """The last wave of which tasks may begin."""
+    """Return the last wave whose tasks may start."""
     if not plan.gives_waves and plan.advance == "auto":
         return plan.waves
     wave = 1
@@ -241,7 +241,7 @@ def _goes_on(plan: Plan, run: PlanRun) -> bool:
 
 
 def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: float) -> str:
-    """What a person is asked while nothing else can be done."""
+    """Return the question to a person while nothing else can be done."""
     claimed = [task.id for task in plan.tasks if run.of(task.id).state is T.CLAIMED and not task.check]
     failed = [task.id for task in plan.tasks if run.of(task.id).state is T.FAILED and not tries_left(run, task)]
     if conflict := next((id_ for id_ in failed if run.of(id_).conflicts), ""):
@@ -312,11 +312,11 @@ def _finished(plan: Plan, run: PlanRun, asks: str) -> FinishPlan | None:
 
 
 def _given_up(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> NextSteps:
-    """All sessions of an aborted plan end, then it does."""
+    """End all sessions of an aborted plan, then the plan."""
     return NextSteps(_ends(plan, run, sessions) or (FinishPlan("aborted", "aborted by user"),), {})
 
 
 def _ends(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> tuple[Step, ...]:
-    """The ends of all sessions of the plan that run, each once: two tasks may work in one."""
+    """Return steps that end all running sessions of the plan, each once: two tasks may share one."""
     ids = dict.fromkeys(run.of(task.id).session for task in plan.tasks)
     return tuple(EndTaskSession(one.id) for id_ in ids if (one := sessions.get(id_)) is not None and one.exists)

@@ -1,7 +1,7 @@
-"""Which command goes on in whose terminal: clive's rule, for tasks that are commands for a shell. Pure.
+"""Which shell command continues in which terminal: clive's rule, for tasks that are shell commands. Pure.
 
-A terminal keeps its folder, its exports and its history from one task to the next. One task uses it at a time; it is
-kept as long as one waits for it. Agents that inherit start anew in the same folder.
+A terminal keeps its folder, its exports and its history from one task to the next. One task uses it at a time; it
+exists as long as a task waits for it. Agents that inherit are started anew in the same folder.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ ON: Final = frozenset({T.RUNNING, T.CLAIMED})
 
 
 def terminal_of(plan: Plan, run: PlanRun, task: Task) -> str:
-    """The session in whose terminal *task* goes on; empty where it gets one of its own.
+    """Return the session in whose terminal *task* continues; empty if it gets its own.
 
-    Only commands for a shell go on, after other commands. One that was skipped stands for the one before it.
+    Only shell commands continue, after other commands. A skipped one is replaced by its predecessor.
     """
     here = task
     while here.run and here.inherits and not run.of(here.id).agent:
@@ -32,7 +32,7 @@ def terminal_of(plan: Plan, run: PlanRun, task: Task) -> str:
 
 
 def is_unsent(plan: Plan, run: PlanRun, task: Task, session: Session) -> bool:
-    """Whether *task* goes on in the terminal of another, which has not got its command: its giver died before."""
+    """Whether *task* continues in another task's terminal, but its command was not sent: the runner died before."""
     at = run.of(task.id)
     if terminal_of(plan, run, task) != at.session or not session.exists:
         return False
@@ -40,21 +40,21 @@ def is_unsent(plan: Plan, run: PlanRun, task: Task, session: Session) -> bool:
 
 
 def is_wanted(plan: Plan, run: PlanRun, task: Task) -> bool:
-    """Whether the terminal of *task* is still wanted by a command that goes on in it."""
+    """Whether a later command still needs the terminal of *task*."""
     same = [other for other in plan.tasks if other.run and other.inherits]
     if not task.run or not same:
         return False
     at = run.of(task.id)
     if at.state is not T.DONE and terminal_of(plan, run, task) != at.session:
-        return False  # it is to be done anew, or not at all
+        return False  # it is to be run again, or not at all
     known = {other.id: other for other in plan.tasks}
     return any(_root(known, other) == _root(known, task) and run.of(other.id).state not in SETTLED for other in same)
 
 
 def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], bool]) -> str:
-    """The task that uses the terminal in which *task* would go on; empty where none does.
+    """Return the task that uses the terminal in which *task* would continue; empty if none does.
 
-    Of two that want it, the first gets it, unless it is not *is_ready*.
+    Of two candidates, the first gets it, unless it is not *is_ready*.
     """
     known = {one.id: one for one in plan.tasks}
     root = _root(known, task)
@@ -68,7 +68,7 @@ def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], boo
 
 
 def root_of(plan: Plan, task: Task) -> Task:
-    """The task in whose folder *task* works: itself, or the first one of those that inherit from each other."""
+    """Return the task in whose folder *task* works: itself, or the first one of its chain of `inherits`."""
     known = {one.id: one for one in plan.tasks}
     return known[_root(known, task)] if task.inherits else task
 

@@ -1,11 +1,11 @@
-"""What a task's session says of the task: that it is done, on whose word, or that it failed. Pure.
+"""The outcome of a task according to its session: done, and by which report, or failed. Pure.
 
 | the session | the task |
 |---|---|
-| its agent said `kasmon ctx --done`, and its turn is over | claimed, by `said` |
+| its agent called `kasmon ctx --done`, and its turn is over | claimed, by `said` |
 | ended with exit code 0 | claimed, by `exit` |
 | ended otherwise, or was stopped | failed, and why |
-| idle, the turn that carried its prompt over, where the plan takes that for its word | claimed, by `turn` |
+| idle, the turn that carried its prompt is over, and the plan counts that as a report | claimed, by `turn` |
 | idle, and no turn is known to have carried its prompt | neither: a person is asked, see `doubt` |
 | its turn ended in an error | failed, and which |
 | anything else: it asks, is limited, lost, unsure, works, was interrupted | neither |
@@ -21,28 +21,28 @@ from kasmon.model.session_state import SessionState
 FINISHED: Final = ReceiptState.FINISHED
 UNKNOWN_END: Final = "its command ended with an unknown status"
 LOST_S: Final = 15.0
-"""A prompt that was lost counts as not taken only after so long: whoever resumes the session says it again."""
+"""A lost prompt counts as not taken only after this long: the host that resumes the session sends it again."""
 
 
 class TaskOutcome(NamedTuple):
-    """What is known of a task by its session."""
+    """The outcome of a task according to its session."""
 
     by: Literal["said", "turn", "exit", ""]
-    """On whose word it counts as done; empty where it failed."""
+    """How it was reported as done; empty if it failed."""
     text: str = ""
 
 
 def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) -> TaskOutcome | None:
-    """What *session* says of *task*; None while it says nothing that counts.
+    """Return the outcome of *task* according to *session*; None while there is none.
 
     Args:
-        plan: the plan of it.
-        task: what the session is to do.
-        session: as it is now.
-        began_at: when this attempt began; prompts before that were another task's in the same terminal.
+        plan: its plan.
+        task: the session's task.
+        session: its current state.
+        began_at: when this attempt began; earlier prompts were another task's in the same terminal.
         now: in seconds since the epoch.
     """
-    is_own = not (task.run and task.inherits)  # in a terminal that it goes on in, another task may have said so
+    is_own = not (task.run and task.inherits)  # in a shared terminal, another task may have reported this
     if is_own and session.done is not None and session.state not in (SessionState.WORKING, SessionState.ASKING):
         return TaskOutcome("said", session.done)
     if session.state is SessionState.ENDED:
@@ -59,7 +59,7 @@ def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) 
         return TaskOutcome("", receipts[-1].reason or "its turn ended in an error")
     if not finished:
         if session.turn_ended == "limit":
-            return None  # it goes on by itself
+            return None  # it continues by itself
         last = receipts[-1]
         if last.state not in _NOT_TAKEN:
             return None
@@ -75,7 +75,7 @@ def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) 
             else TaskOutcome("", f"its command failed (exit {code})")
         )
     if session.turn_ended in ("interrupted", "limit"):
-        return None  # a person took over, or it goes on by itself
+        return None  # a person took over, or it continues by itself
     if session.turn_ended == "error":
         return TaskOutcome("", session.turn_error or "its turn ended in an error")
     return TaskOutcome("turn", session.last_line) if plan.done_by == "turn" else None
@@ -86,7 +86,7 @@ _NOT_TAKEN: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST})
 
 
 def doubt(plan: Plan, task: Task, session: Session, began_at: float, now: float) -> str:
-    """Why nobody can tell how far *task* is though its agent is idle; empty where it can be told, or goes on."""
+    """Return why the progress of *task* is unknown though its agent is idle; empty if it is known or may change."""
     receipts = [receipt for receipt in session.receipts if receipt.at >= began_at]
     if session.state is not SessionState.IDLE or session.waits or not receipts:
         return ""
@@ -96,12 +96,12 @@ def doubt(plan: Plan, task: Task, session: Session, began_at: float, now: float)
 
 
 def _is_carried(task: Task, receipt: Receipt) -> bool:
-    """Whether a turn carried its prompt to the end; of a command for a shell there is no turn to be seen."""
+    """Whether a turn carried the prompt to its end; for a shell command no turn is visible."""
     return receipt.state is FINISHED and bool(task.run or receipt.carried_by)
 
 
 def ended_words(session: Session) -> str:
-    """How *session* ended, as the reason why its task failed."""
+    """Return how *session* ended, as the reason for its task's failure."""
     if session.stopped:
         return "its session was stopped"
     if session.timed_out:

@@ -1,16 +1,16 @@
-"""Plans in TOML: what Markdown says, and beyond it needs, checks, retries, time limits, worktrees and terminals.
+"""Plans in TOML: everything from Markdown, and also needs, checks, retries, time limits, worktrees and terminals.
 
 name = "tidy"                 goal, architecture, tech_stack, agent, mode, worktree, base, limit, env
 advance = "ask"               or "auto"; without_check = "ask" or "advance"; done_by = "turn" or "said"
 
 [[task]]
-id = "parser"                 its number where it has none
+id = "parser"                 its number if omitted
 title = "Write the parser"
-prompt = "..."                or run = "make", a command for a shell
+prompt = "..."                or run = "make", a shell command
 needs = ["lexer"]             wave = 2, inherits = "lexer", agent, mode, sandbox, worktree, base, files, host
 check = "pytest -q"           check_time_limit = "10m", retries = 1, time_limit = "30m"
 
-`docs/plans.md` says what each key means.
+`docs/plans.md` describes each key.
 """
 
 import re
@@ -22,11 +22,11 @@ from kasmon.model.plan.plan import CHECK_LIMIT_S, Plan, PlanFault, Task
 from kasmon.model.plan.validation import PlanDraft
 
 Place: TypeAlias = Callable[[str], int]
-"""Tells on which line a key of one table stands."""
+"""Returns the line of a key of one table."""
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S: Final = 1e9
-"""No time limit is longer, in seconds: thirty years are as good as none."""
+"""Time limits are capped at this, in seconds: thirty years are as good as none."""
 PLAN_KEYS: Final[Mapping[str, Any]] = {
     "name": str,
     "goal": str,
@@ -66,14 +66,14 @@ TASK_KEYS: Final[Mapping[str, Any]] = {
 
 
 def read(text: str, name: str) -> PlanDraft:
-    """The plan that *text* describes, as far as it can be read, with all that is wrong with it."""
+    """Parse the plan in *text* as far as possible, and report all its faults."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+)", str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         return PlanDraft(Plan(name=name), (PlanFault(line=line, why=f"it is not valid TOML: {error}"),))
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 1,000 lists in each other
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 1,000 nested lists
         return PlanDraft(Plan(name=name), (PlanFault(line=0, why=f"it cannot be read as TOML: {error}"),))
     lines, faults = _Lines(text), []
 
@@ -161,7 +161,7 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[P
 
 
 def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: Place, whose: str) -> list[PlanFault]:
-    """What of *table* is unknown, or of the wrong kind."""
+    """Return the faults of *table*: unknown keys, values of the wrong type."""
     faults = []
     for key, value in table.items():
         if key not in keys:
@@ -185,7 +185,7 @@ def _fits(value: object, wanted: Any) -> bool:
 
 
 def _name(value: object) -> str:
-    """*value* as a task's name: a word, or a whole number; empty where it is neither."""
+    """Return *value* as a task's name: a string, or a whole number; empty if it is neither."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else ""
@@ -204,7 +204,7 @@ def _names(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults:
 
 
 def _seconds(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults: list[PlanFault]) -> float | None:
-    """The time limit that *key* gives: a number of seconds, or `90s`, `30m`, `2h`."""
+    """Return the time limit under *key*, in seconds: a number of seconds, or `90s`, `30m`, `2h`."""
     value = entry.get(key)
     if value is None:
         return None
@@ -227,7 +227,7 @@ def _first_line(text: str) -> str:
 
 
 class _Lines:
-    """On which line of a TOML text each task and each of its keys stands; tomllib does not say."""
+    """The line of each task and of its keys in a TOML text, which tomllib does not report."""
 
     def __init__(self, text: str) -> None:
         self._tasks = [1]
@@ -240,7 +240,7 @@ class _Lines:
                     is_known = True
                 elif table := re.match(r"""\s*\[\[?\s*(task\s*\.\s*)?["']?([\w-]+)[^,]*\]\s*(?:#|$)""", line):
                     self._keys.setdefault((len(self._tasks) - 1 if table[1] else 0, table[2]), number)
-                    is_known = False  # its keys are no task's
+                    is_known = False  # its keys belong to no task
                 elif is_known and (key := re.match(r"""\s*["']?([\w-]+)["']?\s*[.=]""", line)):
                     self._keys.setdefault((len(self._tasks) - 1, key[1]), number)
             quote = _open_quote(line, quote)
@@ -253,7 +253,7 @@ class _Lines:
 
 
 def _open_quote(line: str, quote: str) -> str:
-    """The threefold quote that is open behind *line*, which began within *quote*; empty where none is."""
+    """Return the triple quote that is open behind *line*, which began within *quote*; empty if none is."""
     if not quote and '"""' not in line and "'''" not in line:
         return ""
     at = 0

@@ -1,4 +1,4 @@
-"""From what a file says to a plan that holds together: needs that exist, no circles, waves without gaps."""
+"""From a parsed file to a valid plan: existing needs, no cycles, waves without gaps."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,23 +9,23 @@ from kasmon.model.plan.plan import Plan, PlanFault, Task, host_of
 
 
 class PlanDraft(NamedTuple):
-    """A plan as its file says it; its tasks' waves are 0 where the file gives none."""
+    """A plan as parsed from its file; its tasks' waves are 0 where the file gives none."""
 
     plan: Plan
     faults: tuple[PlanFault, ...] = ()
-    """What its reader found."""
+    """The faults that its parser found."""
     tells_gaps: bool = False
-    """Whether waves that have no task are among it."""
+    """Whether they include waves without tasks."""
 
 
 def settled(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
-    """The plan of *draft* with all its waves, and everything that is wrong with it, by line.
+    """Return the plan of *draft* with all its waves, and all its faults, by line.
 
-    Where anything is wrong the plan is only good to be shown.
+    A plan with faults is only for display.
 
     Args:
-        draft: what a reader made of a file.
-        agents: the profiles that there are; None where nobody knows.
+        draft: the result of a parser.
+        agents: the existing profiles; None if unknown.
     """
     tasks = draft.plan.tasks
     faults = [*draft.faults, *_doubles(tasks), *_needs(tasks), *_agents(draft.plan, agents), *_elsewhere(draft.plan)]
@@ -97,7 +97,7 @@ def _agents(plan: Plan, agents: Sequence[str] | None) -> list[PlanFault]:
 
 
 def _elsewhere(plan: Plan) -> list[PlanFault]:
-    """What a task wants that there is on no other machine."""
+    """Return faults for features that do not work on another machine."""
     known = {task.id: task for task in plan.tasks}
     faults = []
     for task in plan.tasks:
@@ -116,7 +116,7 @@ def _elsewhere(plan: Plan) -> list[PlanFault]:
 
 
 def _bases(plan: Plan) -> list[PlanFault]:
-    """A `base` where no worktree begins from it."""
+    """Return faults for a `base` without a worktree that starts from it."""
     faults = []
     for task in plan.tasks:
         if task.base and (task.inherits or (task.worktree or plan.worktree) != "own"):
@@ -160,12 +160,12 @@ def _waves(tasks: Sequence[Task], known: Mapping[str, Task]) -> list[PlanFault]:
 
 
 def before(task: Task) -> tuple[str, ...]:
-    """The tasks that *task* itself names as done before it."""
+    """Return the tasks that *task* itself names as its predecessors."""
     return (*task.needs, task.inherits) if task.inherits and task.inherits not in task.needs else task.needs
 
 
 def _circle(known: Mapping[str, Task]) -> tuple[str, ...]:
-    """Tasks that wait for each other, the first one again at the end; empty where there are none."""
+    """Return tasks that wait for each other, the first one again at the end; empty if there are none."""
     done: set[str] = set()
     for start in known:
         path: dict[str, None] = {}
@@ -186,7 +186,7 @@ def _circle(known: Mapping[str, Task]) -> tuple[str, ...]:
 
 
 def _levels(known: Mapping[str, Task]) -> dict[str, int]:
-    """Task -> the wave in which it can be: one behind the last of what it needs. There is no circle."""
+    """Return task -> its earliest wave: one behind the last task that it needs. There must be no cycle."""
     levels: dict[str, int] = {}
     for start in known:
         stack = [start]

@@ -1,1 +1,1 @@
-"""What the facts of one session add up to, a room for each kind of fact. The way in is `apply.apply`."""
+"""Reducers from a session's events to its state, a module per kind of event. The entry point is `apply.apply`."""

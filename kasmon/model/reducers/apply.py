@@ -1,4 +1,4 @@
-"""One more fact in a session: `apply`. Facts are folded, never refused: one that fits no row changes nothing."""
+"""Apply an event to a session: `apply`. Events are never refused: one that does not fit the state changes nothing."""
 
 from typing import Final
 
@@ -47,34 +47,34 @@ from kasmon.model.events import (
     UsageReported,
 )
 from kasmon.model.reducers import lifecycle, requests, turns
-from kasmon.model.reducers.evidence import noted
-from kasmon.model.reducers.sandbox import rehoused
-from kasmon.model.reducers.state import restated
+from kasmon.model.reducers.evidence import record_signal
+from kasmon.model.reducers.sandbox import apply_sandbox
+from kasmon.model.reducers.state import update_state
 from kasmon.model.sandbox.state import housed
 from kasmon.model.session import Session, last_line
 from kasmon.model.session_state import SessionState
 from kasmon.model.work_progress import progressed
 
 REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
-"""States out of which work is another turn, in a terminal too."""
+"""States in which work starts another turn, in a terminal too."""
 
 
 def apply(session: Session, event: Event) -> Session:
-    """*session* after *event*. Pure; a fact that fits no row changes nothing."""
-    after = _told(session, event)
+    """Return *session* after *event*. Pure; an event that does not fit the state changes nothing."""
+    after = _apply_details(session, event)
     if (progress := progressed(session.progress, event)) is not session.progress:
         after = msgspec.structs.replace(after, progress=progress)
     if (housing := housed(session.housing, event)) is not session.housing:
-        after = rehoused(session, after, housing, event)
-    return turns.finished(session, _lasting(session, restated(session, after, event), event), event)
+        after = apply_sandbox(session, after, housing, event)
+    return turns.finished(session, _clear_expired(session, update_state(session, after, event), event), event)
 
 
-def _told(session: Session, event: Event) -> Session:
-    """*session* with what *event* says beside the state."""
+def _apply_details(session: Session, event: Event) -> Session:
+    """Return *session* with the changes by *event*, except of its state."""
     put = msgspec.structs.replace
-    match event:  # what there is most of stands first
+    match event:  # the most frequent events come first
         case SignalSeen():
-            return noted(session, event)
+            return record_signal(session, event)
         case MessageWritten():
             return put(session, last_line=last_line(event.text) or session.last_line)
         case ToolStarted():
@@ -92,9 +92,9 @@ def _told(session: Session, event: Event) -> Session:
         case SessionEnded():
             return lifecycle.ended(session, event)
         case ConnectionLost():
-            return lifecycle.line_lost(session, event)
+            return lifecycle.lose_connection(session, event)
         case ConnectionRestored():
-            return lifecycle.line_found(session, event)
+            return lifecycle.restore_connection(session, event)
         case TurnStarted():
             return put(session, turns=session.turns + 1, in_turn=True, turn_ended="", turn_error="")
         case TurnEnded():
@@ -110,7 +110,7 @@ def _told(session: Session, event: Event) -> Session:
         case StuckSeen():
             return put(session, stuck=bool(event.why), stuck_why=event.why)
         case ContextReported():
-            return turns.stands(session, event)
+            return turns.report_context(session, event)
         case RequestOpened():
             return requests.opened(session, event.request)
         case RequestAnswered():
@@ -140,7 +140,7 @@ def _told(session: Session, event: Event) -> Session:
 
 
 def _begins_turn(before: Session, after: Session, event: Event) -> bool:
-    """Whether *event* begins another turn of an agent in a terminal, or starts it anew."""
+    """Whether *event* begins another turn of an agent in a terminal, or restarts it."""
     if isinstance(event, SignalSeen) and event.tells_failure:
         return False
     works = after.state is SessionState.WORKING and before.state is not SessionState.WORKING
@@ -148,8 +148,8 @@ def _begins_turn(before: Session, after: Session, event: Event) -> bool:
     return works or asks or isinstance(event, SessionStarted)
 
 
-def _lasting(before: Session, after: Session, event: Event) -> Session:
-    """*after*, without what only holds while it works, or until its next turn, where that is over."""
+def _clear_expired(before: Session, after: Session, event: Event) -> Session:
+    """Return *after* without values that only hold while it works or until its next turn, if that is over."""
     begins = before.state in REST and after.state is SessionState.WORKING
     if after.waits and (begins or isinstance(event, TurnStarted | SessionStarted | SessionEnded)):
         after = msgspec.structs.replace(after, waits="")

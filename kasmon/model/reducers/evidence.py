@@ -1,4 +1,4 @@
-"""A session of whose agent signals are seen: the last word of each source, and what they add up to in a terminal."""
+"""The signals of a session: the latest of each source, and the state of a terminal session that follows from them."""
 
 import msgspec
 
@@ -10,8 +10,8 @@ from kasmon.model.session_state import SessionState
 S = SessionState
 
 
-def noted(session: Session, event: SignalSeen) -> Session:
-    """*session* with *event* as the last word of its source."""
+def record_signal(session: Session, event: SignalSeen) -> Session:
+    """Return *session* with *event* as the latest signal of its source."""
     signal = Signal(
         source=event.source,
         value=event.value,
@@ -23,20 +23,20 @@ def noted(session: Session, event: SignalSeen) -> Session:
         failed=event.failed,
     )
     signals = heard(session.signals, signal)
-    noted = msgspec.structs.replace(session, signals=signals, last_line=last_line(event.text) or session.last_line)
+    after = msgspec.structs.replace(session, signals=signals, last_line=last_line(event.text) or session.last_line)
     if event.tells_failure:
         error = event.text or session.turn_error or "its turn ended in an error"
-        return msgspec.structs.replace(noted, turn_ended="error", turn_error=error)
-    if event.prompt and session.turn_error:  # another turn, or the one that runs went on
-        return msgspec.structs.replace(noted, turn_ended="", turn_error="")
-    return noted
+        return msgspec.structs.replace(after, turn_ended="error", turn_error=error)
+    if event.prompt and session.turn_error:  # another turn began, or the running one continued
+        return msgspec.structs.replace(after, turn_ended="", turn_error="")
+    return after
 
 
 def judged(session: Session, now: float, *, since: float | None = None) -> Session:
-    """*session*, in a terminal, with the state that its signals add up to at *now*.
+    """Return terminal session *session* with the state that follows from its signals at *now*.
 
     Args:
-        since: since when it is in that state; None: as before where it is the same, else *now*.
+        since: since when it is in that state; None: unchanged if the state is the same, else *now*.
     """
     verdict = judge(session.signals, now)
     return msgspec.structs.replace(

@@ -1,6 +1,5 @@
-"""How a session changes when its agent starts, is lost, is found, changes its settings or ends, and when a prompt
-moves.
-"""
+"""The changes of a session when its agent starts, is lost, is found, changes its settings or ends, and when the
+receipt of a prompt changes."""
 
 from collections.abc import Collection
 from typing import Final
@@ -20,7 +19,7 @@ ON_THE_WAY: Final = (*WAITING, ReceiptState.SUBMITTED, ReceiptState.STARTED)
 
 
 def moved(session: Session, receipt: Receipt) -> Session:
-    """*session* with *receipt* as it is now; the oldest that are settled are dropped."""
+    """Return *session* with the current *receipt*; the oldest settled receipts are dropped."""
     if any(old.id == receipt.id for old in session.receipts):
         receipts = tuple(receipt if old.id == receipt.id else old for old in session.receipts)
     else:
@@ -36,7 +35,7 @@ def moved(session: Session, receipt: Receipt) -> Session:
 
 
 def ordered(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tuple[Receipt, ...]:
-    """*receipts* with those that wait as *order* says; what it does not name comes after, as before."""
+    """Return *receipts* with the queued ones in *order*; those that it does not name come after, as before."""
     waiting = [receipt for receipt in receipts if receipt.state is ReceiptState.QUEUED]
     places = {receipt: place for place, receipt in enumerate(order)}
     waiting.sort(key=lambda receipt: places.get(receipt.id, len(places)))
@@ -45,7 +44,7 @@ def ordered(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tupl
 
 
 def lost(session: Session, states: Collection[ReceiptState], why: str, at: float) -> tuple[Receipt, ...]:
-    """The session's receipts, those in *states* lost. A terminal's prompt has arrived once Enter was written."""
+    """Return the session's receipts, those in *states* lost. A terminal's prompt has arrived once Enter was written."""
     losing = set(states) & set(WAITING) if session.mode is Mode.TMUX else states
     return tuple(
         msgspec.structs.replace(receipt, state=ReceiptState.LOST, reason=why, at=at)
@@ -56,13 +55,13 @@ def lost(session: Session, states: Collection[ReceiptState], why: str, at: float
 
 
 HANDED_OVER = "handed over to another version of kasmon"
-"""Why a session ended whose host made room for one of another version."""
+"""The end reason of a session whose host handed it over to one of another version."""
 
 
 def started(session: Session, event: SessionStarted) -> Session:
-    """*session* as its agent begins: nothing of the one before waits or is known any more, but for queued prompts.
+    """Return *session* with a new agent process: nothing of the previous one remains except queued prompts.
 
-    That goes for how much it asks too: until the new agent says so itself, no permission mode is known.
+    The permission mode is unknown until the new agent reports it.
     """
     fresh = all_withdrawn(session, "the agent was restarted", event.at)
     return msgspec.structs.replace(
@@ -94,14 +93,14 @@ def started(session: Session, event: SessionStarted) -> Session:
     )
 
 
-def line_lost(session: Session, event: ConnectionLost) -> Session:
-    """*session* with why it is out of sight, where that is told of the line to its machine."""
+def lose_connection(session: Session, event: ConnectionLost) -> Session:
+    """Return *session* with the reason it is unreachable, if *event* is about the connection to its machine."""
     is_news = event.what == "remote line" and session.state is not SessionState.ENDED
     return msgspec.structs.replace(session, end_why=event.why) if is_news else session
 
 
-def line_found(session: Session, event: ConnectionRestored) -> Session:
-    """*session*, whose agent ran on out of sight, in the process that *event* names."""
+def restore_connection(session: Session, event: ConnectionRestored) -> Session:
+    """Return *session*, whose agent kept running while unreachable, with the process that *event* names."""
     if event.pid is None or session.state is not SessionState.LOST:
         return session
     return msgspec.structs.replace(
@@ -110,7 +109,7 @@ def line_found(session: Session, event: ConnectionRestored) -> Session:
 
 
 def set_up(session: Session, event: SettingsChanged) -> Session:
-    """*session* with the settings that *event* names; what it leaves out is as it was."""
+    """Return *session* with the settings that *event* names; the others are unchanged."""
     return msgspec.structs.replace(
         session,
         model=event.model or session.model,
@@ -122,9 +121,9 @@ def set_up(session: Session, event: SettingsChanged) -> Session:
 
 
 def ended(session: Session, event: SessionEnded) -> Session:
-    """*session* with how its agent ended.
+    """Return *session* with how its agent ended.
 
-    One that never began, or was handed over, leaves queued prompts where they are.
+    Queued prompts remain if it never began, or was handed over.
     """
     gone = all_withdrawn(session, "the agent ended", event.at)
     keeps_queue = event.never_began or event.why == HANDED_OVER

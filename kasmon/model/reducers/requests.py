@@ -1,4 +1,4 @@
-"""The requests of a session: opened, answered, set aside, and withdrawn where nobody can answer them any more."""
+"""The requests of a session: opened, answered, set aside, and withdrawn if they can no longer be answered."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ from kasmon.model.session_state import SessionState
 
 KEPT_CLOSED: Final = 50
 KEPT_DIFF: Final = 4000
-"""How many characters of a diff are kept of a closed request."""
+"""The maximum length of a closed request's diff, in characters."""
 
 
 def opened(session: Session, request: Request) -> Session:
-    """*session* with *request* open; one that comes after the end only counts."""
+    """Return *session* with *request* open; one that comes after the end only counts."""
     counted = max(session.requests_counted, number(request.id, session.requests_counted + 1))
     known = session.state is SessionState.ENDED or session.open_request(request.id) is not None
     asks = session.asks if known else (*session.asks, request)
@@ -23,7 +23,7 @@ def opened(session: Session, request: Request) -> Session:
 
 
 def answered(session: Session, event: RequestAnswered) -> Session:
-    """*session* with the request closed that *event* answers, and by whom."""
+    """Return *session* with the request closed that *event* answers."""
     closed = ClosedRequest(
         id=event.request,
         decision=event.decision,
@@ -37,19 +37,19 @@ def answered(session: Session, event: RequestAnswered) -> Session:
 
 
 def _beginning(diff: str) -> str:
-    """*diff* as far as a session keeps it; its event has all of it."""
+    """Return *diff*, truncated for the session; its event has all of it."""
     return diff if len(diff) <= KEPT_DIFF else f"{diff[:KEPT_DIFF]}\n… {len(diff) - KEPT_DIFF:,} more characters"
 
 
 def withdrawn(session: Session, request: RequestId, why: str, at: float) -> Session:
-    """*session* with *request* closed unanswered: *why*, and since when, in seconds since the epoch."""
+    """Return *session* with *request* closed unanswered: *why*, and *at* in seconds since the epoch."""
     return _closed(session, ClosedRequest(id=request, decision=None, by=why, at=at))
 
 
 def all_withdrawn(session: Session, why: str, at: float, *, spares_hosts: bool = False) -> Session:
-    """*session* with none of its requests open any more; *why* and *at* as for `withdrawn`.
+    """Return *session* with all requests withdrawn; *why* and *at* as for `withdrawn`.
 
-    *spares_hosts*: those stay that its host opened.
+    *spares_hosts*: requests of its host stay open.
     """
     for ask in session.asks:
         if spares_hosts and ask.by_host:
@@ -59,13 +59,13 @@ def all_withdrawn(session: Session, why: str, at: float, *, spares_hosts: bool =
 
 
 def set_aside(session: Session, request: RequestId) -> Session:
-    """*session* with *request* open, for later."""
+    """Return *session* with *request* open, but set aside."""
     asks = tuple(msgspec.structs.replace(ask, later=True) if ask.id == request else ask for ask in session.asks)
     return msgspec.structs.replace(session, asks=asks)
 
 
 def _closed(session: Session, closed: ClosedRequest) -> Session:
-    """*session* with one request fewer open; one that is not open changes nothing."""
+    """Return *session* with the request closed; a request that is not open changes nothing."""
     if session.open_request(closed.id) is None:
         return session
     asks = tuple(ask for ask in session.asks if ask.id != closed.id)

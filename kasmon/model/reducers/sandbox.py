@@ -1,4 +1,4 @@
-"""A session whose sandbox moves: what it runs in now, its process, and what its phase says of its state."""
+"""Sandbox events of a session: its sandbox, its process, and the state that follows from the sandbox's phase."""
 
 from typing import Final
 
@@ -16,52 +16,52 @@ from kasmon.model.session_state import SessionState
 ASLEEP: Final = frozenset({SessionState.STANDBY, SessionState.PAUSED})
 
 
-def rehoused(before: Session, noted: Session, housing: SandboxState | None, event: Event) -> Session:
-    """*noted* in its sandbox as it is after *event*, with its process, and how it ended where its sandbox is gone."""
-    noted = _moved_to(noted, housing)
+def apply_sandbox(before: Session, after: Session, housing: SandboxState | None, event: Event) -> Session:
+    """Return *after* with its sandbox and process after *event*, and with the end reason if its sandbox is gone."""
+    after = _with_sandbox(after, housing)
     if isinstance(event, ConfinementSeen) and event.pid is not None:
-        noted = msgspec.structs.replace(noted, pid=event.pid, pid_started=event.pid_started)
-    if isinstance(event, SandboxMoved) and noted.mode is Mode.INTERPRETER:
-        noted = _outlived(before, noted, event)
-    return noted
+        after = msgspec.structs.replace(after, pid=event.pid, pid_started=event.pid_started)
+    if isinstance(event, SandboxMoved) and after.mode is Mode.INTERPRETER:
+        after = _with_sandbox_end(before, after, event)
+    return after
 
 
-def phased(before: Session, noted: Session, event: Event) -> SessionState | None:
-    """The state that the phase of its sandbox gives an interpreter session; None where that says nothing."""
-    if noted.mode is not Mode.INTERPRETER or noted.housing is None:
+def find_phase_state(before: Session, after: Session, event: Event) -> SessionState | None:
+    """Return the state of an interpreter session by its sandbox's phase; None if that does not determine it."""
+    if after.mode is not Mode.INTERPRETER or after.housing is None:
         return None
     if isinstance(event, SessionStarted):
-        return state_of(noted.housing, in_turn=False)
+        return state_of(after.housing, in_turn=False)
     if not isinstance(event, SandboxMoved):
         return None
     if before.state is SessionState.ENDED and event.phase is not SandboxPhase.CREATING:
         return SessionState.ENDED
-    return state_of(noted.housing, in_turn=noted.in_turn)
+    return state_of(after.housing, in_turn=after.in_turn)
 
 
-def dozed(before: Session, noted: Session, event: SandboxMoved) -> Session:
-    """*noted*, an agent whose sandbox was put to sleep, or goes on."""
-    if before.state in (SessionState.ENDED, SessionState.LOST) or event.step == "intended" or noted.housing is None:
-        return noted
-    if noted.housing.is_asleep:
+def apply_pause(before: Session, after: Session, event: SandboxMoved) -> Session:
+    """Return *after*, a sandboxed agent, after its sandbox was paused or resumed."""
+    if before.state in (SessionState.ENDED, SessionState.LOST) or event.step == "intended" or after.housing is None:
+        return after
+    if after.housing.is_asleep:
         since = before.since if before.state in ASLEEP else event.at
-        state = SessionState.STANDBY if noted.housing.held else SessionState.PAUSED
-        return msgspec.structs.replace(noted, state=state, source="sandbox", since=since, recheck_at=None)
+        state = SessionState.STANDBY if after.housing.held else SessionState.PAUSED
+        return msgspec.structs.replace(after, state=state, source="sandbox", since=since, recheck_at=None)
     if before.state not in ASLEEP:
-        return noted
-    if noted.mode is Mode.TMUX:
-        return judged(noted, event.at)
-    return msgspec.structs.replace(noted, state=SessionState.IDLE, source="protocol", since=event.at)
+        return after
+    if after.mode is Mode.TMUX:
+        return judged(after, event.at)
+    return msgspec.structs.replace(after, state=SessionState.IDLE, source="protocol", since=event.at)
 
 
 def is_timed_out(session: Session) -> bool:
-    """Whether the sandbox of *session*, an agent in one, was to be ended by the clock."""
+    """Whether the sandbox of *session*, an agent in one, was to be ended by its expiry time."""
     housing = session.housing
     return housing is not None and housing.phase is SandboxPhase.EXPIRED and housing.is_intended
 
 
-def _moved_to(session: Session, housing: SandboxState | None) -> Session:
-    """*session* in *housing*; an interpreter session's process is its sandbox's."""
+def _with_sandbox(session: Session, housing: SandboxState | None) -> Session:
+    """Return *session* with *housing*; an interpreter session's process is that of its sandbox."""
     if housing is None:
         return session
     session = msgspec.structs.replace(session, housing=housing, sandbox=housing.tier)
@@ -75,13 +75,13 @@ def _moved_to(session: Session, housing: SandboxState | None) -> Session:
     )
 
 
-def _outlived(before: Session, noted: Session, event: SandboxMoved) -> Session:
-    """*noted* with why its sandbox is gone, where *event* says that it is; how its session ended follows."""
+def _with_sandbox_end(before: Session, after: Session, event: SandboxMoved) -> Session:
+    """Return *after* with the end reason if *event* reports that its sandbox is gone."""
     if event.phase is not SandboxPhase.EXPIRED or event.step == "intended" or before.state is SessionState.ENDED:
-        return noted
+        return after
     was_made = before.housing is not None and before.housing.phase is not SandboxPhase.CREATING
     return msgspec.structs.replace(
-        all_withdrawn(noted, "its sandbox is gone", event.at),
+        all_withdrawn(after, "its sandbox is gone", event.at),
         end_why=event.why,
         exit_code=0 if was_made else None,
         stopped=event.why == "stopped",

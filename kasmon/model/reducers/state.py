@@ -1,12 +1,12 @@
-"""The state of a session after a fact.
+"""The state of a session after an event.
 
-How a state comes about:
+How the state is determined:
 
-| agent | state after a fact |
+| agent | state after an event |
 |---|---|
 | any | SessionEnded -> ended; ConnectionLost -> lost until ConnectionRestored or the next SessionStarted |
 | with a protocol | by `NEXT`; asking while a request of its own is open, limited until the limit is lifted |
-| in a terminal | by `evidence.judge` over the last word of each source |
+| in a terminal | by `evidence.judge` from the latest signal of each source |
 | interpreters in a sandbox | as with a protocol, and by the phase of their sandbox (`housing.state_of`) |
 """
 
@@ -31,7 +31,7 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Request
 from kasmon.model.reducers.evidence import judged
-from kasmon.model.reducers.sandbox import ASLEEP, dozed, phased
+from kasmon.model.reducers.sandbox import ASLEEP, apply_pause, find_phase_state
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 
@@ -49,8 +49,8 @@ NEXT: dict[SessionState, dict[type[BaseEvent], SessionState]] = {
     S.ENDED: {SessionStarted: S.IDLE},
 }
 """Agents with a protocol: state -> event -> state. SessionEnded ends every state, ConnectionLost loses every one but
-ENDED; an open request of the agent makes STARTING, IDLE, WORKING and UNSURE ASKING. Nothing inside waits for a request
-that the host opened, such as one for a host that was refused, so that changes no state."""
+ENDED; an open request of the agent makes STARTING, IDLE, WORKING and UNSURE ASKING. A request of the host, such as one
+for a refused network host, changes no state, since the agent does not wait for its answer."""
 
 ASKABLE: Final = frozenset({S.STARTING, S.IDLE, S.WORKING, S.ASKING, S.UNSURE})
 LINE_WAS_LOST: Final = "the connection was lost for a while"
@@ -58,56 +58,56 @@ _UNMOVED: Final[dict[type[BaseEvent], frozenset[SessionState]]] = {
     SignalSeen: frozenset({S.ENDED, S.LOST}),
     ConnectionRestored: frozenset(SessionState) - {S.LOST},
 }
-"""What says nothing about a terminal agent in these states."""
+"""Events that do not affect a terminal agent in these states."""
 
 
-def restated(before: Session, noted: Session, event: Event) -> Session:
-    """*noted* with the state that follows from *event*."""
-    state, source, why, asking = before.state, before.source, before.unsure_why, noted.asking
+def update_state(before: Session, after: Session, event: Event) -> Session:
+    """Return *after* with the state that follows from *event*."""
+    state, source, why, asking = before.state, before.source, before.unsure_why, after.asking
     if isinstance(event, SessionEnded):
         state, source, why, asking = S.ENDED, "exit", None, None
     elif isinstance(event, ConnectionLost):
         if before.state is S.ENDED:
-            return noted
+            return after
         state, source, why, asking = S.LOST, "host", None, None
-    elif isinstance(event, SandboxMoved) and noted.mode is not Mode.INTERPRETER:
-        return dozed(before, noted, event)
+    elif isinstance(event, SandboxMoved) and after.mode is not Mode.INTERPRETER:
+        return apply_pause(before, after, event)
     elif isinstance(event, SignalSeen) and before.state in ASLEEP:
-        return noted  # it stands still, whatever its screen says
-    elif isinstance(event, SessionStarted | SignalSeen | ConnectionRestored) and noted.mode is Mode.TMUX:
+        return after  # it is paused, whatever its screen shows
+    elif isinstance(event, SessionStarted | SignalSeen | ConnectionRestored) and after.mode is Mode.TMUX:
         if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":
-            return noted
-        return judged(noted, event.at, since=event.at if isinstance(event, SessionStarted) else None)
-    elif noted.mode is not Mode.TMUX:
-        state = phased(before, noted, event) or _next(before, noted, event)
+            return after
+        return judged(after, event.at, since=event.at if isinstance(event, SessionStarted) else None)
+    elif after.mode is not Mode.TMUX:
+        state = find_phase_state(before, after, event) or _next(before, after, event)
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
         why = (before.unsure_why or LINE_WAS_LOST) if state is S.UNSURE else None
-        asking = _own_asks(noted)[0].kind if state is S.ASKING else None
+        asking = _own_asks(after)[0].kind if state is S.ASKING else None
     changed = state is not before.state or isinstance(event, SessionStarted | SessionEnded)
     return msgspec.structs.replace(
-        noted,
+        after,
         state=state,
         source=source,
         unsure_why=why,
         asking=asking,
         since=event.at if changed else before.since,
-        in_turn=noted.in_turn and state is not S.ENDED,
-        limited_until=noted.limited_until if state is S.LIMITED else None,
+        in_turn=after.in_turn and state is not S.ENDED,
+        limited_until=after.limited_until if state is S.LIMITED else None,
     )
 
 
-def _next(before: Session, noted: Session, event: Event) -> SessionState:
-    """The state of an agent with a protocol: by `NEXT`, by its open requests, and by whether a turn runs."""
+def _next(before: Session, after: Session, event: Event) -> SessionState:
+    """Return the state of an agent with a protocol: by `NEXT`, its open requests, and whether a turn is running."""
     if isinstance(event, TurnEnded) and event.reason == "limit" and before.state is S.LIMITED:
         return S.LIMITED
     state = NEXT[before.state].get(type(event), before.state)
-    if state in ASKABLE and _own_asks(noted):
+    if state in ASKABLE and _own_asks(after):
         return S.ASKING
     if state is S.ASKING or (state is S.WORKING and isinstance(event, LimitLifted)):
-        return S.WORKING if noted.in_turn else S.IDLE if noted.generation else S.STARTING
+        return S.WORKING if after.in_turn else S.IDLE if after.generation else S.STARTING
     return state
 
 
 def _own_asks(session: Session) -> tuple[Request, ...]:
-    """The open requests for whose answers the agent waits."""
+    """Return the open requests whose answers the agent waits for."""
     return tuple(ask for ask in session.asks if not ask.by_host)

@@ -1,4 +1,4 @@
-"""A session whose agent says how its turn goes: that it is over, what it used, that it waits or is done."""
+"""Turn events of a session: the end of a turn, usage, and the status that the agent reports itself."""
 
 import msgspec
 
@@ -11,16 +11,16 @@ from kasmon.model.session_state import SessionState
 
 
 def ended(session: Session, event: TurnEnded) -> Session:
-    """*session* with how its turn ended; nobody can answer any more what it asked."""
+    """Return *session* with the end of its turn; the agent's open requests are withdrawn."""
     line = last_line(event.error) or session.last_line
     over = all_withdrawn(session, "the turn ended", event.at, spares_hosts=True)
     return msgspec.structs.replace(over, last_line=line, in_turn=False, turn_ended=event.reason, turn_error=event.error)
 
 
 def finished(before: Session, after: Session, event: Event) -> Session:
-    """*after* with when its last turn ended, which a person who interrupted it knows already.
+    """Return *after* with the time its last turn ended, unless a person interrupted it and so knows already.
 
-    A terminal agent does not tell: a turn is work after the agent was ready, or on a prompt, that ends at its prompt.
+    A terminal agent reports no turns: a turn is work that began after it was ready, or on a prompt, and ended idle.
     """
     if isinstance(event, TurnEnded):
         at = after.finished_at if event.reason == "interrupted" else event.at
@@ -38,14 +38,14 @@ def finished(before: Session, after: Session, event: Event) -> Session:
 
 
 def used(session: Session, event: UsageReported) -> Session:
-    """*session* with what it has used so far; a cost that *event* does not tell is as it was."""
+    """Return *session* with its usage so far; a cost missing in *event* is unchanged."""
     tokens = Tokens(input=event.input, output=event.output, context=event.context, limit=event.limit)
     cost_usd = session.cost_usd if event.cost_usd is None else event.cost_usd
     return msgspec.structs.replace(session, tokens=tokens, cost_usd=cost_usd)
 
 
-def stands(session: Session, event: ContextReported) -> Session:
-    """*session* with what its agent says of its task; one that waits on purpose is not stuck."""
+def report_context(session: Session, event: ContextReported) -> Session:
+    """Return *session* with the status its agent reported; one that waits deliberately is not stuck."""
     waits = session.waits if event.waiting is None else event.waiting
     is_stuck = session.stuck and not waits
     return msgspec.structs.replace(

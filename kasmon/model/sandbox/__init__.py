@@ -1,1 +1,1 @@
-"""What a sandbox is to be (`policy`), what its events add up to (`state`), and its snapshots (`snapshot`)."""
+"""Sandboxes as values: their description (`policy`), their state by events (`state`), and snapshots (`snapshot`)."""

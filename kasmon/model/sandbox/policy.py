@@ -1,4 +1,4 @@
-"""What a sandbox is as a value: its tier, size and policy, where it lives, in which phase it is, and what ran in it."""
+"""A sandbox as values: its tier, size and policy, its runtime, its phase, and the results of its runs."""
 
 from enum import StrEnum
 from typing import Annotated, Final, Literal, TypeAlias
@@ -9,39 +9,39 @@ from kasmon.model.permission import SessionId
 
 Tier: TypeAlias = Literal["jail", "microvm", "e2b"]
 LoggedTier: TypeAlias = Literal[Tier, "gvisor"]
-"""A tier as files name it: earlier versions also wrote `gvisor`, and their files are still read."""
+"""A tier in stored files: earlier versions also wrote `gvisor`, and their files are still read."""
 Interpreter: TypeAlias = Literal["python", "bash", "node"]
 INTERPRETERS: Final[tuple[Interpreter, ...]] = ("python", "bash", "node")
 MIB: Final = 1024 * 1024
 REMEMBERING: Final[frozenset[Tier]] = frozenset({"microvm", "e2b"})
-"""Tiers whose sandboxes can sleep without a process: their memory is on disk, or at the service."""
+"""Tiers whose sandboxes can be paused without a process: their memory is on disk, or at the service."""
 COPYING: Final[frozenset[Tier]] = frozenset({"microvm", "e2b"})
-"""Tiers whose sandboxes can be copied with their memory."""
+"""Tiers whose sandboxes can be forked with their memory."""
 
 
 class SandboxPhase(StrEnum):
-    """Where a sandbox is in its life; shown beside the state of its session."""
+    """The phase of a sandbox; shown beside the state of its session."""
 
     CREATING = "creating"
     RUNNING = "running"
     PAUSING = "pausing"
     PERSISTING = "persisting"
-    """What pausing or a checkpoint keeps is being written and confirmed."""
+    """The data of a pause or a checkpoint is being written and confirmed."""
     PAUSED = "paused"
     RESUMING = "resuming"
     HEALING = "healing"
-    """It runs again and is looked at before anybody trusts it."""
+    """It runs again and is verified before it is used."""
     EXPIRED = "expired"
 
 
 class SandboxSize(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox may use at most."""
+    """The resource limits of a sandbox."""
 
     time_s: float
-    """For one run, unless it asks for less."""
+    """The default and maximum time of one run."""
     cpus: float
     memory_bytes: int
-    """Data of each process where nothing better can be held; of all together where a cgroup is ours."""
+    """Per process, unless kasmon owns a cgroup: then of all processes together."""
     disk_bytes: int
     processes: int = 256
 
@@ -54,27 +54,27 @@ SIZES: Final[dict[str, SandboxSize]] = {
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or folder of this machine that the sandbox sees."""
+    """A file or folder of this machine that is visible in the sandbox."""
 
     source: str
     target: str = ""
-    """Where it lies inside; empty is the same path."""
+    """Its path in the sandbox; empty is the same path."""
     writable: bool = False
 
 
 class VolatileFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file inside that does not survive a pause, by policy, and is written anew after each resume."""
+    """A file in the sandbox that by policy does not survive a pause, and is rewritten after each resume."""
 
     path: str
     content: str = ""
-    """Its text; empty where `source` says where that comes from."""
+    """Its text; empty if `source` names it."""
     source: str = ""
     """The name of a credential (`Credential.name`) that is its text."""
     mode: int = 0o600
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs inside beside the agent: started with the sandbox, looked for after each resume."""
+    """A service beside the agent: started with the sandbox, checked after each resume."""
 
     name: str
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
@@ -83,99 +83,99 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the value of a variable comes from, each time that something is run; exactly one source is given."""
+    """The source of a variable's value, read for each run; exactly one source is given."""
 
     name: str
     variable: str = ""
     file: str = ""
     command: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    """Further variables that get the same value."""
+    """Further variables with the same value."""
 
 
 class HandedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of this machine of which an agent's home inside gets a copy at each start; taken away when it ends."""
+    """A file of this machine that is copied into a sandboxed agent's home at each start, and removed when it ends."""
 
     source: str
-    """Its path; `~` is the home folder of whoever starts the agent. Where it is not there, nothing is handed over."""
+    """Its path; `~` is the home folder of the user. A missing file is skipped."""
     target: str = ""
-    """Where the copy lies, below the home inside; empty: as below the home outside."""
+    """The copy's path relative to the sandbox's home; empty: as relative to the user's home."""
     renews: bool = False
-    """It is a log-in as JSON, and what the agent renews in the copy is brought back when the agent has ended: tokens
-    and times alone, and only where nobody wrote the source meanwhile."""
+    """It holds login credentials as JSON. Those that the agent renewed are copied back when it has ended: tokens and
+    times alone, and only if the source did not change meanwhile."""
 
 
 class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sandbox is, and may; kept as `policy.json` beside the session's log. No secret's value is in here."""
+    """The description and permissions of one sandbox; `policy.json` beside the session's log. It holds no secrets."""
 
     session: SessionId
     tier: LoggedTier = "jail"
     size: Literal["default", "build", "max"] = "default"
     template: str = ""
-    """What a sandbox at a service is made from; empty is that service's own choice."""
+    """The template of a sandbox at a service; empty is that service's default."""
     workspace: str = ""
-    """The folder of this machine that is `/workspace` inside; empty is one of our own, removed with the session."""
+    """The local folder that is `/workspace` inside; empty is one of kasmon's own, removed with the session."""
     project: str = ""
     """A folder of this machine that is `/project` inside; empty is none."""
     project_writable: bool = False
     hosts: tuple[str, ...] = ()
-    """Whom it may reach: hosts (`example.org`, `*.example.org`, `example.org:8443`) and presets; empty is nobody."""
+    """The allowed hosts (`example.org`, `*.example.org`, `example.org:8443`) and presets; empty allows none."""
     refuse: tuple[str, ...] = ()
-    """Whom it is refused without a request, written like `hosts`."""
+    """Hosts that are refused without a request, written like `hosts`."""
     mounts: tuple[Mount, ...] = ()
     volatile: tuple[VolatileFile, ...] = ()
     services: tuple[ServiceSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
     files: tuple[HandedFile, ...] = ()
-    """For an agent inside: what its home gets copies of."""
+    """For a sandboxed agent: the files copied into its home."""
     secret_variables: tuple[str, ...] = ()
-    """For an agent inside: the names of its variables whose values count as credentials: those given by `--env`, and of
-    its profile's and the inherited ones those that are secret by their name."""
+    """For a sandboxed agent: the names of its variables whose values count as credentials: those given by `--env`, and
+    of its profile's and the inherited ones those with a secret-like name."""
 
 
 class SandboxRuntime(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a sandbox lives now. It is no truth: whoever finds it asks the process before believing it."""
+    """Where a sandbox runs now. A stored value is only a hint: verify the process before you trust it."""
 
     pid: int = 0
-    """The outermost process: bwrap, QEMU; 0 where it has none here."""
+    """The outermost process: bwrap, QEMU; 0 if it has none on this machine."""
     started: float = 0.0
-    """When that process started, by the system's clock."""
+    """That process's start time, by the system's clock."""
     front: int = 0
-    """Of an agent inside: the process that stands in front of the sandbox, and is its pane's or its host's child."""
+    """For a sandboxed agent: the stdio proxy of the sandbox, a child of its pane or host."""
     boot: str = ""
     socket: str = ""
-    """Where the agent inside answers."""
+    """The socket of the guest agent."""
     ground: str = ""
-    """The folder of what it needs on this machine."""
+    """The folder of its files on this machine."""
     remote: str = ""
-    """The service's id of it, where it is a service's."""
+    """The service's id of it, if a service runs it."""
     workspace: str = ""
     """The folder of this machine that is `/workspace` inside; it may be a copy of the policy's."""
     notices: tuple[str, ...] = ()
-    """What a person should know of how it was made."""
+    """Notes for the user about how it was created."""
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one run, in the seed's words and a few more."""
+    """The result of one run, in the terms of the seed project and a few more."""
 
     stdout: str = ""
     stderr: str = ""
     exit_code: int = 0
     session_preserved: bool = True
-    """Whether what the interpreter held before is still there."""
+    """Whether the interpreter's earlier state still exists."""
     restarted: bool = False
-    """The interpreter was started anew for this run, because it had died before."""
+    """The interpreter was restarted for this run, because it had died before."""
     timed_out: bool = False
     disk_full: bool = False
-    """It was interrupted because it wrote more than the sandbox's disk may hold; `hint` has the figures."""
+    """It was interrupted because it wrote more than the sandbox's disk limit; `hint` has the figures."""
     omitted: int = 0
-    """So many bytes of output are not in here."""
+    """How many bytes of output are left out."""
     hint: str = ""
-    """What is kept, and what to do next; empty where all is well."""
+    """What is retained, and what to do next; empty after a normal run."""
     cwd: str = ""
     background: str = ""
-    """What background jobs of earlier runs said since the last one; it is not in `stdout` and `stderr`."""
+    """Output of background jobs of earlier runs since the last one; not part of `stdout` and `stderr`."""
     turn: int = 0
-    """Which run of this interpreter it was, the first being 1."""
+    """The number of this run in its interpreter, counted from 1."""
     ms: float = 0.0
-    """How long it took, in milliseconds."""
+    """The run's duration, in milliseconds."""

@@ -1,4 +1,4 @@
-"""The memory of a sandbox on disk, as a value: what it is of, what wrote it, and whether it may be gone on from."""
+"""A memory snapshot of a sandbox on disk, as a value: its source, what wrote it, and whether it may be restored."""
 
 from typing import Final, Literal
 
@@ -11,20 +11,20 @@ USED: Final = "it has already been used"
 
 
 class SnapshotMaker(msgspec.Struct, frozen=True, kw_only=True):
-    """What wrote a memory. Only the same can read it: none of these programs refuses by itself what it misreads."""
+    """The program that wrote a snapshot. Only the same can read it: none of these programs detects what it misreads."""
 
     program: str
     """With its version: `qemu 7.2.19`."""
     machine: str = ""
-    """The machine that it played: `pc-q35-7.2`."""
+    """The emulated machine: `pc-q35-7.2`."""
     cpu: str = ""
-    """The processor that programs inside saw."""
+    """The processor model that the guest saw."""
     image: str = ""
-    """SHA-256 of what the sandbox booted from, where it did."""
+    """SHA-256 of the boot image, if there was one."""
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a memory."""
+    """One file of a snapshot."""
 
     name: str
     size_bytes: int
@@ -32,41 +32,41 @@ class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory on disk. No credential's value is in its parts: they were taken out before it was written."""
+    """One memory snapshot on disk. Its parts contain no credential values: these were removed before it was written."""
 
     id: str
     session: SessionId
-    """Whose; a fork's has the fork's."""
+    """The session it belongs to; a fork's snapshot belongs to the fork."""
     tier: LoggedTier
     kind: Literal["memory", "golden"] = "memory"
     """`golden`: new sandboxes are copies of it, so it is used any number of times, and belongs to no session."""
     at: float
     """When it was written, in seconds since the epoch."""
     boot: str = ""
-    """Which boot of this machine that was in."""
+    """The machine's boot at that time."""
     turn: int = 0
-    """How many turns the session had had."""
+    """The number of the session's turns at that time."""
     disk_generation: int = 0
-    """The disk that belongs to it: it counts each time that something begins to run on it."""
+    """The generation of its disk, which counts each start on it."""
     made_by: SnapshotMaker
     parts: tuple[SnapshotPart, ...] = ()
     used_at: float | None = None
-    """When something went on from it; None: nothing did."""
+    """When it was restored, in seconds since the epoch; None: never."""
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on disk."""
+        """Its size on disk."""
         return sum(part.size_bytes for part in self.parts)
 
 
 class SnapshotVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory on disk as it is now."""
+    """The state of a snapshot on disk now."""
 
     snapshot: Snapshot
     refused: str = ""
-    """Why nothing may go on from it, as a few words; empty where it may."""
+    """Why it must not be restored, as a few words; empty if it may."""
     is_this_boot: bool = True
-    """The machine was not started anew since."""
+    """The machine was not rebooted since."""
 
     @property
     def at(self) -> float:
@@ -75,25 +75,25 @@ class SnapshotVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForkOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sandbox of a forked session began as."""
+    """What the sandbox of a forked session started from."""
 
     source: SessionId
-    """Whose copy it is."""
+    """The session that it was copied from."""
     name: str
-    """What that session was called then."""
+    """That session's name at the time."""
     at: float
-    """When it was wanted, in seconds since the epoch."""
+    """When the fork was requested, in seconds since the epoch."""
     is_whole: bool = False
-    """The copy was made to its end: only then anything runs on it."""
+    """The copy is complete: only then anything runs on it."""
     with_memory: bool = False
     checkpoint: str = ""
-    """The checkpoint of the source that it is a copy of; empty where it has its memory."""
+    """The copied checkpoint of the source; empty if it has the source's memory."""
     why: str = ""
     """Why it has no memory, as a few words."""
 
 
 def origin_words(origin: ForkOrigin) -> str:
-    """How much of its source a fork has: `with its memory`. Pure."""
+    """Return how much of its source a fork has: `with its memory`. Pure."""
     if not origin.is_whole:
         return "incomplete"
     if origin.with_memory:
@@ -102,13 +102,13 @@ def origin_words(origin: ForkOrigin) -> str:
 
 
 def refusal(snapshot: Snapshot, session: SessionId, made_by: SnapshotMaker, disk_generation: int) -> str:
-    """Why nothing may go on from *snapshot*, as a few words; empty where it may. Pure: its files are not looked at.
+    """Return why *snapshot* must not be restored, as a few words; empty if it may. Pure: does not read its files.
 
     Args:
-        snapshot: what was kept.
-        session: who wants to go on from it.
-        made_by: what would read it.
-        disk_generation: of the disk as it is now.
+        snapshot: the stored snapshot.
+        session: the session to restore.
+        made_by: the program that would read it.
+        disk_generation: that of the current disk.
     """
     if snapshot.kind == "memory" and snapshot.session != session:
         return f"it is foreign: it belongs to the session {snapshot.session!r}"

@@ -1,11 +1,11 @@
-"""What the facts of a session say of its sandbox: where it lives, its phase, what was kept of it, what it uses.
+"""The state of a session's sandbox by its events: its runtime, its phase, its checkpoints, its usage.
 
-| phase, intended | whoever finds that, and nobody at it, knows |
+| phase, intended | what a later host knows that finds it so |
 |---|---|
-| creating | nothing ran in it yet: what is there of it may go |
-| pausing, resuming | its processes may sleep or not; its memory is where it was |
+| creating | nothing ran in it yet: its remains may be removed |
+| pausing, resuming | its processes may be stopped or not; its memory is where it was |
 | persisting | its files may be those of before or of after |
-| expired | it is to go |
+| expired | it is to be removed |
 """
 
 from typing import Final, Literal
@@ -28,22 +28,22 @@ from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 from kasmon.model.session_state import SessionState
 
 KEPT_CHECKPOINTS: Final = 50
-"""How many checkpoints a session's value names; the log has all."""
+"""How many checkpoints a session's value lists; the log has all."""
 ASLEEP: Final = frozenset({SandboxPhase.PAUSING, SandboxPhase.PAUSED})
 BEGINNING: Final = frozenset({SandboxPhase.CREATING, SandboxPhase.RESUMING, SandboxPhase.HEALING})
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe inside found, against what the sandbox's policy wants."""
+    """The result of a probe inside, compared with the sandbox's policy."""
 
     ok: bool
     mismatches: tuple[str, ...] = ()
-    """What is not as it should be, each a few words."""
+    """The differences, each a few words."""
     at: float = 0.0
 
 
 class SandboxUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox uses, and may use at most; 0 allowed where nothing holds it."""
+    """What a sandbox uses, and its limits; a limit of 0 means that none is enforced."""
 
     memory_bytes: int = 0
     memory_allowed: int = 0
@@ -54,12 +54,12 @@ class SandboxUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether its files take more than they may."""
+        """Whether its files exceed the disk limit."""
         return 0 < self.disk_allowed < self.disk_bytes
 
 
 class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint, as far as people want to see it in a list."""
+    """One checkpoint as shown in a list."""
 
     id: str
     turn: int
@@ -73,63 +73,63 @@ class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxState(msgspec.Struct, frozen=True, kw_only=True):
-    """The sandbox of one session at one moment, by its facts alone: whether it lives has to be looked at."""
+    """The sandbox of one session by its events alone; whether it still runs must be probed."""
 
     tier: LoggedTier = "jail"
     phase: SandboxPhase = SandboxPhase.CREATING
     is_intended: bool = True
     """The phase was begun, and is not known to have been reached."""
     phase_at: float = 0.0
-    """Since when it is in that phase, or on its way there, in seconds since the epoch."""
+    """Since when it is in that phase, or on the way to it, in seconds since the epoch."""
     runtime: SandboxRuntime | None = None
     generation: int = 0
-    """Which sandbox of this session it is, the first being 1: each begins with nothing in its memory."""
+    """The number of this sandbox in its session, counted from 1: each starts with empty memory."""
     turn: int = 0
-    """How many turns the session has had."""
+    """The number of the session's turns."""
     held: bool = False
-    """It sleeps, and its processes hold their memory."""
+    """It is paused, and its processes hold their memory."""
     snapshot: str = ""
-    """The file that its memory sleeps in, where it does."""
+    """The file with its memory while it is paused, if there is one."""
     counters: dict[str, int] = {}
-    """How many runs each interpreter had had when it was last asked; empty where nobody asked."""
+    """The number of runs of each interpreter when last queried; empty if it was not."""
     born_at: float = 0.0
-    """When the first sandbox was made since the session began, or began again after it had ended; in seconds since the
-    epoch. One in the place of one that was lost does not change that."""
+    """When its first sandbox was made since the session began, or restarted after its end; in seconds since the epoch.
+    The replacement of a lost sandbox does not change that."""
     used_at: float = 0.0
-    """When a turn last began or ended in it, or it was made, woken or used otherwise, in seconds since the epoch."""
+    """When a turn last began or ended in it, or it was created, resumed or used, in seconds since the epoch."""
     standby_at: float | None = None
-    """When it goes to sleep if nobody uses it."""
+    """When it enters standby if it stays unused."""
     pause_at: float | None = None
-    """When it is paused, its memory on disk, if nobody uses it."""
+    """When it is paused, its memory on disk, if it stays unused."""
     expires_at: float | None = None
-    """When it ends if nobody uses it, or whatever happens; the earlier of the two."""
+    """When it ends, because it stays unused or in any case; the earlier of the two."""
     why: str = ""
     lost: str = ""
-    """What was lost the last time that something was, as one sentence; empty where nothing ever was."""
+    """The last loss, as one sentence; empty if nothing was ever lost."""
     lost_at: float = 0.0
     """When that was, in seconds since the epoch."""
     confinement: Confinement | None = None
-    """None: nobody has looked."""
+    """None: not probed yet."""
     usage: SandboxUsage | None = None
     checkpoints: tuple[CheckpointSummary, ...] = ()
-    """The last ones, oldest first."""
+    """The latest ones, oldest first."""
     checkpoints_counted: int = 0
 
     @property
     def is_asleep(self) -> bool:
-        """Whether it is known to sleep."""
+        """Whether it is known to be paused."""
         return self.phase is SandboxPhase.PAUSED or (self.phase is SandboxPhase.PERSISTING and not self.is_intended)
 
 
 def housed(known: SandboxState | None, event: Event) -> SandboxState | None:
-    """*known* after *event*; None while the session has no sandbox. Pure."""
+    """Return *known* after *event*; None while the session has no sandbox. Pure."""
     match event:
         case SandboxMoved():
             return _moved(known or SandboxState(), event)
         case ConfinementSeen():
             seen = Confinement(ok=event.ok, mismatches=event.mismatches, at=event.at)
             lives = known or SandboxState(tier=event.tier, born_at=event.at, used_at=event.at)
-            if event.runtime is not None:  # an agent inside: it makes no other steps to get there
+            if event.runtime is not None:  # a sandboxed agent has no other steps to this phase
                 lives = msgspec.structs.replace(
                     lives, runtime=event.runtime, phase=SandboxPhase.RUNNING, is_intended=False
                 )
@@ -153,7 +153,7 @@ def housed(known: SandboxState | None, event: Event) -> SandboxState | None:
 
 
 def state_of(housing: SandboxState, *, in_turn: bool) -> SessionState | None:
-    """The state of an interpreter session in that sandbox; None: its phase says nothing of it."""
+    """Return the state of an interpreter session in that sandbox; None if its phase does not determine it."""
     if housing.phase in BEGINNING:
         return SessionState.STARTING
     if housing.phase in ASLEEP or housing.is_asleep:
@@ -166,15 +166,15 @@ def state_of(housing: SandboxState, *, in_turn: bool) -> SessionState | None:
 
 
 def must_be_on_disk(event: Event) -> bool:
-    """Whether *event* is an intent that the disk must have before anything is done: what it begins cannot be undone.
+    """Whether *event* is an intent that must be on disk before its irreversible step.
 
-    To freeze and to thaw can be: whoever finds it half done finds all of its memory.
+    Freezing and thawing are reversible: if they are interrupted, the memory is complete.
     """
     return isinstance(event, SandboxMoved) and event.step == "intended" and not event.held
 
 
 def is_news(known: SandboxUsage | None, event: SandboxMeasured) -> bool:
-    """Whether *event* differs from *known* by a twentieth of what is allowed, or of what it was, or in being full."""
+    """Whether *event* differs from *known* by 1/20 of the limit, or of the old value, or in being full."""
     if known is None or known.is_full is not _usage(event).is_full:
         return True
     figures = (

@@ -1,4 +1,4 @@
-"""A session's events as rows of text, drawn only as far as they are read.
+"""A session's events as rows of text, drawn lazily.
 
-`layout.Transcript` holds a session's blocks and their rows, `blocks` makes blocks of events, `search` finds text in
-them."""
+`layout.Transcript` holds a session's blocks and their rows, `blocks` renders events, `search` finds text in them.
+"""

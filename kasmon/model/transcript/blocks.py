@@ -1,6 +1,6 @@
-"""What one event, with those that finish it, looks like: `draw` makes rows of it.
+"""Render an event, together with those that complete it, as rows: `draw`.
 
-Everything foreign is cleaned here.
+All foreign text is cleaned here.
 """
 
 from collections.abc import Sequence
@@ -64,13 +64,13 @@ WORDS: Final = {
     SandboxPhase.HEALING: "sandbox recovered",
     SandboxPhase.EXPIRED: "sandbox expired",
 }
-"""Phases that are told once they are reached; the others are on the way to one."""
+"""Phases that are shown once they are reached; the others are transitional."""
 NAMES: Final = 8
-"""So many names are told of what could not be kept."""
+"""At most this many values that could not be saved are named."""
 
 
 def _sandbox(event: SandboxMoved | ConfinementSeen | Checkpointed, look: TranscriptStyle) -> list[TextLine]:
-    """The rows of *event*; none for a step on the way."""
+    """Return the rows of *event*; none for a transitional step."""
     match event:
         case ConfinementSeen(ok=True):
             return []
@@ -103,27 +103,27 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 DEEPEST: Final = 4
-"""A sub-agent's sub-agents move to the right so many times at most."""
+"""Nested sub-agents are indented at most this many levels."""
 STEP: Final = "│ "
 IMPORTED: Final = "┆ "
-"""Stands before what was imported from an agent's own transcript."""
+"""The mark of rows imported from an agent's own transcript."""
 NARROW: Final = 24
-"""Where less than this would be left of the width, in cells, nothing moves to the right."""
+"""If less than this width would remain, in cells, rows are not indented."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """An event that is drawn, and the later ones that belong to it."""
+    """A rendered event, and the later ones that belong to it."""
 
     event: Event
     then: tuple[Event, ...] = ()
     depth: int = 0
-    """Within how many sub-agents it happened."""
+    """The nesting level of its sub-agent."""
     within: Clean = Clean("")
-    """The title of the sub-agent, where what stands above is not its own."""
+    """The title of the sub-agent, if the block above belongs to another one."""
 
 
 def draw(block: Block, look: TranscriptStyle) -> list[TextLine]:
-    """The rows of *block*; none for events that only machines care about. A sub-agent's stand further right."""
+    """Return the rows of *block*; none for events that only programs need. A sub-agent's rows are indented."""
     if isinstance(block.event, EntryImported):
         return _imported(block.event, block, look)
     depth = min(block.depth, DEEPEST)
@@ -138,7 +138,7 @@ def draw(block: Block, look: TranscriptStyle) -> list[TextLine]:
 
 
 def _imported(imported: EntryImported, block: Block, look: TranscriptStyle) -> list[TextLine]:
-    """The rows of what was imported, each with a mark; a prompt says from where, and when it was."""
+    """Return the rows of an imported entry, each with a mark; a prompt shows its source and time."""
     inner = msgspec.structs.replace(look, width=look.width - len(IMPORTED)) if look.width >= NARROW else look
     rows = _drawn(msgspec.structs.replace(block, event=imported.entry), inner)
     if isinstance(imported.entry, TurnStarted):
@@ -240,7 +240,7 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
 
 
 def _stands(said: ContextReported, look: TranscriptStyle) -> list[TextLine]:
-    """How the agent says that it stands."""
+    """Return the rows of the agent's own status report."""
     rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], look) if said.waiting else []
     if said.done is not None:
         rows = [*rows, *_row([(f"· done: {clean_line(said.done)}" if said.done else "· done", Token.NOTICE)], look)]
@@ -248,7 +248,7 @@ def _stands(said: ContextReported, look: TranscriptStyle) -> list[TextLine]:
 
 
 def live(text: str, thinking: bool, look: TranscriptStyle) -> list[TextLine]:
-    """The rows of a message that is still being written."""
+    """Return the rows of a message that is still being written."""
     if not text:
         return []
     said = ThoughtWritten(at=0.0, text=text) if thinking else MessageWritten(at=0.0, text=text)
@@ -256,7 +256,7 @@ def live(text: str, thinking: bool, look: TranscriptStyle) -> list[TextLine]:
 
 
 def folds(block: Block) -> bool:
-    """Whether some of it is hidden where folding is on."""
+    """Whether folding hides a part of it."""
     if isinstance(block.event, EntryImported):
         return folds(msgspec.structs.replace(block, event=block.event.entry))
     if isinstance(block.event, ThoughtWritten | TurnStarted):
@@ -323,7 +323,7 @@ def _row(spans: Sequence[Span], look: TranscriptStyle) -> list[TextLine]:
 
 
 def _used(usage: UsageReported) -> str:
-    """The figures that its agent tells; one that is 0 it does not tell."""
+    """Return the figures that its agent reports; one that is 0 is not reported."""
     counted = f"{compact(usage.input)} in, {compact(usage.output)} out" if usage.input or usage.output else ""
     window = f"context {100 * usage.context // usage.limit} %" if usage.limit else ""
     cost = f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else ""

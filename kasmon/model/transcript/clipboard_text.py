@@ -1,4 +1,4 @@
-"""What can be copied out of a transcript: the text of a code block, an answer, an output, a change."""
+"""The parts of a transcript that can be copied: the text of a code block, an answer, an output, a change."""
 
 import msgspec
 
@@ -19,14 +19,14 @@ from kasmon.sanitize import Clean, clean_block
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Cleaned text, and what it is, for people."""
+    """Cleaned text, and its kind, for people."""
 
     what: str
     text: Clean
 
 
 def piece(block: Block, code: int = 0) -> Piece | None:
-    """The text of *block*, or of its code block of that number; None where there is nothing to copy."""
+    """Return the text of *block*, or of its code block of that number; None if there is nothing to copy."""
     match block.event:
         case EntryImported(entry=entry):
             return piece(msgspec.structs.replace(block, event=entry), code)
@@ -56,7 +56,7 @@ def piece(block: Block, code: int = 0) -> Piece | None:
 
 
 def last_answer(transcript: Transcript) -> Piece | None:
-    """The last message of the agent itself, not of its sub-agents."""
+    """Return the last message of the agent itself, not of its sub-agents."""
     for block in reversed(transcript.blocks):
         if isinstance(block.event, MessageWritten) and not block.event.within:
             return piece(block)

@@ -1,4 +1,4 @@
-"""A unified diff as rows: line numbers on the left, what was taken out and put in told apart by sign and style."""
+"""A unified diff as rows: line numbers on the left, removed and added lines distinguished by sign and style."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,27 +12,27 @@ SIDES: Final = {"-": Token.REMOVED, "+": Token.ADDED, " ": Token.SAME, "": Token
 
 
 def drawn(lines: Sequence[str], width: int, margin: Margin = ()) -> list[TextLine]:
-    """The cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
+    """Return the cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
     places = digits(lines)
     return [line for number, span in numbered(lines) for line in row(number, span, places, width, margin)]
 
 
 def row(number: str, span: Span, places: int, width: int, margin: Margin = ()) -> list[TextLine]:
-    """One line of a diff as rows of at most *width* cells, its *number* in so many *places* left of the first."""
+    """Return one line of a diff as rows of at most *width* cells, the first with its *number*, *places* digits wide."""
     first = (*margin, (f"{number:>{places}} ", Token.NUMBER))
     rest = (*margin, (" " * (places + 1), Token.NUMBER))
     return fitted([span], width, first, rest, words=False)
 
 
 def digits(lines: Sequence[str]) -> int:
-    """How many the longest line number of a diff has."""
+    """Return the number of digits of a diff's longest line number."""
     return max((len(number) for number, _ in numbered(lines)), default=1)
 
 
 def numbered(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
-    """Each line with its number: in the old file where it was taken out, else in the new one; none outside of hunks.
+    """Yield each line with its number: in the old file if it was removed, else in the new one; none outside of hunks.
 
-    Until a hunk has as many lines as it says, a line that looks like a header is none.
+    Until a hunk has all its lines, a line that looks like a header belongs to the hunk.
     """
     old = new = old_left = new_left = 0
     for line in lines:
@@ -51,16 +51,16 @@ def numbered(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
 
 
 def of_inputs(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> str:
-    """The unified diff that makes *edited* of *asked*, two inputs of a tool; empty where they are the same."""
-    import difflib  # only here: it is heavy, and inputs are seldom edited
+    """Return the unified diff from *asked* to *edited*, two inputs of a tool; empty if they are the same."""
+    import difflib  # only here: it is heavy, and inputs are rarely edited
 
     before, after = _as_lines(asked), _as_lines(edited)
     return "\n".join(list(difflib.unified_diff(before, after, lineterm=""))[2:])
 
 
 def _as_lines(given: Mapping[str, Any]) -> list[str]:
-    """An input as text: a field a line; one of several lines stands below its name."""
-    import json  # only here: the dashboard's first frame knows this module, and inputs are seldom edited
+    """Return an input as lines: a field per line; a multi-line value is below its name."""
+    import json  # only here: the dashboard's first frame imports this module, and inputs are rarely edited
 
     lines: list[str] = []
     for name, value in given.items():

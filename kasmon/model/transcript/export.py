@@ -1,7 +1,7 @@
-"""A session written out as Markdown: for people, to keep or to send. Pure.
+"""A session as Markdown: for people, to keep or to send. Pure.
 
-What agents, tools and terminals said stands in fences that nothing in it can close, so it is shown and is nothing else:
-no heading, no link, no picture that is fetched, no HTML.
+Text of agents, tools and terminals is in fences that it cannot close, so it is only displayed: no heading, no link, no
+remote image, no HTML.
 """
 
 import re
@@ -32,12 +32,12 @@ HEADINGS: Final[dict[What, str]] = {
     "printed": "Terminal",
 }
 LANGUAGES: Final[dict[What, str]] = {"said": "markdown", "thought": "markdown", "diff": "diff"}
-"""What a fence says that it holds; nothing is drawn as what it holds."""
+"""The language of a fence by the kind of its text; viewers only highlight these, and render nothing."""
 _TICKS: Final = re.compile("`+")
 
 
 def head(session: Session, zone: tzinfo | None = None) -> str:
-    """The beginning: what the session is."""
+    """Return the header: the session's details."""
     facts = {
         "session": session.id,
         "agent": f"{session.agent} ({session.mode})",
@@ -50,7 +50,7 @@ def head(session: Session, zone: tzinfo | None = None) -> str:
 
 
 def told(events: Iterable[Event], in_terminal: bool, zone: tzinfo | None = None) -> Iterator[str]:
-    """Yield what each of *events* says, under a heading with its time."""
+    """Yield the text of each of *events*, under a heading with its time."""
     parts = PartialText()
     for event in events:
         yield from _cut_off(parts.add(event), zone)
@@ -63,7 +63,7 @@ def told(events: Iterable[Event], in_terminal: bool, zone: tzinfo | None = None)
 
 
 def _cut_off(parts: Iterable[PartialTextWritten], zone: tzinfo | None) -> Iterator[str]:
-    """Yield the texts of which no whole block came."""
+    """Yield texts without a complete block."""
     for part in parts:
         what: What = "thought" if part.thinking else "said"
         yield _section(f"{HEADINGS[what]} (unfinished)", what, part.text, part.at, zone)
@@ -74,20 +74,20 @@ def _section(heading: str, what: What, text: str, at: float, zone: tzinfo | None
 
 
 def printed(lines: Iterable[str]) -> str:
-    """What the session's terminal printed; empty where that is nothing."""
+    """Return the output of the session's terminal as a section; empty if there is none."""
     text = "\n".join(lines)
     return f"\n## Terminal output\n\n{fenced(text)}" if text.strip("\n") else ""
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """*text* in a fence that is longer than any in it."""
+    """Return *text* in a fence that is longer than any in it."""
     shown = clean_block(text)
     fence = "`" * max(3, 1 + max((len(run[0]) for run in _TICKS.finditer(shown)), default=0))
     return f"{fence}{language}\n{shown.removesuffix(chr(10))}\n{fence}\n"
 
 
 def inline(text: str) -> str:
-    """*text* as one span of code on one line."""
+    """Return *text* as one code span on one line."""
     shown = clean_line(text)
     ticks = "`" * (1 + max((len(run[0]) for run in _TICKS.finditer(shown)), default=0))
     gap = " " if shown.startswith("`") or shown.endswith("`") else ""

@@ -1,4 +1,4 @@
-"""A whole diff by its files, and one file of it as rows: one column, or the old beside the new. Pure."""
+"""A diff split by file, and one file as rows: in one column, or old beside new. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -12,15 +12,15 @@ GAP: Final = " │ "
 NARROW: Final = 100
 """Below this width, in cells, two columns are too narrow to read."""
 Cell: TypeAlias = tuple[str, Span]
-"""A line's number and its text; both empty where the other side has a line and this one none."""
+"""A line's number and its text; both empty if only the other side has a line."""
 
 
 class FileChange(NamedTuple):
-    """What a diff does to one file."""
+    """The change of one file in a diff."""
 
     name: str
     lines: tuple[str, ...]
-    """From the first hunk on; a word where there is none (a binary file, a mode)."""
+    """From the first hunk on; a description if there is none (a binary file, a mode)."""
     added: int = 0
     removed: int = 0
     kind: str = ""
@@ -28,7 +28,7 @@ class FileChange(NamedTuple):
 
 
 def split(whole: str) -> tuple[FileChange, ...]:
-    """The files of *whole*, a diff of git's, in its order."""
+    """Return the files of *whole*, a diff from git, in its order."""
     files: list[list[str]] = []
     for line in whole.split("\n"):
         if line.startswith("diff --git "):
@@ -39,12 +39,12 @@ def split(whole: str) -> tuple[FileChange, ...]:
 
 
 def unified(change: FileChange, width: int) -> list[TextLine]:
-    """*change* in one column of *width* cells."""
+    """Return *change* in one column of *width* cells."""
     return diff.drawn(change.lines, width)
 
 
 def beside(change: FileChange, width: int) -> list[TextLine]:
-    """*change* in two columns, what was there left of what is; *width* is that of both."""
+    """Return *change* in two columns, old left of new; *width* is that of both."""
     column = (width - len(GAP)) // 2
     digits = diff.digits(change.lines)
     rows: list[TextLine] = []
@@ -81,12 +81,12 @@ def _file(lines: Sequence[str]) -> FileChange:
 
 
 def _name(head: str) -> str:
-    """The file that `diff --git a/X b/X` names; where both differ, the new one."""
+    """Return the file that `diff --git a/X b/X` names; if both differ, the new one."""
     return head.removeprefix("diff --git ").rpartition(" b/")[2] or head
 
 
 def _pairs(lines: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
-    """The lines of both sides, next to each other; what was taken out stands beside what came in its place."""
+    """Yield the lines of both sides in pairs; removed lines are beside those that replaced them."""
     out: list[Cell] = []
     into: list[Cell] = []
     shift = 0

@@ -1,4 +1,4 @@
-"""What is thought or prompted as rows: long texts are folded as long outputs are."""
+"""Thoughts and prompts as rows; long texts are folded like long outputs."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from kasmon.model.transcript.text import TextLine, Token, flowed
 from kasmon.sanitize import clean_block
 
 SPARE: Final = 100
-"""So little more is drawn rather than hidden, in characters."""
+"""A remainder of at most this length is drawn rather than hidden, in characters."""
 
 
 def drawn(text: str, sign: str, token: Token, look: TranscriptStyle) -> list[TextLine]:
-    """*text* behind *sign*, both as *token*; of a long one its beginning, and how much more there is."""
+    """Return *text* behind *sign*, both as *token*; a long one truncated, with the amount that is hidden."""
     whole = clean_block(text).rstrip()
     shown = _beginning(whole) if look.fold else whole
     rows = flowed([(shown, token)], look.width, ((f"{sign} ", token),))
@@ -24,13 +24,13 @@ def drawn(text: str, sign: str, token: Token, look: TranscriptStyle) -> list[Tex
 
 
 def folds(text: str) -> bool:
-    """Whether some of it is hidden where folding is on."""
+    """Whether folding hides a part of it."""
     whole = clean_block(text).rstrip()
     return len(_beginning(whole)) < len(whole)
 
 
 def _beginning(text: str) -> str:
-    """As much of *text* as is drawn of a long one, up to the end of a word; all of it where little more is left."""
+    """Return the beginning of a long *text*, up to the end of a word; all of it if little would be hidden."""
     lines = text.split("\n")
     short = text if len(lines) <= FOLD_LINES + 1 else "\n".join(lines[:FOLD_LINES])
     if len(short) <= FOLD_CHARACTERS + SPARE:

@@ -1,4 +1,4 @@
-"""How many rows each block of a transcript has: measured where somebody looks, the average of those elsewhere."""
+"""The number of rows of each transcript block: measured where shown, elsewhere the average of the measured ones."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 class Heights:
     """Heights of blocks 0..n-1.
 
-    Two Fenwick trees hold the sums over what is measured: one of the rows, one of how many blocks that are.
+    Two Fenwick trees hold the sums over measured blocks: one of their rows, one of their number.
 
     Args:
         height: measures one block, in rows.
@@ -29,11 +29,11 @@ class Heights:
 
     @property
     def estimate(self) -> int:
-        """The rows of all blocks; those that are not measured count as the average of those that are."""
+        """The rows of all blocks; unmeasured ones count as the average of the measured ones."""
         return self._about(0)
 
     def follow(self, blocks: int) -> None:
-        """There are *blocks* now, some of them changed: bring the known heights up to date."""
+        """Update the heights to *blocks* blocks, some of them changed."""
         if blocks > len(self._known):
             self._grow(blocks)
             self._low = blocks
@@ -42,12 +42,12 @@ class Heights:
         self._stale.clear()
 
     def changed(self, block: int) -> None:
-        """*block* has to be measured again, if it was measured."""
+        """Mark *block* as to be measured again, if it was measured."""
         if block < len(self._known) and self._known[block] is not None:
             self._stale.add(block)
 
     def of(self, block: int) -> int:
-        """The height of *block*, which is measured if it was not."""
+        """Return the height of *block*; measure it if necessary."""
         known = self._known[block]
         if known is None:
             known = self._height(block)
@@ -55,7 +55,7 @@ class Heights:
         return known
 
     def measure(self, blocks: int) -> bool:
-        """Measure up to so many further blocks, from the end backwards; True when none is left."""
+        """Measure up to *blocks* further blocks, from the end backwards; return True when none is left."""
         while self._low > 0 and blocks > 0:
             blocks -= self._known[self._low - 1] is None
             self._low -= 1
@@ -63,23 +63,23 @@ class Heights:
         return self._low == 0
 
     def place(self, above: int) -> tuple[int, int] | None:
-        """The block, and the row within it, *above* rows over the last row; None where there is none any more.
+        """Return the block, and the row in it, *above* rows over the last row; None beyond the beginning.
 
         All blocks below it are measured, if they were not.
         """
         while self.known - _before(self._rows, self._low) <= above:
             if self.measure(1) and self.known <= above:
                 return None
-        row = self.known - 1 - above  # counted from the first one that is measured
+        row = self.known - 1 - above  # counted from the first measured row
         block = _holding(self._rows, row)
         return block, row - _before(self._rows, block)
 
     def below(self, block: int) -> int:
-        """About how many rows there are below *block*; exact where all of them are measured."""
+        """Return approximately how many rows are below *block*; exact if all of them are measured."""
         return self._about(block + 1)
 
     def _about(self, first: int) -> int:
-        """About how many rows there are from block *first* on."""
+        """Return approximately how many rows there are from block *first* on."""
         count = len(self._known)
         measured = _before(self._measured, count)
         missing = count - first - (measured - _before(self._measured, first))
@@ -107,7 +107,7 @@ def _add(tree: list[int], at: int, value: int) -> None:
 
 
 def _lengthen(tree: list[int], more: int) -> None:
-    """Add so many zeros."""
+    """Append *more* zeros."""
     old = len(tree) - 1
     tree += [0] * more
     at = old + (old & -old)
@@ -117,7 +117,7 @@ def _lengthen(tree: list[int], more: int) -> None:
 
 
 def _before(tree: list[int], at: int) -> int:
-    """The sum of the first *at* values."""
+    """Return the sum of the first *at* values."""
     total = 0
     while at > 0:
         total += tree[at]
@@ -126,7 +126,7 @@ def _before(tree: list[int], at: int) -> int:
 
 
 def _holding(tree: list[int], row: int) -> int:
-    """The value in which the sum passes *row*."""
+    """Return the index of the value in which the sum passes *row*."""
     at, step = 0, 1 << (len(tree) - 1).bit_length()
     while step:
         if at + step < len(tree) and tree[at + step] <= row:

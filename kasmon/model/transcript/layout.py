@@ -1,7 +1,7 @@
-"""A session's events as rows of text at a width, drawn only as far as somebody looks.
+"""A session's events as rows of text at a width, drawn lazily.
 
-`add` files events into blocks; `lines(width)` is a view on their rows. What is asked for from the end (`lines[-40:]`,
-`tail`) draws no more than it needs, so that a session of 100,000 events opens at its end at once. `len`, and whatever
+`add` files events into blocks; `lines(width)` is a view on their rows. Access from the end (`lines[-40:]`, `tail`)
+draws no more than it needs, so that a session of 100,000 events opens at its end at once. `len`, and anything that
 counts from the beginning, has to measure every block once at that width; `TranscriptRows.measure` does it in portions.
 """
 
@@ -43,7 +43,7 @@ from kasmon.sanitize import Clean, clean_line
 
 KEPT_WIDTHS: Final = 3
 TITLE: Final = 100
-"""So much of what a sub-agent does is told where another one's words stand above its own, in characters."""
+"""The maximum length of a sub-agent's title above its rows, in characters."""
 
 
 class Transcript:
@@ -51,26 +51,26 @@ class Transcript:
 
     Args:
         fold: cut long outputs, with the exact number of hidden lines below.
-        zone: whose clock times are shown by; None: this machine's.
+        zone: the time zone of clock times; None: this machine's.
     """
 
     def __init__(self, *, fold: bool = True, zone: tzinfo | None = None) -> None:
         self.changes = 0
-        """Grows with every change; whoever has drawn at this number is up to date."""
+        """Grows with every change; a view drawn at this number is up to date."""
         self.blocks: list[Block] = []
         self._fold, self._zone = fold, zone
         self._live = ("", False)
         self._parts = PartialText()
         self.replaced: list[int] = []
-        """The numbers of the blocks that were replaced, in the order of that."""
+        """The indexes of replaced blocks, in the order of replacement."""
         self.turns: list[int] = []
-        """The numbers of the blocks that turns begin with."""
+        """The indexes of the blocks that begin turns."""
         self.prompts: dict[str, None] = {}
-        """What people prompted, each text once, the last one last."""
+        """The users' prompts, each text once, the latest one last."""
         self.waiting: dict[ReceiptId, str] = {}
-        """The whole text of each prompt that was queued."""
+        """The whole text of each queued prompt."""
         self.opened: set[int] = set()
-        """The numbers of the blocks whose folds are open."""
+        """The indexes of the blocks whose folds are open."""
         self._callers: set[str] = set()
         self._places: dict[tuple[str, str], int] = {}
         self._turn: TurnStarted | None = None
@@ -78,7 +78,7 @@ class Transcript:
         self._views: OrderedDict[int, TranscriptRows] = OrderedDict()
 
     def add(self, event: Event) -> None:
-        """File *event*: as a block of its own, or into the block that it finishes."""
+        """Add *event*: as a block of its own, or to the block that it completes."""
         for part in self._parts.add(event):
             self._append(Block(part))
         match event:
@@ -99,7 +99,7 @@ class Transcript:
             case UsageReported():
                 self._count(event)
             case TurnStarted():
-                if self._turn is None:  # else the turn that runs takes in another prompt
+                if self._turn is None:  # else the running turn takes in another prompt
                     self._turn, self._usage = event, None
                 self.turns.append(len(self.blocks))
                 self._prompted(event.prompt if event.by == "user" else "")
@@ -128,16 +128,16 @@ class Transcript:
         self.changes += 1
 
     def write(self, text: str, thinking: bool = False) -> None:
-        """Show *text* behind the last block: all that is written so far of a message whose fact has not come yet.
+        """Show *text* behind the last block: the message so far whose event has not arrived.
 
-        An empty text ends what is shown of its own kind, and leaves the other kind alone.
+        An empty text ends the display of its own kind, and leaves the other kind alone.
         """
         if text or self._live[1] == thinking:
             self._live = (text, thinking)
             self.changes += 1
 
     def lines(self, width: int) -> TranscriptRows:
-        """The rows at *width* cells; the view follows whatever is added later."""
+        """Return the rows at *width* cells; the view follows later additions."""
         view = self._views.get(width)
         if view is None:
             view = self._views[width] = TranscriptRows(self, width)
@@ -147,11 +147,11 @@ class Transcript:
         return view
 
     def tail(self, width: int, count: int, above: int = 0) -> list[TextLine]:
-        """The *count* rows that end *above* rows over the bottom, oldest first; fewer where it begins."""
+        """Return the *count* rows that end *above* rows over the bottom, oldest first; fewer at the beginning."""
         return self.lines(width).above_bottom(above, count)
 
     def _continue(self, part: PartialTextWritten) -> None:
-        """Show what the log has of the text that is being written, unless `write` showed more of it."""
+        """Show the log's part of the text that is being written, unless `write` showed more of it."""
         text = self._parts.text[part.thinking]
         shown, is_thought = self._live
         if is_thought is not part.thinking or len(text) > len(shown):
@@ -163,7 +163,7 @@ class Transcript:
         self.blocks.append(block)
 
     def _import(self, event: EntryImported) -> None:
-        """File an entry of a terminal's time; its calls are apart from those of a protocol."""
+        """Add an imported transcript entry; its calls are kept separate from those of a protocol."""
         match event.entry:
             case ToolStarted() as run:
                 self._append(Block(event), ("imported", run.call))
@@ -177,7 +177,7 @@ class Transcript:
                 self._append(Block(event))
 
     def _finish(self, event: ToolFinished) -> None:
-        """What a sub-agent brought stands below what it did; every other output below its call."""
+        """Add the end of a call: a sub-agent's result comes below its work, every other output below its call."""
         at = self._places.get(("call", event.call))
         if at is None or event.call not in self._callers:
             self._join(("call", event.call), event)
@@ -211,7 +211,7 @@ class Transcript:
         self.replaced.append(at)
 
     def _placed(self, event: MessageWritten | ThoughtWritten | ToolStarted) -> Block:
-        """The block of *event*, below the sub-agent that it is of."""
+        """Return the block of *event*, nested under its sub-agent."""
         if not event.within:
             return Block(event)
         at = self._places.get(("call", event.within))
@@ -230,7 +230,7 @@ class Transcript:
             self.prompts[text] = None
 
     def toggle(self, at: int) -> bool:
-        """Open block *at*, or fold it again; False where nothing of it is hidden."""
+        """Open block *at*, or fold it again; return False if nothing of it is hidden."""
         if not self._fold or not folds(self.blocks[at]):
             return False
         self.opened ^= {at}
@@ -239,14 +239,12 @@ class Transcript:
         return True
 
     def look(self, width: int) -> TranscriptStyle:
-        """How its blocks are drawn at *width*."""
+        """Return how its blocks are drawn at *width*."""
         return TranscriptStyle(width=width, fold=self._fold, zone=self._zone)
 
     def written(self, width: int) -> list[TextLine]:
-        """The rows of what `write` showed last."""
+        """Return the rows of the text that `write` showed last."""
         last = self.blocks[-1] if self.blocks else None
-        if last is not None and run_blocks.code_of(
-            last.event
-        ):  # what code prints is shown as it is, until it is a fact
+        if last is not None and run_blocks.code_of(last.event):  # a run's output is shown unformatted until its event
             return run_blocks.printed(self._live[0], last.then, self.look(width))
         return live(*self._live, self.look(width))

@@ -1,4 +1,4 @@
-"""Light Markdown for a terminal: headings, lists, quotes, tables, code, bold; all else stays as it was written."""
+"""Light Markdown for a terminal: headings, lists, quotes, tables, code, bold; everything else is unchanged."""
 
 import re
 from typing import Final
@@ -18,13 +18,13 @@ RULE: Final = re.compile(r" {0,3}(?:-{3,}|\*{3,}|(?:- ){2,}-|(?:\* ){2,}\*) *$")
 TASK: Final = re.compile(r"\[([ xX])\] +(?=\S)")
 BAR: Final[Margin] = (("│ ", Token.FAINT),)
 RULE_CELLS: Final = 24
-"""Short, so that nobody takes it for the end of a turn."""
+"""Short, to distinguish it from the end of a turn."""
 LONGEST: Final = 1000
 """A line longer than this, in characters, is text without bold or code."""
 
 
 class Paragraph(msgspec.Struct, frozen=True):
-    """One line of the source: its text, what stands left of it, and whether it may be broken only where it must."""
+    """One line of the source: its text, its margins, and whether it may only be broken where it must."""
 
     spans: tuple[Span, ...]
     first: Margin = ()
@@ -33,7 +33,7 @@ class Paragraph(msgspec.Struct, frozen=True):
 
 
 def drawn(text: str, width: int, margin: Margin, *, colours: bool = True) -> list[TextLine]:
-    """Cleaned Markdown as rows of at most *width* cells, *margin* left of each; its code in *colours*, or in one."""
+    """Return cleaned Markdown as rows of at most *width* cells, *margin* left of each; code in *colours*, or in one."""
     rows: list[TextLine] = []
     for number, fence in enumerate(_fences(text.rstrip("\n"))):
         if fence.language is None:
@@ -44,7 +44,7 @@ def drawn(text: str, width: int, margin: Margin, *, colours: bool = True) -> lis
 
 
 def _prose(lines: list[str], width: int, margin: Margin) -> list[TextLine]:
-    """The lines outside of code; only the marks of headings, items, quotes, tables, code and bold are left out."""
+    """Return the lines outside of code; only marks of headings, items, quotes, tables, code and bold are left out."""
     rows: list[TextLine] = []
     at = 0
     while at < len(lines):
@@ -71,19 +71,19 @@ def _code(fence: "_Part", width: int, margin: Margin, number: int, colours: bool
 
 
 def code_blocks(text: str) -> list[str]:
-    """The text of each code block of cleaned Markdown, in order."""
+    """Return the text of each code block of cleaned Markdown, in order."""
     return ["\n".join(fence.lines) for fence in _fences(text) if fence.language is not None]
 
 
 class _Part(msgspec.Struct):
-    """Lines between two fences; `language` is None outside of code, and what stands behind the fence inside."""
+    """Lines between two fences; `language` is None outside of code, otherwise the text behind the opening fence."""
 
     language: str | None
     lines: list[str]
 
 
 def _fences(text: str) -> list[_Part]:
-    """The parts of *text*, outside and inside of code in turn."""
+    """Return the parts of *text*, alternately outside and inside of code."""
     parts = [_Part(None, [])]
     fence = ""
     for line in text.split("\n"):
@@ -118,7 +118,7 @@ def _line(line: str) -> Paragraph:
 
 
 def inline(line: str) -> tuple[Span, ...]:
-    """*line* with its code and bold words told apart."""
+    """Return *line* split into plain text, code and bold."""
     if len(line) > LONGEST or ("`" not in line and "**" not in line):
         return ((line, Token.TEXT),)
     spans: list[Span] = []

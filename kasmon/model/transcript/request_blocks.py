@@ -1,4 +1,4 @@
-"""What an agent asked, and how that was answered, as rows of a transcript."""
+"""Requests and their answers as rows of a transcript."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, fitted, f
 from kasmon.sanitize import clean_line, redact
 
 NOTE: Final = (("     ", Token.FAINT),)
-"""What stands left of what an option means."""
+"""The margin left of an option's description."""
 POLICY: Final = "policy"
-"""Who answered where a rule did."""
+"""The author of an answer by a rule."""
 TOLD: Final = {
     Decision.ALLOW: "allowed once",
     Decision.ALWAYS: "always allowed",
@@ -26,7 +26,7 @@ TOLD: Final = {
 
 
 def request(asked: Request, look: TranscriptStyle) -> list[TextLine]:
-    """The whole request, never folded, hidden characters shown and secrets not."""
+    """Return the whole request, never folded, with hidden characters shown and secrets redacted."""
     title, shown = redact(asked.title)[0], redact(asked.shown.removesuffix("\n"))[0]
     opening = {
         RequestKind.PERMISSION: f"requests to use {clean_line(asked.tool)}:",
@@ -51,7 +51,7 @@ def request(asked: Request, look: TranscriptStyle) -> list[TextLine]:
 
 
 def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
-    """What became of a request: answered, set aside or withdrawn; no lines for other facts."""
+    """Return the outcome of a request: answered, set aside or withdrawn; no lines for other events."""
     match event:
         case RequestAnswered(decision=Decision.CHOOSE):
             told = f"chosen by {_who(event)}: {', '.join(event.labels)}"
@@ -72,7 +72,7 @@ def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
 
 
 def _who(event: RequestAnswered) -> str:
-    """Who answered: which rule, or which person at which screen."""
+    """Return who answered: which rule, or which person at which terminal."""
     if event.by == POLICY:
         return f"rule {event.rule}" if event.rule else "a rule"
     return f"{event.by} at {event.who}" if event.who else event.by

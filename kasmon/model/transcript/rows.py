@@ -1,4 +1,4 @@
-"""The rows of a transcript at one width, drawn when they are asked for: from the end backwards, or around a place."""
+"""The rows of a transcript at one width, drawn lazily: from the end backwards, or around a position."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from kasmon.model.transcript.layout import Transcript
 
 KEPT_BLOCKS: Final = 512
-"""How many drawn blocks are kept."""
+"""How many drawn blocks are cached."""
 FAR: Final = 1 << 62
-"""More rows than there are."""
+"""More rows than any transcript has."""
 
 
 class RowPosition(msgspec.Struct, frozen=True, order=True):
-    """A row of a transcript: its block, and which of that block's rows it is.
+    """A row of a transcript: its block, and the row's index in it.
 
-    The text that is being written stands behind the last block, as if it were one more.
+    The text that is being written counts as one more block behind the last one.
     """
 
     block: int
@@ -30,7 +30,7 @@ class RowPosition(msgspec.Struct, frozen=True, order=True):
 
 
 class TranscriptRows(Sequence[TextLine]):
-    """The rows of a transcript at one width, drawn when they are asked for."""
+    """The rows of a transcript at one width, drawn lazily."""
 
     def __init__(self, transcript: "Transcript", width: int) -> None:
         self.width = width
@@ -45,7 +45,7 @@ class TranscriptRows(Sequence[TextLine]):
         self._live: tuple[int, list[TextLine]] = (-1, [])
 
     def __len__(self) -> int:
-        """The exact number of rows; measures every block that was not measured before."""
+        """The exact number of rows; measures every unmeasured block."""
         while not self.measure(1000):
             pass
         return self._heights.known + len(self._written())
@@ -70,13 +70,13 @@ class TranscriptRows(Sequence[TextLine]):
         return row[0]
 
     def __iter__(self) -> Iterator[TextLine]:
-        """Every row from the beginning; draws block after block and keeps none."""
+        """Yield every row from the beginning; draws block after block and caches none."""
         for at in range(len(self._transcript.blocks)):
             yield from self._draw(at)
         yield from self._written()
 
     def above_bottom(self, above: int, count: int) -> list[TextLine]:
-        """The *count* rows that end *above* rows over the bottom, oldest first; fewer where it begins."""
+        """Return the *count* rows that end *above* rows over the bottom, oldest first; fewer at the beginning."""
         self._follow()
         written = self._written()
         pieces = [_ending(written, above, count)]
@@ -88,15 +88,15 @@ class TranscriptRows(Sequence[TextLine]):
             missing, skipped = missing - len(piece), skipped + len(piece)
         return [row for piece in reversed(pieces) for row in piece]
 
-    # Places: what is not near them is neither drawn nor measured.
+    # Positions: only the rows near them are drawn or measured.
 
     @property
     def last(self) -> RowPosition:
-        """The last row of all; where there is none, the place of the first one to come."""
+        """The last row of all; without rows, the position of the first one to come."""
         return self.walk(RowPosition(len(self._transcript.blocks), 0), FAR)
 
     def walk(self, place: RowPosition, rows: int) -> RowPosition:
-        """The row so many rows further down than *place*, up where negative; the first or last of all at the ends."""
+        """Return the row *rows* further down than *place*, up if negative; clamped to the first and last row."""
         self._follow()
         end = len(self._transcript.blocks)
         block = min(place.block, end)
@@ -114,7 +114,7 @@ class TranscriptRows(Sequence[TextLine]):
         return RowPosition(block, row)
 
     def ending(self, place: RowPosition, count: int) -> list[TextLine]:
-        """The *count* rows that end with *place*, oldest first; fewer where it begins."""
+        """Return the *count* rows that end with *place*, oldest first; fewer at the beginning."""
         self._follow()
         pieces = [self._rows_of(place.block)[: place.row + 1][-count:]]
         missing, at = count - len(pieces[0]), place.block
@@ -125,7 +125,7 @@ class TranscriptRows(Sequence[TextLine]):
         return [row for piece in reversed(pieces) for row in piece]
 
     def above(self, place: RowPosition) -> int:
-        """About how many rows lie below *place*; exact where all of them were drawn or measured."""
+        """Return approximately how many rows are below *place*; exact if all of them were drawn or measured."""
         self._follow()
         written = len(self._written())
         if place.block == len(self._transcript.blocks):
@@ -133,7 +133,7 @@ class TranscriptRows(Sequence[TextLine]):
         return written + self._heights.below(place.block) + self._height_of(place.block) - 1 - place.row
 
     def place(self, above: int) -> RowPosition | None:
-        """The row that stands exactly *above* rows over the last one; None where there is none any more."""
+        """Return the row exactly *above* rows over the last one; None if there is none."""
         self._follow()
         written = len(self._written())
         if above < written:
@@ -142,29 +142,29 @@ class TranscriptRows(Sequence[TextLine]):
         return None if found is None else RowPosition(*found)
 
     def block(self, at: int) -> list[TextLine]:
-        """The rows of block *at*."""
+        """Return the rows of block *at*."""
         self._follow()
         return self._block(at)
 
     @property
     def known(self) -> int:
-        """How many rows are measured."""
+        """The number of measured rows."""
         self._follow()
         return self._heights.known + len(self._written())
 
     @property
     def estimate(self) -> int:
-        """About how many rows there are; exact once everything is measured."""
+        """The approximate number of rows; exact once everything is measured."""
         self._follow()
         return self._heights.estimate + len(self._written())
 
     def measure(self, blocks: int) -> bool:
-        """Measure up to so many further blocks, from the end to the beginning; True when all are measured."""
+        """Measure up to *blocks* further blocks, from the end to the beginning; return True when all are measured."""
         self._follow()
         return self._heights.measure(blocks)
 
     def _follow(self) -> None:
-        """Let go of what is known about blocks that were replaced, and measure those that came."""
+        """Drop cached rows of replaced blocks, and account for new blocks."""
         for at in self._transcript.replaced[self._followed :]:
             self._kept.pop(at, None)
             self._heights.changed(at)
@@ -177,7 +177,7 @@ class TranscriptRows(Sequence[TextLine]):
         return self._live[1]
 
     def _height_of(self, at: int) -> int:
-        """How many rows block *at* has, or, behind the last one, the text that is being written."""
+        """Return how many rows block *at* has; behind the last one, those of the text that is being written."""
         return len(self._written()) if at == len(self._transcript.blocks) else self._heights.of(at)
 
     def _rows_of(self, at: int) -> list[TextLine]:
@@ -204,6 +204,6 @@ class TranscriptRows(Sequence[TextLine]):
 
 
 def _ending(rows: list[TextLine], above: int, count: int) -> list[TextLine]:
-    """The *count* of *rows* that end *above* rows over their last; fewer where they begin."""
+    """Return the *count* of *rows* that end *above* rows over their last; fewer at the beginning."""
     end = max(0, len(rows) - above)
     return rows[max(0, end - max(0, count)) : end]

@@ -1,4 +1,4 @@
-"""Code that ran in an interpreter of a sandbox, as rows: all of it in its colours, then what it printed and its end."""
+"""Code that ran in a sandbox's interpreter, as rows: the whole code, highlighted, then its output and its end."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ class _Input(msgspec.Struct):
 
 
 def code_of(event: Event) -> str:
-    """The code that *event* began to run; empty where it began none, or not all of it is in there."""
+    """Return the code that *event* began to run; empty if it began none, or does not contain all of it."""
     if not isinstance(event, ToolStarted) or event.tool not in INTERPRETERS:
         return ""
     try:
@@ -36,7 +36,7 @@ def code_of(event: Event) -> str:
 
 
 def codes(blocks: "Iterable[Block]") -> list[str]:
-    """What was run, each text once, the last one last."""
+    """Return the code that was run, each text once, the latest one last."""
     last: dict[str, None] = {}
     for block in blocks:
         if text := code_of(block.event):
@@ -46,7 +46,7 @@ def codes(blocks: "Iterable[Block]") -> list[str]:
 
 
 def call(event: ToolStarted, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
-    """The run that *event* began, and what came of it."""
+    """Return the rows of the run that *event* began, and of its result."""
     finished, told = tool_blocks.ending(event, then), list[Span]()
     sign: Span = (" …", Token.FAINT)
     if finished is not None:
@@ -64,7 +64,7 @@ def call(event: ToolStarted, then: Sequence[Event], look: TranscriptStyle) -> li
 
 
 def printed(text: str, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
-    """What a run printed so far; nothing once what it printed is a fact."""
+    """Return the output of a run so far; nothing once an event has it."""
     if not text or any(isinstance(event, ToolFinished) for event in then):
         return []
     running = ToolFinished(at=0.0, call="", ok=True, output=text)
@@ -72,7 +72,7 @@ def printed(text: str, then: Sequence[Event], look: TranscriptStyle) -> list[Tex
 
 
 def folds(event: Event) -> bool:
-    """Whether some of the code is hidden where folding is on."""
+    """Whether folding hides a part of the code."""
     return bool(code_of(event)) and isinstance(event, ToolStarted) and len(_lines(event)) > FOLD_LINES + 1
 
 

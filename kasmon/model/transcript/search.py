@@ -1,6 +1,6 @@
-"""Finding words in a transcript: which blocks hold them, looked through in portions, and which of their rows show them.
+"""Search in a transcript: which blocks contain a text, scanned in portions, and which of their rows show it.
 
-The blocks are looked through from the end to the beginning, as people remember. Upper and lower case are one.
+Blocks are scanned from the end to the beginning, since recent text is searched most. Case is ignored.
 """
 
 from bisect import bisect_left, insort
@@ -19,32 +19,32 @@ from kasmon.model.transcript.text import Span, TextLine, Token
 from kasmon.sanitize import clean_block
 
 Folded = NewType("Folded", str)
-"""Text in which upper and lower case are one."""
+"""Text in folded case."""
 FIELDS: Final = ("prompt", "text", "tool", "output", "diff", "error", "why", "reason", "model")
 MISSES: Final = 40
-"""After so many blocks whose rows do not show the words they hold, `above` and `below` take a breath."""
+"""After this many blocks whose rows do not show the text that they contain, `above` and `below` return early."""
 
 
 class TranscriptSearch:
-    """Where *words* stand in *transcript*; follows what is added."""
+    """The occurrences of *words* in *transcript*; follows additions."""
 
     def __init__(self, transcript: Transcript, words: str) -> None:
         self.words = Folded(words.casefold())
         self.found: list[int] = []
-        """The numbers of the blocks that hold the words, as far as was looked."""
+        """The indexes of the blocks that contain the text, as far as scanned."""
         self.tires = False
-        """The last `above` or `below` did not look at every block: it may be asked again."""
+        """The last `above` or `below` did not check every block: it may be called again."""
         self._transcript = transcript
         self._low = self._high = len(transcript.blocks)
         self._followed = len(transcript.replaced)
 
     @property
     def is_done(self) -> bool:
-        """Whether every block was looked at."""
+        """Whether every block was scanned."""
         return self._low == 0 and self._high == len(self._transcript.blocks)
 
     def look(self, blocks: int) -> None:
-        """Look through so many further blocks, and through those that came or changed since."""
+        """Scan up to *blocks* further blocks, and those that were added or changed since."""
         for at in self._transcript.replaced[self._followed :]:
             if self._low <= at < self._high:
                 self._judge(at)
@@ -57,7 +57,7 @@ class TranscriptSearch:
         self._low = low
 
     def above(self, place: RowPosition, lines: TranscriptRows) -> RowPosition | None:
-        """The nearest row above *place* that shows the words; None where none is known yet, or there is none."""
+        """Return the nearest row above *place* that shows the text; None if there is none, or none known yet."""
         at = bisect_left(self.found, place.block + 1)
         nearest = self.found[max(0, at - MISSES) : at][::-1]
         for block in nearest:
@@ -68,7 +68,7 @@ class TranscriptSearch:
         return None
 
     def below(self, place: RowPosition, lines: TranscriptRows) -> RowPosition | None:
-        """The nearest row below *place* that shows the words."""
+        """Return the nearest row below *place* that shows the text."""
         at = bisect_left(self.found, place.block)
         for block in self.found[at : at + MISSES]:
             rows = [row for row in self._rows(block, lines) if (block, row) > (place.block, place.row)]
@@ -88,23 +88,23 @@ class TranscriptSearch:
         return self.words in _text(self._transcript.blocks[at])
 
     def _rows(self, at: int, lines: TranscriptRows) -> list[int]:
-        """The rows of block *at* that show the words; a fold that hides all of them is opened.
+        """Return the rows of block *at* that show the text; open its fold if that hides all of them.
 
-        A block that shows them nowhere does not count as one that holds them from then on.
+        A block that shows it nowhere no longer counts as a match.
         """
         rows = _showing(lines.block(at), self.words)
         if not rows and at not in self._transcript.opened and self._transcript.toggle(at):
             rows = _showing(lines.block(at), self.words)
             if not rows:
                 self._transcript.toggle(at)
-                self._followed = len(self._transcript.replaced)  # nothing but that changed
+                self._followed = len(self._transcript.replaced)  # there was no other change
         if not rows:
             self.found.remove(at)
         return rows
 
 
 def marked(line: TextLine, words: Folded) -> TextLine:
-    """*line* with the words told apart; what case folding makes longer is left as it is."""
+    """Return *line* with the text highlighted; a line that case folding lengthens is unchanged."""
     text = line.text.casefold()
     if not words or words not in text or len(text) != len(line.text):
         return line
@@ -124,7 +124,7 @@ def marked(line: TextLine, words: Folded) -> TextLine:
 
 
 def _showing(rows: list[TextLine], words: Folded) -> list[int]:
-    """The rows that show the words, or the beginning of those that go on in the next row."""
+    """Return the rows that show the text, or its beginning if it continues in the next row."""
     texts = [row.text.casefold().rstrip() for row in rows]
     shown = [number for number, text in enumerate(texts) if words in text]
     if shown or len(words) < 2:
@@ -138,8 +138,8 @@ def _showing(rows: list[TextLine], words: Folded) -> list[int]:
 
 
 def _text(block: Block) -> str:
-    """All words of *block*, in which upper and lower case are one."""
-    then = () if isinstance(block.event, TurnEnded) else block.then  # a turn's end only tells how long it took
+    """Return all text of *block*, in folded case."""
+    then = () if isinstance(block.event, TurnEnded) else block.then  # with a turn's end: only for its duration
     return "\n".join(_words(event) for event in (block.event, *then)).casefold()
 
 
@@ -160,5 +160,5 @@ def _words(event: Event) -> str:
 
 @cache
 def _fields(kind: type[Event]) -> tuple[str, ...]:
-    """Those of FIELDS that such events have."""
+    """Return those of FIELDS that such events have."""
     return tuple(field for field in FIELDS if field in kind.__struct_fields__)

@@ -1,4 +1,4 @@
-"""What is searched for: words as they are, or a regular expression where somebody asks for one. Pure."""
+"""A search pattern: literal text, or a regular expression on request. Pure."""
 
 import re
 from typing import Final
@@ -6,26 +6,24 @@ from typing import Final
 from kasmon.errors import UsageError
 
 GRAM: Final = 3
-"""The index knows pieces of so many characters."""
+"""The index contains pieces of this many characters."""
 MOST_GRAMS: Final = 24
 _RUN: Final = re.compile(r"[ !#-\[\]-~]+")
-"""Characters that stand in a line of a log as they are: JSON escapes them nowhere, however often it is wrapped."""
+"""Characters that a log contains literally: JSON never escapes them, however often it is nested."""
 
 
 class SearchPattern:
-    """Looks for *text* in lines.
+    """Finds *text* in lines.
 
     Raises:
-        UsageError: if there is nothing to look for, it has several lines, or is no regular expression.
+        UsageError: if it is empty, has several lines, or is no valid regular expression.
     """
 
     def __init__(self, text: str, *, ignores_case: bool = False, is_regex: bool = False) -> None:
-        """
-        Args:
-            text: what to look for, as it is.
-            ignores_case: whether upper and lower case are one.
-            is_regex: *text* is a regular expression, as Python's `re` has them.
-        """
+        """Args:
+        text: the text to find, literally.
+        ignores_case: whether case is ignored.
+        is_regex: *text* is a regular expression in the syntax of Python's `re`."""
         if not text:
             raise UsageError("missing search pattern.", hint="Usage: `kasmon grep PATTERN`.")
         if "\n" in text or "\r" in text:
@@ -41,12 +39,12 @@ class SearchPattern:
         runs = [] if is_regex else _RUN.findall(text)
         longest = max(runs, key=len, default="").encode()
         self.needle = longest.lower() if ignores_case else longest
-        """Bytes that each line of a log has that holds it, in lower case where case does not count; empty: unknown."""
+        """Bytes in each log line with a match, in lower case if case is ignored; empty: unknown."""
         self.grams = () if is_regex else _grams(text, ignores_case)
-        """Pieces that every text has that holds it, in any case; none where the index cannot help."""
+        """Pieces of each text with a match, in any case; none if the index cannot help."""
 
     def find(self, line: str) -> tuple[int, int] | None:
-        """From which to before which character of *line* it stands first; None where it does not."""
+        """Return the span of the first match in *line*, as character offsets; None if there is none."""
         found = self._found(line)
         return None if found is None else found.span()
 
@@ -59,5 +57,5 @@ def _grams(text: str, ignores_case: bool) -> tuple[str, ...]:
 
 
 def _is_plain(character: str) -> bool:
-    """Whether nobody can be of two minds about its case."""
+    """Whether its case is unambiguous."""
     return character.isascii() or character.lower() == character == character.upper()

@@ -1,4 +1,4 @@
-"""What of a session's facts can be searched, and where in it something stands. Pure."""
+"""The searchable text of a session's events, and the position of a match in it. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,24 +32,24 @@ from kasmon.sanitize import Clean, clean_block
 What: TypeAlias = Literal[
     "prompt", "said", "thought", "tool", "output", "diff", "plan", "asked", "answer", "notice", "note", "end", "printed"
 ]
-"""What a text is to the session; `printed` is a terminal's."""
+"""The kind of a text; `printed` is terminal output."""
 CUT: Final = re.compile(r"\n… [\d,]+ more characters, blob [0-9a-f]{64}\Z")
-"""How a text ends of which the whole is in a blob."""
+"""The end of a text whose full version is in a blob."""
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One line in which something was found."""
+    """One line with a match."""
 
     session: SessionId
     at: float
-    """When it was said or printed, in seconds since the epoch."""
+    """When it was written or printed, in seconds since the epoch."""
     where: Literal["transcript", "terminal"]
     place: int
-    """Of a transcript: where the fact begins in its log, in bytes. Of a terminal: the number of the line."""
+    """Of a transcript: the event's byte offset in its log. Of a terminal: the line number."""
     what: What
     line: str
     start: int
-    """From this character of the line on stands what was searched for."""
+    """The character offset of the match in the line."""
     end: int
     before: tuple[str, ...] = ()
     """The lines above, the last one next to it."""
@@ -57,11 +57,11 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def texts(event: Event, in_terminal: bool = False) -> list[tuple[What, Clean]]:
-    """What *event* says, each text with what it is; nothing of what a blob has whole.
+    """Return the texts of *event* with their kinds; without those that a blob has in full.
 
     Args:
-        event: a fact of a session's log.
-        in_terminal: the session runs in a terminal, so that no turn tells its prompts.
+        event: an event of a session's log.
+        in_terminal: the session runs in a terminal, so that no turn reports its prompts.
     """
     said = [(what, text) for what, text in _texts(event, in_terminal) if text and not CUT.search(text)]
     return [(what, clean_block(text)) for what, text in said]
@@ -104,7 +104,7 @@ def _texts(event: Event, in_terminal: bool) -> list[tuple[What, str]]:
 
 
 def _called(event: ToolStarted) -> str:
-    """What a tool was called for, and with what."""
+    """Return the tool, the title and the input of a call."""
     try:
         given = [text for text in _leaves(msgspec.json.decode(event.input)) if text != event.title]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -124,7 +124,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def found(lines: Sequence[str], pattern: SearchPattern) -> Iterator[tuple[int, int, int]]:
-    """Yield which of *lines* hold *pattern*, each with from which to before which character."""
+    """Yield which of *lines* match *pattern*, each with the match's character offsets."""
     for number, line in enumerate(lines):
         span = pattern.find(line)
         if span is not None:
@@ -132,5 +132,5 @@ def found(lines: Sequence[str], pattern: SearchPattern) -> Iterator[tuple[int, i
 
 
 def around(lines: Sequence[str], number: int, context: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The *context* lines above line *number*, and those below it."""
+    """Return the *context* lines above line *number*, and those below it."""
     return tuple(lines[max(0, number - context) : number]), tuple(lines[number + 1 : number + 1 + context])

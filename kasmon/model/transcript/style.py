@@ -1,4 +1,4 @@
-"""How the blocks of a transcript are drawn: for which width, how much of them, and the margins they share."""
+"""How the blocks of a transcript are drawn: the width, the folding, and common margins."""
 
 from datetime import tzinfo
 from typing import Final
@@ -11,30 +11,30 @@ INDENT: Final[Margin] = (("  ", Token.TEXT),)
 BELOW: Final[Margin] = (("  ⎿ ", Token.FAINT),)
 UNDER: Final[Margin] = (("    ", Token.TEXT),)
 FOLD_LINES: Final = 12
-"""How many lines of a long text are drawn where folding is on."""
+"""How many lines of a folded text are drawn."""
 FOLD_CHARACTERS: Final = 1000
-"""How much of one long line is drawn likewise."""
+"""How many characters of a folded line are drawn."""
 
 
 class TranscriptStyle(msgspec.Struct, frozen=True, kw_only=True):
-    """How blocks are drawn, whatever they say."""
+    """How blocks are drawn, independent of their content."""
 
     width: int
     fold: bool = True
     """Whether long outputs are cut, with the exact number of hidden lines below."""
     opened: bool = False
-    """They are not, though they would be: somebody opened this block."""
+    """They are not cut because the user opened this block."""
     colours: bool = True
-    """Whether code is coloured; where nobody sees the rows, that is time for nothing."""
+    """Whether code is highlighted; not necessary for rows that are only measured."""
     zone: tzinfo | None = None
-    """Whose clock times are shown by; None: this machine's."""
+    """The time zone of clock times; None: this machine's."""
 
 
 def hidden(count: int, what: str, look: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
-    """The row that says how many lines or characters are not drawn; none where all are."""
+    """Return the row with the number of lines or characters that are not drawn; none if all are."""
     return fold_row(f"… {count} more {what}", look, margin) if count else []
 
 
 def fold_row(told: str, look: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
-    """A row that opens or folds its block."""
+    """Return a row that opens or folds its block."""
     return [TextLine(row.spans, fold=True) for row in fitted([(told, Token.FAINT)], look.width, margin, margin)]

@@ -1,4 +1,4 @@
-"""Code with its words told apart: keywords, names, literals, comments. Only colours come of it, never other text."""
+"""Syntax highlighting: keywords, names, literals, comments. It only adds colours and never changes the text."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -18,11 +18,11 @@ LANGUAGES: Final = {
     "rs": "rust", "patch": "diff", "ts": "typescript", "tsx": "typescript", "yml": "yaml", "cs": "csharp",
     "dockerfile": "docker",
 }  # fmt: skip
-"""What stands behind a fence -> the name of its lexer."""
+"""The word behind a fence -> the name of its lexer."""
 LONGEST: Final = 6000
-"""Code longer than this, in characters, keeps one colour."""
+"""Code longer than this, in characters, is not highlighted."""
 LONGEST_LINE: Final = 400
-"""Likewise with a line that is longer."""
+"""Nor is code with a longer line."""
 
 _TOKENS: Final = (
     ("Token.Comment", Token.COMMENT),
@@ -40,11 +40,11 @@ _TOKENS: Final = (
     ("Token.Generic.Deleted", Token.REMOVED),
     ("Token.Generic.Subheading", Token.HUNK),
 )
-"""Kinds of a lexer's tokens, and those below them -> ours."""
+"""Lexer token types, with their subtypes -> kasmon's."""
 
 
 def coloured(lines: Sequence[str], language: str) -> list[tuple[Span, ...]]:
-    """Each of the cleaned *lines* as spans of the same text; in one colour where *language* is not known."""
+    """Return each of the cleaned *lines* as spans of the same text; in one colour if *language* is unknown."""
     plain: list[tuple[Span, ...]] = [((line, Token.CODE_BLOCK),) for line in lines]
     lexer = _lexer(language.strip().lower().partition(" ")[0])
     text = "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A Markdown table as rows: its columns as wide as they need and there is room for, long cells on several rows."""
+"""A Markdown table as rows: columns as wide as needed and possible, long cells on several rows."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,17 +11,17 @@ from kasmon.model.transcript.text import Margin, Span, TextLine, Token, cells, f
 EDGE: Final = re.compile(r"(?<!\\)\|")
 RULE: Final = re.compile(r" *\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *$")
 NARROWEST: Final = 6
-"""Where a column would have fewer cells than this, and needs more, the table stays as it was written."""
+"""If a column would get fewer cells than this, and needs more, the table stays unformatted."""
 MOST_COLUMNS: Final = 40
 
 Row = list[tuple[Span, ...]]
 """The cells of one row, as pieces of text."""
 Inline = Callable[[str], tuple[Span, ...]]
-"""Tells code and bold words of a cell apart."""
+"""Splits a cell into plain text, code and bold."""
 
 
 class TableColumn(msgspec.Struct, frozen=True):
-    """How one column is drawn: its cells, and on which side the blanks stand."""
+    """The layout of one column: its cells, and on which sides it is padded."""
 
     width: int
     left: bool = False
@@ -29,7 +29,7 @@ class TableColumn(msgspec.Struct, frozen=True):
 
 
 def begins(line: str, below: str) -> bool:
-    """Whether a table may begin with *line*: the line *below* it tells the columns."""
+    """Whether a table may begin with *line*: the line *below* it defines the columns."""
     return "|" in line and "|" in below and "-" in below and RULE.match(below) is not None
 
 
@@ -39,7 +39,7 @@ def belongs(line: str) -> bool:
 
 
 def drawn(lines: Sequence[str], width: int, margin: Margin, inline: Inline) -> list[TextLine]:
-    """The table that *lines* are, as rows of at most *width* cells; none where not all of it has a place."""
+    """Return the table in *lines* as rows of at most *width* cells; none if it does not fit."""
     told = _cells(lines[1])
     rows: list[Row] = [[((cell, Token.STRONG),) for cell in _cells(lines[0])]]
     rows += [[inline(cell) for cell in _cells(line)] for line in lines[2:]]
@@ -61,7 +61,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _columns(told: Sequence[str], rows: Sequence[Row], room: int) -> list[TableColumn]:
-    """The columns, the widest of them cut to where all fit into *room*; none where that is too little."""
+    """Return the columns, the widest of them cut until all fit into *room*; none if that is too little."""
     wanted = [
         max([1, *(sum(cells(text) for text, _ in row[at]) for row in rows if at < len(row))]) for at in range(len(told))
     ]
@@ -81,7 +81,7 @@ def _columns(told: Sequence[str], rows: Sequence[Row], room: int) -> list[TableC
 
 
 def _row(row: Row, columns: Sequence[TableColumn], margin: Margin) -> list[TextLine]:
-    """One row of the table, on as many lines as its longest cell needs."""
+    """Return one row of the table, on as many lines as its longest cell needs."""
     nothing = (("", Token.TEXT),)
     stacks = [
         [_set(line.spans, column) for line in fitted(row[at] if at < len(row) else nothing, column.width)]
@@ -99,7 +99,7 @@ def _row(row: Row, columns: Sequence[TableColumn], margin: Margin) -> list[TextL
 
 
 def _set(spans: tuple[Span, ...], column: TableColumn) -> tuple[Span, ...]:
-    """*spans*, with blanks on the sides where the column has them."""
+    """Return *spans*, padded on the sides that the column defines."""
     missing = max(0, column.width - sum(cells(text) for text, _ in spans))
     before = 0 if not column.left else missing // 2 if column.right else missing
     return ((" " * before, Token.TEXT), *spans, (" " * (missing - before), Token.TEXT))

@@ -1,4 +1,4 @@
-"""Lines of styled text, and how text is fitted into a width that is counted in terminal cells."""
+"""Lines of styled text, and fitting text into a width in terminal cells."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -7,16 +7,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 NARROWEST: Final = 2
-"""The smallest width there is, in cells: one wide character."""
+"""The smallest width, in cells: one wide character."""
 ROOM: Final = 8
-"""Where less than this would be left for the text, in cells, it is drawn without its margin."""
+"""If less than this would remain for the text, in cells, it is drawn without its margin."""
 TAB: Final = 4
 JOINER: Final = "\u200d"
 WIDENER: Final = "\ufe0f"
 
 
 class Token(StrEnum):
-    """What a piece of text is; how that looks is for the front end to say."""
+    """The kind of a piece of text; the front end defines its style."""
 
     TEXT = "text"
     FAINT = "faint"
@@ -71,7 +71,7 @@ class Token(StrEnum):
 
 Span: TypeAlias = tuple[str, Token]
 Margin: TypeAlias = tuple[Span, ...]
-"""What stands left of a text; its characters are ours and one cell wide each."""
+"""The text left of a line; each of its characters is one cell wide."""
 
 
 class TextLine(msgspec.Struct, frozen=True):
@@ -79,9 +79,9 @@ class TextLine(msgspec.Struct, frozen=True):
 
     spans: tuple[Span, ...] = ()
     code: int = 0
-    """Which code block of its text it belongs to, the first being 1; 0 for none."""
+    """The number of its code block in its text, counted from 1; 0 for none."""
     fold: bool = False
-    """It stands for what is hidden, or can be hidden again."""
+    """It represents hidden rows, or can hide them again."""
 
     @property
     def text(self) -> str:
@@ -94,26 +94,26 @@ NARROW: Final = (
     *map(chr, (*range(0x20, 0x7F), *range(0xA0, 0x100))),
     *"…·•–—‘’“”‹›▶▸▾▴●○◆◇◌◐◔▣▯■□☐☒✓✔✕✗✘✻❯⎿→←↑↓↳⇄⏸│─└├┌┐┘┤┬┴┼╭╮╰╯▌█⟨⟩␤␍␉␠",
 )
-"""What most texts are made of, each one cell: who shows nothing else need not load the tables of all the others."""
+"""The most frequent characters, each one cell wide: a text of these does not load the tables of all the others."""
 _known = dict.fromkeys(NARROW, 1)
 _clinging = {WIDENER, JOINER}
-"""Characters that were measured and belong to the one before them."""
+"""Measured characters that attach to the one before them."""
 
 
 def cells(text: str) -> int:
-    """How many cells *text* takes at most; terminals that join emoji show fewer."""
+    """Return how many cells *text* takes at most; terminals that join emoji show fewer."""
     return len(text) if text.isascii() else sum(_widths(text))
 
 
 def fitted(
     spans: Sequence[Span], width: int, first: Margin = (), rest: Margin = (), *, words: bool = True
 ) -> list[TextLine]:
-    """*spans* as rows of at most *width* cells, broken between words, or anywhere.
+    """Return *spans* as rows of at most *width* cells, broken between words, or anywhere.
 
     Args:
         spans: text without line breaks.
-        width: counted as `NARROWEST` at least.
-        first, rest: the margin of the first row and of those below it; as wide as each other.
+        width: at least `NARROWEST` is used.
+        first, rest: the margin of the first row and of those below it; equally wide.
         words: break at spaces, which are left out there; else nothing is left out.
     """
     width = max(width, NARROWEST)
@@ -133,7 +133,7 @@ def fitted(
 
 
 def flowed(spans: Sequence[Span], width: int, first: Margin = ()) -> list[TextLine]:
-    """*spans*, which may hold line breaks, as rows; *first* left of the first of them, blanks left of the others."""
+    """Return *spans*, which may hold line breaks, as rows; *first* left of the first, blanks left of the others."""
     rest: Margin = ((" " * sum(len(text) for text, _ in first), Token.TEXT),) if first else ()
     rows: list[TextLine] = []
     for line in _by_line(spans):
@@ -157,7 +157,7 @@ def _is_blank(margin: Margin) -> bool:
 
 
 def _expanded(spans: Sequence[Span]) -> list[Span]:
-    """*spans* with spaces for tabs, at the stops of the whole text."""
+    """Return *spans* with spaces for tabs, at the tab stops of the whole text."""
     expanded: list[Span] = []
     so_far = ""
     for text, token in spans:
@@ -168,7 +168,7 @@ def _expanded(spans: Sequence[Span]) -> list[Span]:
 
 
 def _breaks(text: str, room: int, words: bool) -> list[tuple[int, int]]:
-    """Where the rows of *text* begin and end; one empty row for no text."""
+    """Return the start and end of each row of *text*; one empty row for no text."""
     if text.isascii() and len(text) <= room:
         return [(0, len(text))]
     widths = None if text.isascii() else _widths(text)
@@ -189,7 +189,7 @@ def _breaks(text: str, room: int, words: bool) -> list[tuple[int, int]]:
 
 
 def _reach(text: str, widths: Sequence[int], start: int, room: int) -> int:
-    """The end of the longest row from *start*; what belongs together stays together where it fits into a row."""
+    """Return the end of the longest row from *start*; combined characters stay together if they fit into a row."""
     end, left = start, room
     while end < len(text) and widths[end] <= left:
         left -= widths[end]
@@ -210,7 +210,7 @@ def _widths(text: str) -> list[int]:
         if width is None:
             width = _known[character] = _measured(character)
         if character == WIDENER and before == 1:
-            width = 1  # it asks for the wide, coloured form of what stands before it
+            width = 1  # it requests the wide, coloured form of the character before it
         widths.append(width)
         before = width
     return widths
@@ -228,7 +228,7 @@ def _measured(character: str) -> int:
 
 
 def _cut(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-    """The part of *spans* between two offsets of their whole text."""
+    """Return the part of *spans* between two offsets of their whole text."""
     part: list[Span] = []
     at = 0
     for text, token in spans:

@@ -1,7 +1,7 @@
-"""A call of a tool as rows: what it was, how it went, and its output in its own colours, long ones folded.
+"""A tool call as rows: the call, its outcome, and its output in its own colours; long outputs are folded.
 
-Bold, faint and the six hues are kept, a theme shows them; grounds, blinking, concealing and the rest are not. What a
-colour sequence cannot do it cannot do here either: the text between two of them is cleaned like any other.
+Bold, faint and the six hues are kept and mapped to the theme; backgrounds, blinking, concealing and the rest are not.
+A colour sequence cannot inject anything: the text between two of them is cleaned like any other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,15 +25,15 @@ from kasmon.sanitize import Clean, clean_block, clean_line
 from kasmon.terminal_text.styles import PLAIN, STYLE_CHANGE, TextStyle, colour_numbers
 
 GREY: Final = 48
-"""Where a colour's channels (0 to 255) differ by less, it has no hue."""
+"""A colour whose channels (0 to 255) differ by less has no hue."""
 
 _HUES: Final = ("", "red", "green", "yellow", "blue", "magenta", "cyan", "")
-"""By the digit of `30` to `37`, which is also one bit for each of red, green and blue."""
+"""By the digit of `30` to `37`, whose bits stand for red, green and blue."""
 _CUBE: Final = (0, 95, 135, 175, 215, 255)
 
 
 def ansi_lines(text: str, token: Token) -> list[list[Span]]:
-    """The lines of a foreign *text*, cleaned; what has no colour of its own is *token*."""
+    """Return the lines of a foreign *text*, cleaned; text without a colour of its own is *token*."""
     if "\x1b" not in text:
         return [[(line, token)] for line in clean_block(text).removesuffix("\n").split("\n")]
     rows: list[list[Span]] = [[]]
@@ -80,7 +80,7 @@ def _hue_of(colour: tuple[int, ...]) -> str:
 
 
 def _hue(channels: list[int]) -> str:
-    """The nearest of the six hues, from how much red, green and blue there is."""
+    """Return the nearest of the six hues to the red, green and blue *channels*."""
     least, most = min(channels), max(channels)
     if most - least < GREY:
         return ""
@@ -88,11 +88,11 @@ def _hue(channels: list[int]) -> str:
 
 
 FOLD_DIFF_LINES: Final = 60
-"""How many lines of a change are drawn where folding is on."""
+"""How many lines of a folded change are drawn."""
 
 
 def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
-    """The call that *event* began or, where its beginning is not known, ended; *then* is what came of it."""
+    """Return the call that *event* began (or ended, if its beginning is unknown); *then* holds its later events."""
     finished = ending(event, then)
     began = next((each for each in (event, *then) if isinstance(each, ToolStarted)), None)
     if began is not None:
@@ -112,17 +112,17 @@ def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Transcr
 
 
 def title(event: ToolStarted) -> Clean:
-    """What the call is about, in one line."""
+    """Return the subject of the call, in one line."""
     return clean_line(event.title) or clean_line(event.input if event.input != "{}" else "")
 
 
 def ending(event: Event, then: Sequence[Event]) -> ToolFinished | None:
-    """How the call ended, if it did."""
+    """Return how the call ended, if it did."""
     return next((each for each in (event, *then) if isinstance(each, ToolFinished)), None)
 
 
 def folds(finished: ToolFinished) -> bool:
-    """Whether some of its output is hidden where folding is on."""
+    """Whether folding hides a part of its output."""
     diff_lines, output = clean_block(finished.diff).split("\n"), clean_block(finished.output)
     lines = output.removesuffix("\n").split("\n")
     too_long = any(len(line) > FOLD_CHARACTERS for line in lines)
@@ -130,13 +130,13 @@ def folds(finished: ToolFinished) -> bool:
 
 
 def cut_off(blob: str, look: TranscriptStyle) -> list[TextLine]:
-    """The row that says where the rest of a text is."""
+    """Return the row that names the blob with the full text."""
     told = f"… truncated; the full text is stored as blob {clean_line(blob)[:12]}"
     return fitted([(told, Token.FAINT)], look.width, UNDER, UNDER) if blob else []
 
 
 def result(finished: ToolFinished, look: TranscriptStyle) -> list[TextLine]:
-    """What came of the call, as rows."""
+    """Return the result of the call, as rows."""
     rows: list[TextLine] = []
     if finished.diff:
         lines = clean_block(finished.diff).removesuffix("\n").split("\n")
@@ -156,12 +156,12 @@ def result(finished: ToolFinished, look: TranscriptStyle) -> list[TextLine]:
 
 
 def _folded(lines: int, most: int, look: TranscriptStyle) -> int:
-    """How many of so many *lines* are drawn."""
+    """Return how many of *lines* lines are drawn."""
     return lines if not look.fold or lines <= most + 1 else most
 
 
 def _short(line: Sequence[Span], look: TranscriptStyle) -> tuple[list[Span], int]:
-    """As much of *line* as is drawn, and how many characters are not."""
+    """Return the part of *line* that is drawn, and how many characters are not."""
     left_out = max(0, sum(len(text) for text, _ in line) - FOLD_CHARACTERS) if look.fold else 0
     if not left_out:
         return [*line], 0
