@@ -1,7 +1,7 @@
 """A scripted agent with every ability, played inside its host's process: for tests, the demo and screenshots.
 
-What it does stands in `kasmon.scripted_agent.script`; this module only gives it a clock. Its first prompt comes by
-`send`, like every other; of `launch.prompt` it only reads how long it takes to start.
+`kasmon.scripted_agent.script` decides what the agent does; this module only supplies the clock. The first prompt
+arrives by `send`, like every other; `launch.prompt` only determines how long the agent takes to start.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from kasmon.scripted_agent.script import boot_s
 
 
 class ScriptedAgent:
-    """One scripted agent. It acts only while somebody reads its `events`."""
+    """One scripted agent. It acts only while its `events` are being read."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -28,7 +28,7 @@ class ScriptedAgent:
         self._told_start = self._told_end = False
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
         if not self._told_start:
             self._told_start = True
             await self._boot()
@@ -45,15 +45,15 @@ class ScriptedAgent:
                 case event:
                     self._told_end = isinstance(event, SessionEnded)
                     yield event
-            await asyncio.sleep(0)  # without pauses a long script would not let anybody else run
+            await asyncio.sleep(0)  # a long script without pauses would starve other tasks
 
     async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent.
+        """Send the command *wish* to the agent.
 
         Raises:
-            SessionEndedError: if it has ended.
-            SessionBusyError: if a prompt that would not wait finds it in a turn.
-            RequestClosedError, StaleRequestError, UnableError: if no open request takes this answer.
+            SessionEndedError: if the agent has ended.
+            SessionBusyError: if a prompt that must not queue arrives during a turn.
+            RequestClosedError, StaleRequestError, UnableError: if no open request accepts this answer.
         """
         now = time.time()
         match wish:
@@ -73,14 +73,14 @@ class ScriptedAgent:
         self._stirred.set()
 
     async def _boot(self) -> None:
-        """Take as long to start as the launch's own script says, unless it is ended before."""
+        """Wait for the startup time of the launch's script, or until the agent is ended."""
         speed = self._launch.speed
         until = time.monotonic() + (boot_s(self._launch.prompt) / speed if speed > 0 else 0.0)
         while not self._actor.ended and (left := until - time.monotonic()) > 0:
             await self._stir(left)
 
     async def _stir(self, limit_s: float | None) -> None:
-        """Wait until a wish comes in, but no longer than *limit_s*."""
+        """Wait until a command arrives, for at most *limit_s*."""
         self._stirred.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
@@ -110,7 +110,7 @@ class ScriptedBackend:
     )
 
     async def open(self, launch: Launch, /) -> Agent:
-        """A fresh agent; with `launch.resume` it keeps the conversation's id. Never fails."""
+        """Return a new agent; with `launch.resume` it keeps the conversation's id. Never fails."""
         return ScriptedAgent(launch)
 
 

@@ -1,13 +1,13 @@
-"""What Claude Code would run of a project, and where it keeps whether its user trusts that. As 2.1.330 does it.
+"""What Claude Code would run from a project, and where it stores whether its user trusts the project (2.1.330).
 
 | of the project | from |
 |---|---|
 | hooks, helpers, variables, plugins | `.claude/settings.json` and `settings.local.json` of the folder itself |
-| MCP servers | `.mcp.json` of the folder and of all above it |
-| shell in commands and skills, hooks of agents | `.claude` of the folder, and of those above it in the repository |
+| MCP servers | `.mcp.json` of the folder and of all its parents |
+| shell in commands and skills, hooks of agents | `.claude` of the folder, and of its parents within the repository |
 
-Trust is `projects[FOLDER].hasTrustDialogAccepted` in its config. It holds for what lies below, up to the root of a
-repository, and that of a repository for its worktrees. With `--setting-sources user` nothing of a project is loaded.
+Trust is `projects[FOLDER].hasTrustDialogAccepted` in its config. It covers subfolders, up to the root of a repository;
+that of a repository covers its worktrees. With `--setting-sources user` no project file is loaded.
 """
 
 import os
@@ -32,16 +32,16 @@ HARMLESS: Final = frozenset(
         "model", "outputStyle", "respectGitignore",
     }
 )  # fmt: skip
-"""Keys of settings that run nothing, open nothing and send nothing elsewhere; one that is not known may."""
+"""Settings keys that run nothing, open nothing and send nothing elsewhere; an unknown key may."""
 PERMISSIONS: Final = frozenset({"deny", "ask", "disableBypassPermissionsMode"})
-"""Likewise of `permissions`: they only forbid."""
+"""Keys of `permissions` that only forbid."""
 RUNNING: Final = re.compile(r"^(?:hooks|mcpServers|mcp-servers|allowed-tools)\s*:|!`|^```!", re.MULTILINE)
-"""What makes a command, a skill or an agent run something that nobody was asked about."""
+"""Text that makes a command, a skill or an agent run something without asking the user."""
 WITH_TEXTS: Final = ("commands", "skills", "agents")
 
 
 def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> UntrustedProject | None:
-    """Why claude should not start in *workdir*; None if nothing could run, or its user trusts the folder."""
+    """Return why claude should not start in *workdir*; None if nothing could run or the user trusts the folder."""
     if _leaves_projects_out(flags):
         return None
     folder = Path(os.path.realpath(workdir))
@@ -60,7 +60,7 @@ def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> U
 
 
 def config_file(variables: Mapping[str, str]) -> Path:
-    """The file in which claude keeps what it knows of projects."""
+    """Return the config file in which claude stores its per-project state."""
     old = _own_folders(variables)[0] / ".config.json"
     if old.is_file():
         return old
@@ -78,7 +78,7 @@ def _leaves_projects_out(flags: Sequence[str]) -> bool:
 
 
 def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
-    """All that could run in *folder*; in the folders *own* lie the user's own settings, which are no project's."""
+    """Yield all that could run in *folder*; the folders *own* hold the user's own settings, not a project's."""
     root = _root(folder)
     is_inside = True
     for place in upwards(folder):
@@ -116,12 +116,12 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
 
 
 def _root(folder: Path) -> Path | None:
-    """The root of the repository or worktree that *folder* is in."""
+    """Return the root of the repository or worktree that contains *folder*."""
     return next((place for place in upwards(folder) if (place / ".git").exists()), None)
 
 
 def _main(root: Path) -> Path | None:
-    """The repository whose worktree *root* is, by its own word too; None if it is no worktree."""
+    """Return the repository whose worktree *root* is, if both link to each other; None if it is no worktree."""
     link = root / ".git"
     said = (text_of(link) or "").strip() if link.is_file() else ""
     if not said.startswith("gitdir:"):
@@ -136,7 +136,7 @@ def _main(root: Path) -> Path | None:
 
 
 def _own_folders(variables: Mapping[str, str]) -> tuple[Path, Path]:
-    """Where the user's own settings lie, and where they would by default."""
+    """Return the folder of the user's own settings, and its default."""
     usual = Path(variables.get("HOME", "/")) / ".claude"
     return Path(variables.get("CLAUDE_CONFIG_DIR") or usual), usual
 
