@@ -1,7 +1,7 @@
-"""One session of interpreters: what it is told, and what comes of that as facts.
+"""The agent of one interpreter session: the commands it accepts, and their effects as events.
 
-A folder of this machine has no quota that needs no root: so it is looked how much lies there, every few seconds. In
-between more can be written. Where there is no turn nobody looks; what is full then lets nothing but bash run (`Runs`).
+A host folder has no quota that works without root, so its size is measured every few seconds; more can be written in
+between. Outside a turn it is not measured. While it is full, `Runs` lets nothing but bash run.
 """
 
 import asyncio
@@ -45,22 +45,22 @@ from kasmon.sandbox.managed.origin import keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 3.0
-"""How often it is looked, in seconds; a look takes half a second at most."""
+"""How often the disk is measured, in seconds; each time takes half a second at most."""
 
 
 class DiskLimit:
-    """The disk of one session's sandbox."""
+    """The disk limit of one session's sandbox."""
 
     def __init__(
         self, box: ManagedSandbox, life: InterpreterLifecycle, interrupt: Callable[[str], Awaitable[None]]
     ) -> None:
-        """*interrupt*: ends what runs, for the reason that it gets, and keeps what can be kept."""
+        """*interrupt*: interrupts what runs, for the reason passed to it, and preserves what it can."""
         self._box = box
         self._life = life
         self._interrupt = interrupt
 
     async def watch(self) -> None:
-        """Look until the session ends. Bash that makes room is left alone: only what takes more is interrupted."""
+        """Measure until the session ends. Only growing usage is interrupted, so bash can free space."""
         before: int | None = None
         while True:
             await asyncio.sleep(LOOK_S)
@@ -75,7 +75,7 @@ class DiskLimit:
                 continue
             is_growing, before = before is not None and usage.disk_bytes > before, usage.disk_bytes
             if usage.is_full and is_growing:
-                before = None  # what is run next is not to blame for this
+                before = None  # the next run did not cause this
                 of = f"{usage.disk_bytes // MIB} MiB of {usage.disk_allowed // MIB} MiB"
                 why = (
                     f"The disk of the sandbox is full, {of}: the run was interrupted. Bash still works, to remove "
@@ -89,7 +89,7 @@ Value = TypeVar("Value")
 
 
 class InterpreterAgent:
-    """Runs code for its session. It acts only while somebody reads its `events`."""
+    """Runs code for its session. It acts only while its `events` are being read."""
 
     def __init__(
         self,
@@ -103,17 +103,18 @@ class InterpreterAgent:
         keep_policy: Callable[[SandboxPolicy], None] = lambda _: None,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """
+        """Create the agent.
+
         Args:
-            places: where it is kept.
+            places: the folders of its kasmon.
             launch: its session.
-            box: its sandbox, whose facts go to what it is called with.
-            keeping: the checkpoints of that.
-            terms: how long it is kept.
-            loop: where it lives.
-            known: what ran there before this host.
-            keep_policy: keeps what the sandbox is from now on.
-            quiet_s: how long nothing has to run until a turn is over.
+            box: creates its sandbox, whose events go to the given function.
+            keeping: creates the checkpoints of that sandbox.
+            terms: how long the sandbox is retained.
+            loop: the event loop of the agent.
+            known: what ran there under earlier hosts.
+            keep_policy: stores the changed policy of the sandbox.
+            quiet_s: how long nothing must run until a turn is over.
         """
         self._places = places
         self._diary, self._threads = ThreadSafeEventQueue(loop), BlockingCalls()
@@ -127,15 +128,15 @@ class InterpreterAgent:
         self._lives = False
 
     def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
         return self._diary.read(self._live_once)
 
     async def send(self, wish: Wish, /) -> None:
-        """Run a prompt in the interpreter that was used last, at first bash; interrupt what runs; end.
+        """Run a prompt in the interpreter that was used last, initially bash; interrupt what runs; or stop.
 
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use; or if the run that is to be interrupted is over.
-            UnableError: for every other wish.
+            RefusedError: if the sandbox is paused and not resumed on use, or the run to interrupt is over.
+            UnableError: for every other command.
         """
         match wish:
             case Prompt():
@@ -152,13 +153,13 @@ class InterpreterAgent:
                 raise UnableError(f"interpreters do not support {type(wish).__name__.lower()}.")
 
     async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> RunResult:
-        """Run code, waking the sandbox for it; what came of it. *printed* is called, from a thread, with its output.
+        """Run code, resuming the sandbox for it; return its result. *printed* gets its output, from a thread.
 
-        Of two runs of one id the second gets what comes of the first. The host has heard how it ended on return, so
-        that it can write that down before it answers: the next host knows it even where the sandbox is gone.
+        Of two runs with one id, the second returns the result of the first. On return the host has received the end of
+        the run, so it can log it before it answers. So the next host knows the result even without the sandbox.
 
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use.
+            RefusedError: if the sandbox is paused and must not be resumed on use.
             SandboxError: if there is no sandbox to run it in.
         """
         ran = await self._runs.once(wish, printed, self._beside)
@@ -166,13 +167,13 @@ class InterpreterAgent:
         return ran
 
     async def keep(self, wish: SandboxWish, /) -> str:
-        """Put the sandbox to sleep, wake it, keep a checkpoint of it or go back to one, once its turn is over.
+        """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
-        Returns the id of the checkpoint; else what was lost, empty where nothing was. The facts of it were heard then.
-        What another session got, to which it was forked, is written to that one's origin.
+        Returns the checkpoint's id, or else what was lost; empty if nothing was. On return the host has received its
+        events. After a fork, what the new session received is written to the origin of that session.
 
         Raises:
-            KasmonError: why it could not be done.
+            KasmonError: if it could not be done; the message gives the reason.
         """
         await self._life.arrived.wait()
         try:
@@ -186,7 +187,7 @@ class InterpreterAgent:
             await self._diary.heard()
 
     async def aclose(self) -> None:
-        """End the sandbox if it is there; idempotent."""
+        """End the sandbox if it exists; idempotent."""
         await self._life.end("closed")
 
     def _kept(self, wish: SandboxWish) -> str:
@@ -208,7 +209,7 @@ class InterpreterAgent:
                 raise UnableError(f"{type(wish).__name__.lower()} is not supported here.")
 
     def _forked(self, wish: Fork) -> str:
-        """Copy it, and write down what the other session got once that is whole; what this one lost by that."""
+        """Copy the sandbox and record the complete copy for the new session; return what this session lost."""
         known = origin_of(self._places, wish.session) if wish.session else None
         other = policy_of(self._places, wish.session) if known is not None else None
         got = copied(self._box, self._keeping, wish, other)
@@ -218,7 +219,7 @@ class InterpreterAgent:
             )
             try:
                 keep_origin(self._places, wish.session, whole)
-            except OSError as error:  # whoever wanted it took it back meanwhile
+            except OSError as error:  # the caller has undone the fork meanwhile
                 if other is not None:
                     self._box.tier.forget(other)
                 raise SandboxError("the fork was not created", error.strerror or str(error)) from error

@@ -1,4 +1,4 @@
-"""Opens a session of interpreters: its policy, its tier, its checkpoints and its terms, from where they are kept."""
+"""Opens interpreter sessions: loads the policy, tier, checkpoints and lifetime terms of each."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from kasmon.store.event_log import EventLog
 
 
 class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the parts of a sandbox come from."""
+    """Factories for the parts of a sandbox."""
 
     tier: Callable[[SandboxPolicy], SandboxTier] = tiers.tier_of
     reach: Callable[[SandboxRuntime, str], GuestClient] = tiers.reach
@@ -36,22 +36,22 @@ class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InterpreterBackend:
-    """Opens sessions of interpreters, each in the sandbox that its `sandbox.json` describes."""
+    """Opens interpreter sessions, each in the sandbox that its `sandbox.json` describes."""
 
     name = "interpreter"
     abilities = Abilities(streams=True, steers=True, resumes=True, interrupts=True, runs_code=True)
 
     def __init__(self, parts: SandboxParts | None = None, quiet_s: float = QUIET_S) -> None:
-        """*quiet_s*: how long nothing has to run until a turn is over."""
+        """*quiet_s*: how long nothing must run until a turn is over."""
         self._parts = parts or SandboxParts()
         self._quiet_s = quiet_s
 
     async def open(self, launch: Launch, /) -> Agent:
-        """The session of *launch*; its sandbox is found again or made while its events are read.
+        """Return the session of *launch*; its sandbox is found or created while its events are read.
 
         Raises:
-            LaunchError: if nothing says what its sandbox is, or it is a copy that is not whole.
-            UnableError: if its tier is not there.
+            LaunchError: if nothing describes its sandbox, or it is an incomplete copy.
+            UnableError: if its tier is unavailable.
         """
         return await asyncio.to_thread(self._opened, launch, asyncio.get_running_loop())
 
@@ -79,7 +79,7 @@ class InterpreterBackend:
 
 
 def _past(here: Paths, session: SessionId) -> RunHistory:
-    """What the facts so far say of its sandbox and its runs."""
+    """Return what the logged events say about the sandbox and its runs."""
     try:
         return past(event for event, _ in EventLog(here.log(session)).read())
     except LogMissingError:

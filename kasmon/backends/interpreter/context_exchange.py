@@ -1,4 +1,4 @@
-"""What goes between a sandbox and its session's place: what it may know goes in, what `kasmon ctx` says comes out."""
+"""Exchange between a sandbox and its session: the session's context goes in, notes of `kasmon ctx` come out."""
 
 import asyncio
 import contextlib
@@ -16,16 +16,16 @@ from kasmon.sandbox.agent.notes import ContextNote, ContextNotes
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 1.0
-"""How often it is looked for both, in seconds, while the sandbox runs."""
+"""How often both are checked while the sandbox runs, in seconds."""
 
 
 class ContextExchange:
-    """The mail of one session. One whose tier has no such folder has none."""
+    """The context exchange of one session. A tier without a context folder exchanges nothing."""
 
     def __init__(
         self, places: Paths, launch: Launch, box: ManagedSandbox, diary: ThreadSafeEventQueue, since: float = 0.0
     ) -> None:
-        """*since*: what was said until then, in seconds since the epoch, was heard by a host before this one."""
+        """*since*: an earlier host has received all notes up to this time, in seconds since the epoch."""
         self._places = places
         self._launch = launch
         self._box = box
@@ -37,14 +37,14 @@ class ContextExchange:
         self._looking = asyncio.Lock()
 
     async def live(self, is_over: Callable[[], bool]) -> None:
-        """Carry both ways until *is_over*."""
+        """Exchange in both directions until *is_over*."""
         while not is_over():
             if self._box.runs:
                 await self.carry()
             await asyncio.sleep(LOOK_S)
 
     async def carry(self) -> None:
-        """Put in what is new, and note what those inside said; what cannot be read now is read the next time."""
+        """Write new context into the sandbox and log the agent's notes; what cannot be read is retried next time."""
         async with self._looking:
             with contextlib.suppress(OSError):
                 for note in await asyncio.to_thread(self._carried):

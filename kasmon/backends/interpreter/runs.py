@@ -28,17 +28,17 @@ from kasmon.sandbox.guest_client.protocol import InterruptResult
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 SHOWN: Final = 64 * 1024
-"""So many characters of one run's output are shown while it is written."""
+"""So many characters of one run's output are shown live."""
 SOON_S, LATE_S = 0.05, 0.25
-"""How often that is shown, while there is more and while there is not."""
+"""How often live output is shown, while there is more and while there is not, in seconds."""
 
 Output: TypeAlias = Callable[[str, str], None]
 
 
 class LiveOutput:
-    """All of it to who asked, its beginning to who watches.
+    """Passes all output to the caller, and its beginning to the watching clients.
 
-    A run that is over at once is not shown live at all: its end tells the same.
+    A run that ends at once is not shown live: its end event has the same output.
     """
 
     def __init__(self, diary: ThreadSafeEventQueue, printed: Output | None) -> None:
@@ -60,7 +60,7 @@ class LiveOutput:
             self._timer = None
 
     def take(self, name: str, text: str) -> None:
-        """*text* was written to the stream called *name*. From any thread."""
+        """Add *text*, which was written to the stream called *name*. From any thread."""
         if self._printed is not None:
             self._printed(name, text)
         with self._lock:
@@ -77,9 +77,9 @@ class LiveOutput:
 
 
 REMEMBERED: Final = 64
-"""What came of so many runs is known, so that the same one asked for again does not run again."""
+"""The results of so many runs are retained, so that repeating a request does not run it again."""
 AGAIN_S, TRIES = 0.05, 20
-"""How often, and how often at most, an interrupt is tried of a run that its interpreter does not have yet."""
+"""Interval in seconds, and number of tries, to interrupt a run that has not reached its interpreter yet."""
 WENT_ON: Final = (
     "Its host ended during the run, and a new host reconnected to it; some of its output was not shown live."
 )
@@ -115,7 +115,7 @@ class InterpreterRuns:
         self._ended = dict(past.ended)
         self._known: OrderedDict[str, asyncio.Future[RunResult]] = OrderedDict()
         self._going: dict[str, Interpreter] = {}
-        """What runs or waits for that, by its id."""
+        """The running and waiting runs, by id."""
         self._disk_full: dict[str, str] = {}
         """Why runs were interrupted that filled the disk, by their ids."""
 
@@ -127,7 +127,7 @@ class InterpreterRuns:
         await asyncio.gather(*(each.wait() for each in began.values()))
 
     async def once(self, wish: Run, printed: Output, beside: Beside[RunResult]) -> RunResult:
-        """What comes of *wish*, or came of the one with its id. Whoever stops waiting does not stop it."""
+        """Return the result of *wish*, or of the earlier run with its id. Cancelling the caller stops no run."""
         await self._life.arrived.wait()
         while wish.id and (known := self._known.get(wish.id)) is not None:
             if (ran := await asyncio.shield(known)) is not NEVER_RAN:
@@ -147,7 +147,7 @@ class InterpreterRuns:
         return await asyncio.shield(running)
 
     async def run(self, wish: Run, printed: Output | None, what: str, by: Sender) -> RunResult:
-        """Run *wish* in a turn; *what* it is, and *by* whom.
+        """Run *wish* in a turn; *what* is its title, *by* its sender.
 
         Raises:
             KasmonError: if there is no sandbox to run it in.
@@ -180,14 +180,14 @@ class InterpreterRuns:
         await asyncio.gather(*(self._threads.call(self._interrupted, name) for name in interpreters))
 
     async def interrupt_for_room(self, why: str) -> None:
-        """Interrupt all that runs, because the disk is full; the answers of these runs say *why*."""
+        """Interrupt all runs because the disk is full; their results contain the reason *why*."""
         self._disk_full |= dict.fromkeys(self._going, why)
         await self.interrupt(INTERPRETERS)
 
     def _with_room(self, call: str, ran: RunResult) -> RunResult:
-        """*ran* of the run *call*, which says so where it was interrupted because the disk is full.
+        """Return *ran* of the run *call*, with the reason if it was interrupted because the disk is full.
 
-        One that only waited meanwhile, and ran well, was not interrupted.
+        A run that only waited meanwhile and succeeded was not interrupted.
         """
         why = self._disk_full.pop(call, "")
         return wording.interrupted_for_room(why, ran) if why and ran.exit_code else ran
@@ -196,8 +196,8 @@ class InterpreterRuns:
         """Interrupt the run whose id is *run*, and no other.
 
         Raises:
-            RefusedError: if it is over, or there was none; nothing was done then.
-            SandboxError: if it does not react.
+            RefusedError: if it is over or does not exist; nothing was done then.
+            SandboxError: if its interpreter does not react.
         """
         await self._life.arrived.wait()
         tries, reaction = itertools.count(), InterruptResult.NOTHING
@@ -214,9 +214,10 @@ class InterpreterRuns:
         self._life.turns.was_interrupted = self._life.turns.is_running
 
     def _must_have_room(self, interpreter: Interpreter) -> None:
-        """
+        """Check the disk usage before a run.
+
         Raises:
-            RefusedError: if its files take more than they may. Bash runs all the same, so that some can be removed.
+            RefusedError: if the disk is full. Bash runs all the same, so that files can be removed.
         """
         usage = self._box.journal.housing.usage
         if usage is not None and usage.is_full and interpreter != "bash":
@@ -227,7 +228,7 @@ class InterpreterRuns:
             )
 
     async def _credentials(self) -> dict[str, str]:
-        """The values for one command, which nobody writes down."""
+        """Return the credentials for one run; they are never logged."""
         if not self._box.policy.credentials:
             return {}
         looked = await self._threads.work(self._box.credentials)
@@ -236,7 +237,7 @@ class InterpreterRuns:
         return looked.values
 
     async def _tried(self, wish: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
-        """What came of a run. Where the agent inside was lost there is another sandbox; what never ran, runs there."""
+        """Return the result of a run. If the guest agent was lost, retry in a new sandbox unless it may have run."""
         lost, is_again = "", False
         while True:
             generation = self._box.journal.housing.generation
@@ -251,7 +252,7 @@ class InterpreterRuns:
             return msgspec.structs.replace(wording.after(lost, ran), restarted=True) if lost else ran
 
     async def _regained(self, generation: int, error: KasmonError) -> str:
-        """Have a sandbox again after *error*; what was lost by that."""
+        """Restore a sandbox after *error*; return what was lost."""
         async with self._life.turns.gate:
             if self._life.is_ending:
                 return "the session ended meanwhile"
@@ -274,7 +275,7 @@ class InterpreterRuns:
 
     @contextlib.contextmanager
     def _under_way(self, call: str, interpreter: Interpreter, printed: Output | None) -> Iterator["LiveOutput"]:
-        """It can be interrupted by its id, and is shown, as long as this lasts."""
+        """Make the run *call* interruptible by its id, and show its output, within this context."""
         self._going[call] = interpreter
         try:
             with LiveOutput(self._diary, printed) as shown:
@@ -282,10 +283,10 @@ class InterpreterRuns:
         finally:
             del self._going[call]
 
-    # What hosts before this one began.
+    # Runs that earlier hosts began.
 
     async def _taken_up(self, call: str, begun: UnfinishedRun, began: asyncio.Event) -> RunResult:
-        """What comes or came of a run that a host before this one began; it is noted, and never run again."""
+        """Return the result of a run that an earlier host began; it is logged, and never run again."""
         try:
             async with self._life.turns.run(f"{begun.interpreter}: {begun.title}", "user", self._life.go_on):
                 self.last = begun.interpreter
@@ -301,7 +302,7 @@ class InterpreterRuns:
             began.set()
 
     async def _recalled(self, call: str, generation: int, take: Output) -> RunResult:
-        """The word of the agent inside on a run that was begun in the sandbox of *generation*."""
+        """Return the guest agent's result of a run that was begun in the sandbox of *generation*."""
         housing = self._box.journal.housing
         if housing.generation != generation:
             return wording.not_known(housing.lost)
@@ -317,7 +318,7 @@ class InterpreterRuns:
         return within.recall(call, timeout_s=SIZES[self._box.policy.size].time_s, on_output=take)
 
     async def _told(self, call: str) -> RunResult:
-        """What came of a run that is over since before this host: by the agent inside where it still has that."""
+        """Return the result of a run that ended before this host: from the guest agent if it has it, else the log."""
         with contextlib.suppress(SandboxError):
             if (ran := await self._threads.work(self._recall, call, None)) is not None and ran.turn:
                 return ran

@@ -1,4 +1,4 @@
-"""The life of one session's sandbox: found or made, put to sleep by the clock, woken by use, ended; each told."""
+"""The lifecycle of one session's sandbox: found or created, paused by the clock, resumed on use, ended; all logged."""
 
 import asyncio
 import contextlib
@@ -22,11 +22,11 @@ from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 Value = TypeVar("Value")
 LONGEST_LOOK_S: Final = 60.0
-"""The clock is looked at this often at least."""
+"""The due time is checked at least this often, in seconds."""
 
 
 class InterpreterLifecycle:
-    """One sandbox's life. `begin` and `finish` are what its turns begin and end with."""
+    """The lifecycle of one sandbox. Its turns start with `begin` and end with `finish`."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class InterpreterLifecycle:
         self.turns = TurnCounter(self.begin, self.finish, self.measure, quiet_s)
         self.is_ending = False
         self.arrived = asyncio.Event()
-        """It is settled whether there is a sandbox."""
+        """Set once it is known whether there is a sandbox."""
         self.lost = ""
-        """What was lost since the last run, whose answer is the next one's to tell."""
+        """What was lost since the last run; the result of the next run reports it."""
         self._launch = launch
         self._box = box
         self._keeping = keeping
@@ -56,7 +56,7 @@ class InterpreterLifecycle:
         self._clock = MonotonicAge()
 
     async def live(self, arrived: Callable[[], Awaitable[None]]) -> None:
-        """Find or make the sandbox, then do what is due until it ends. *arrived* is awaited before anything is run."""
+        """Find or create the sandbox, then do what is due until it ends. *arrived* is awaited before anything runs."""
         try:
             async with self.turns.gate:
                 self.lost = await self.moved(self._box.arrive)
@@ -93,7 +93,7 @@ class InterpreterLifecycle:
         )
 
     async def go_on(self, what: str, by: str) -> None:
-        """Begin a turn for what runs already, since before this host; nothing is kept in front of it.
+        """Begin a turn for what an earlier host started; no checkpoint is created before it.
 
         Raises:
             SandboxError: if there is no sandbox.
@@ -105,11 +105,11 @@ class InterpreterLifecycle:
             self._box.journal.note(TurnStarted(at=time.time(), prompt=what))
 
     async def begin(self, what: str, by: str) -> None:
-        """Make sure that the sandbox runs, and begin a turn where none is running.
+        """Make sure that the sandbox runs, and begin a turn if none is running.
 
         Raises:
-            SessionEndedError: if it is ending.
-            SandboxError: if there is none.
+            SessionEndedError: if the session is ending.
+            SandboxError: if there is no sandbox.
         """
         if self.is_ending:
             raise SessionEndedError(self._launch.session)
@@ -124,7 +124,7 @@ class InterpreterLifecycle:
         self._box.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
 
     async def finish(self, reason: Literal["done", "interrupted"]) -> None:
-        """Keep what the turn left behind, and end it."""
+        """Create a checkpoint of the turn's result, and end the turn."""
         try:
             if not self.is_ending:
                 await self.moved(self._keeping.keep, "after", self._what)
@@ -134,14 +134,14 @@ class InterpreterLifecycle:
         self._changed.set()
 
     async def measure(self) -> None:
-        """Note what the sandbox uses, where that is news; a look that fails says nothing."""
+        """Record what the sandbox uses, if that changed; a failed measurement is ignored."""
         if self.is_ending:
             return
         with contextlib.suppress(KasmonError, OSError):
             await self._threads.work(self._box.measure)
 
     async def moved(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
-        """What *act* gives, which moves the sandbox. Where there is none after it, the session has ended."""
+        """Return the result of *act*, which moves the sandbox. If no sandbox is left then, the session has ended."""
         try:
             return await self._threads.move(act, *arguments, **named)
         except KasmonError as error:
@@ -150,9 +150,10 @@ class InterpreterLifecycle:
             raise
 
     def must_wake(self) -> None:
-        """
+        """Check that the sandbox may be used.
+
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use.
+            RefusedError: if it is paused and must not be resumed on use.
         """
         if self._box.phase is SandboxPhase.PAUSED and not self._terms.auto_resume:
             raise RefusedError(
@@ -161,11 +162,11 @@ class InterpreterLifecycle:
             )
 
     def stir(self) -> None:
-        """Look anew at what is due."""
+        """Check again what is due."""
         self._changed.set()
 
     async def end(self, why: str) -> None:
-        """End the sandbox, whatever runs in it, and say so. Idempotent."""
+        """End the sandbox, even during a run, and report it. Idempotent."""
         if self.is_ending:
             return
         self.is_ending = True
@@ -174,7 +175,7 @@ class InterpreterLifecycle:
             await self._end(why)
 
     def say_end(self, why: str, exit_code: int | None) -> None:
-        """Say that the session has ended; what waits for its first turn waits on."""
+        """Report that the session has ended; calls that wait for its first turn are released."""
         self.is_ending = True
         self._changed.set()
         with contextlib.suppress(SandboxError):
@@ -193,7 +194,7 @@ class InterpreterLifecycle:
         self.say_end(why, exit_code)
 
     def _due(self) -> DueStep | None:
-        """What is due when, however the clock on the wall was set meanwhile."""
+        """Return what is due and when, independent of changes to the system clock."""
         housing, now = self._box.journal.housing, time.time()
         used_at = self._clock.at("used", housing.used_at, now)
         born_at = self._clock.at("born", housing.born_at, now)
@@ -205,7 +206,7 @@ class InterpreterLifecycle:
         )
 
     async def _take(self) -> None:
-        """Do what is due, unless somebody used the sandbox meanwhile."""
+        """Do what is due, unless the sandbox was used meanwhile."""
         async with self.turns.none():
             step = self._due()
             if self.is_ending or step is None or step.at > time.time():
@@ -218,5 +219,5 @@ class InterpreterLifecycle:
                 await self.moved(self._box.sleep, to_disk=step.step is LifecycleStep.PAUSE, why=step.why)
             except KasmonError:
                 return
-            if self._box.phase is not SandboxPhase.PAUSED:  # that is told; it is tried again after as long a time
+            if self._box.phase is not SandboxPhase.PAUSED:  # already logged; retried after the same delay
                 self._box.journal.heard(TurnEnded(at=time.time()))
