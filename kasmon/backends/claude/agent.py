@@ -1,6 +1,6 @@
-"""One running `claude`: its messages become events, wishes become calls of the SDK.
+"""One running `claude`: its messages become events, commands become SDK calls.
 
-Imported when an agent is opened, and not before: the SDK takes a second to load, and 50 MB.
+Imported only when an agent is opened: the SDK takes a second and 50 MB to load.
 """
 
 import asyncio
@@ -41,10 +41,9 @@ LONGEST_BYTES: Final = 1 << 20
 
 
 def held(path: str, workdir: str) -> str | None:
-    """The text of the file at *path*, seen from *workdir*; empty where there is none.
+    """Return the text of the file at *path*, relative to *workdir*; empty if there is none.
 
-    None where it is no text, too long, or not ours to read. Never waits: what is no plain file, such as a pipe, is not
-    read.
+    None if it is not text, too long or unreadable. Never blocks: only a regular file is read, not a pipe.
     """
     if not path or "\0" in path:
         return None
@@ -67,16 +66,16 @@ def held(path: str, workdir: str) -> str | None:
 
 
 INTERRUPT_S: Final = 2.0
-"""How long a running turn may take to end when the session is stopped."""
+"""How long a running turn may take to end when the session is stopped, in seconds."""
 LINGER_S: Final = 2.0
-"""How long the process may go on when it says nothing any more."""
+"""How long the process may run after it closed its output, in seconds."""
 GONE: Final = "the agent ended"
 
 log = logging.getLogger(__name__)
 
 
 class ClaudeAgent:
-    """One agent over *child*, a `claude` that speaks stream-json."""
+    """One agent over *child*, a `claude` process that uses stream-json."""
 
     def __init__(self, launch: Launch, child: ChildProcess, translator: ClaudeTranslator) -> None:
         self._launch = launch
@@ -92,10 +91,10 @@ class ClaudeAgent:
         self._why = ""
 
     async def connect(self) -> Table:
-        """Introduce ourselves; what the agent answers.
+        """Perform the handshake; return the agent's answer.
 
         Raises:
-            ClaudeSDKError, Exception: as the SDK puts it, if it ends or does not answer.
+            ClaudeSDKError, Exception: from the SDK, if the agent ends or does not answer.
         """
         with self._calling():
             await self._client.connect()
@@ -103,21 +102,21 @@ class ClaudeAgent:
         return await self._client.get_server_info() or {}
 
     def begin(self, *introduction: Event) -> None:
-        """Let *introduction* be what it says first."""
+        """Make *introduction* its first events."""
         self._outbox.introduce(introduction)
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
         async for said in self._outbox.taken():
             yield said
 
     async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent.
+        """Send the command *wish* to the agent.
 
         Raises:
             SessionEndedError: if it has ended.
-            RequestClosedError, StaleRequestError, UnableError: if no open request takes this answer.
-            RefusedError: if it does not take it; the message is its own.
+            RequestClosedError, StaleRequestError, UnableError: if no open request accepts this answer.
+            RefusedError: if the agent rejects it; the message is the agent's.
         """
         if not self._child.is_running:
             raise SessionEndedError(self._launch.session)
@@ -166,7 +165,7 @@ class ClaudeAgent:
             reply.set_result(outcome.reply)
 
     async def _tell_server(self, answer: Answer) -> None:
-        """Answer what an MCP server wants to know, once all of its form is filled in."""
+        """Answer an MCP server's elicitation, once its whole form is filled in."""
         settled = self._translator.elicitations.answer(answer, time.time())
         self._outbox.say(settled.events)
         if settled.result is not None:
@@ -182,7 +181,7 @@ class ClaudeAgent:
                 await self._client.set_model(wish.model)
             self._outbox.say(settings.model_changed(settings.resolved(wish.model), time.time()))
         if wish.permission_mode is not None:
-            mode: Any = wish.permission_mode  # the agent's own list of them is longer than the SDK's, or shorter
+            mode: Any = wish.permission_mode  # the agent's list of modes may differ from the SDK's
             with self._refusing():
                 await self._client.set_permission_mode(mode)
             self._outbox.say(settings.mode_changed(mode, time.time()))
@@ -190,7 +189,7 @@ class ClaudeAgent:
     async def _permit(
         self, _tool: str, _input: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
-        """Answer the agent as a person did; until then, wait."""
+        """Wait for the user's answer, and return it to the agent."""
         call = context.tool_use_id or ""
         try:
             reply = await self._reply(call)
@@ -201,24 +200,24 @@ class ClaudeAgent:
         return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
 
     def _reply(self, call: str) -> asyncio.Future[Reply]:
-        """What *call* is answered with, as soon as it is; whoever comes first makes it."""
+        """Return the future reply to *call*, creating it if needed."""
         return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
 
     async def _hear(self, message: Table | UnparsedLine) -> None:
-        """Put what *message* says into the outbox."""
+        """Queue the events in *message*."""
         await self._outbox.room()
         before = await self._before(message)
         at = time.time()
         try:
             self._outbox.say(self._translator.heard(message, at, before))
-        except Exception as error:  # a mistake of ours must not cut the line; the notice records it
+        except Exception as error:  # a bug in kasmon must not end the connection; the notice records it
             log.exception("a message could not be read")
             self._outbox.say([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
         self._time_limit()
         await self._refuse_unseen(message)
 
     async def _refuse_unseen(self, message: Table | UnparsedLine) -> None:
-        """Tell a server whose request nobody can see that nobody will answer it."""
+        """Reply to a server that kasmon cannot show its request."""
         if isinstance(message, UnparsedLine) or name_of(message) != ELICITATION:
             return
         call = text(message, "request_id")
@@ -227,7 +226,7 @@ class ClaudeAgent:
                 await self._child.write(reply(call, None))
 
     async def _before(self, message: Table | UnparsedLine) -> str | None:
-        """What the file holds that *message* asks to change."""
+        """Return the content of the file that *message* asks to change."""
         if isinstance(message, UnparsedLine) or name_of(message) != ASK:
             return None
         request = table(message, "request")
@@ -237,7 +236,7 @@ class ClaudeAgent:
         return await asyncio.to_thread(held, path, self._launch.workdir)
 
     def _time_limit(self) -> None:
-        """Lift a limit when its time has passed: the agent, idle, would not say so."""
+        """Schedule the end of a limit: the agent does not report it while idle."""
         if self._lifting is not None:
             self._lifting.cancel()
             self._lifting = None
@@ -251,7 +250,7 @@ class ClaudeAgent:
         self._time_limit()
 
     async def _finish(self, grace_s: float) -> None:
-        """Ask it to end; where it does not, end it after *grace_s* seconds. It would finish its turn first."""
+        """Interrupt a running turn, which the agent would finish first; end the process within *grace_s* seconds."""
         if self._translator.turns.is_running and grace_s > 0:
             with contextlib.suppress(RefusedError, TimeoutError):
                 async with asyncio.timeout(min(grace_s, INTERRUPT_S)):
@@ -260,7 +259,7 @@ class ClaudeAgent:
         await self._child.end(grace_s)
 
     async def _watch(self) -> None:
-        """Say how it ended, when it has."""
+        """Once the agent has ended, report how."""
         await self._wire.silent.wait()
         await self._child.end(LINGER_S)
         at = time.time()
@@ -288,11 +287,11 @@ class ClaudeAgent:
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
-        """A call of the SDK, whose failure becomes one of ours."""
+        """Convert the failure of an SDK call to a kasmon error."""
         try:
             with self._calling():
                 yield
-        except Exception as error:  # the SDK raises a bare one with the agent's own words
+        except Exception as error:  # the SDK raises a bare exception with the agent's message
             if self._wire.silent.is_set() or not self._child.is_running:
                 raise SessionEndedError(self._launch.session) from error
             raise RefusedError(f"claude did not accept it: {error}.") from error

@@ -1,4 +1,4 @@
-"""Opens the user's own `claude` and sees to it that it introduces itself, as the conversation that was asked for."""
+"""Opens the user's own `claude`, performs the handshake, and checks that it has the requested conversation."""
 
 import asyncio
 import time
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kasmon.backends.claude.agent import ClaudeAgent
 
 HANDSHAKE_S: Final = 10.0
-"""How long it may take to introduce itself, where nobody set another limit."""
+"""The default handshake limit, in seconds."""
 
 
 class ClaudeBackend:
-    """Talks to Claude Code by its own protocol."""
+    """Talks to Claude Code over its own protocol."""
 
     name = "claude"
     abilities = Abilities(
@@ -44,7 +44,7 @@ class ClaudeBackend:
     )
 
     async def open(self, launch: Launch, /) -> Agent:
-        """Start `launch.argv`, and go on with the conversation `launch.resume` where there is one.
+        """Start `launch.argv`; resume the conversation `launch.resume` if there is one.
 
         Raises:
             ExtraMissingError: if the SDK is not installed.
@@ -101,7 +101,7 @@ class ClaudeBackend:
 
 
 def _conversation(launch: Launch, config: Path, pid: int) -> str:
-    """The id of the conversation that its process has; empty where that is not known."""
+    """Return the id of the process's conversation; empty if unknown."""
     if launch.sandbox is None:
         return conversation_of(config, pid)
     from kasmon.sandbox.agent.identify import agent_behind

@@ -1,4 +1,4 @@
-"""What the agent tells beside its work, as notices: tasks in the background, its own refusals, other models."""
+"""Notices from the agent's side messages: background tasks, its own refusals, model changes."""
 
 from typing import Final, Literal
 
@@ -9,21 +9,21 @@ from kasmon.model.formatting import compact
 Level = Literal["info", "warning", "error"]
 
 LOUD: Final = frozenset({"high", "immediate"})
-"""The priorities of a `notification` that is shown."""
+"""Priorities at which a `notification` is shown."""
 INFORMED: Final[dict[str, Level]] = {"notice": "info", "suggestion": "info", "warning": "warning"}
-"""The levels of an `informational` message that is shown."""
+"""Levels at which an `informational` message is shown, and the notice's level."""
 NO_LOGIN: Final = "authentication_failed"
 LOG_IN: Final = "Log in by /login in `claude` on a terminal, or give the session ANTHROPIC_API_KEY by --env."
 
 
 class ClaudeNotices:
-    """Turns messages into notices; remembers what tasks in the background are about."""
+    """Turns messages into notices; remembers the descriptions of background tasks."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}
 
     def of_system(self, message: Table, at: float) -> NoticeRaised | MessageWritten | None:
-        """The notice in a `system` message; None where it holds none."""
+        """Return the notice in a `system` message; None if it holds none."""
         subtype = text(message, "subtype")
         if subtype == "task_started":
             self._tasks[text(message, "task_id")] = text(message, "description")

@@ -1,6 +1,6 @@
-"""From messages of the protocol to facts: pure, in order, and never put out by what it does not know.
+"""Translate protocol messages to events: pure, in order, and robust against unknown messages.
 
-Each message goes to the part that knows its kind; what none of them knows is kept once for each kind, and counted.
+Each message goes to the part that handles its kind; unknown messages are logged once for each kind, and counted.
 """
 
 import logging
@@ -29,19 +29,19 @@ from kasmon.model.permission import SessionId
 
 ASK: Final = "control_request/can_use_tool"
 KINDS: Final = 100
-"""How many kinds of unknown things are told apart; an agent that invents names fills no log."""
+"""How many kinds of unknown messages are distinguished; an agent that invents names cannot fill the log."""
 OTHER: Final = "something else"
 NAME_CHARACTERS: Final = 200
 NO_LONGER: Final = "the agent no longer waits for it"
 NO_MESSAGE: Final = "no message"
 SYNTHETIC: Final = "<synthetic>"
-"""The model of what no model said."""
+"""The model named in messages that no model wrote."""
 
 log = logging.getLogger(__name__)
 
 
 class ClaudeTranslator:
-    """One agent's messages, in the order in which they came."""
+    """Translates the messages of one agent, in the order in which they came."""
 
     def __init__(self, session: SessionId, settings: ClaudeSettings, usage: ClaudeUsage) -> None:
         self.asks = ClaudeRequests()
@@ -56,12 +56,12 @@ class ClaudeTranslator:
         self._foreign: Counter[str] = Counter()
 
     def heard(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[Said]:
-        """The facts in *message*, which came at *at*.
+        """Yield the events in *message*, received at *at*.
 
         Args:
-            message: one line of the agent's.
+            message: one line of the agent's stdout.
             at: in seconds since the epoch.
-            before: where it asks to change a file, what that holds; see `RequestContext`.
+            before: the content of the file that it asks to change; see `RequestContext`.
         """
         if isinstance(message, UnparsedLine):
             yield from self._unknown(NO_MESSAGE, message.raw, at)
@@ -74,7 +74,7 @@ class ClaudeTranslator:
                 yield from self.elicitations.opened_again(at)
 
     def ended(self, why: str, at: float) -> Iterator[Event]:
-        """The facts that remain when the agent's process is gone."""
+        """Yield the remaining events when the agent's process has ended."""
         for name, times in self._foreign.items():
             if times > 1:
                 log.warning("%s came %d times; this version of kasmon does not know it", name, times)
@@ -203,4 +203,4 @@ HANDLED: Final = frozenset(
         "task_started",
     )
 )
-"""System messages that are known even where they give no notice."""
+"""System messages that are known even if they give no notice."""
