@@ -1,4 +1,4 @@
-"""One live agent: its process, what it says as events, wishes as calls. What any of it means is decided elsewhere."""
+"""One running agent: its process, its messages as events, and commands as protocol calls."""
 
 import asyncio
 import contextlib
@@ -31,19 +31,19 @@ from kasmon.model.permission import Decision
 HANDSHAKE_S: Final = 45.0
 """How long an agent may take to open a conversation, in seconds: opencode's first start took more than 10."""
 LAST_S: Final = 1.5
-"""How long its process may outlast its output, and its output its process."""
+"""How long its process may outlast its output, and its output its process, in seconds."""
 PARTING_S: Final = 2.0
-"""How long the end of a running turn is tried before the process is ended."""
+"""How long to try to end a running turn before the process is ended, in seconds."""
 OWN_END_S: Final = 0.01
-"""How long the end of a turn that is on its way already is listened for before the turn is cancelled."""
+"""How long to wait for the turn's own end before the turn is cancelled, in seconds."""
 CANCEL_S: Final = 1.0
-"""How long after it was told to end its turn an agent may still work at it; one that works on ignores that."""
+"""Seconds after a cancellation in which the agent may still work; one that works longer ignored it."""
 INTERRUPTED: Final = "the turn was interrupted"
 GONE: Final = (ConnectionError, SessionEndedError)
 
 
 class AcpAgent:
-    """One agent; `introduce` it before anything else."""
+    """One agent; call `introduce` before anything else."""
 
     def __init__(self, launch: Launch, known: KnownAgent, child: ChildProcess, around: AgentEnvironment) -> None:
         self._launch = launch
@@ -58,19 +58,19 @@ class AcpAgent:
         self._heard = IncomingHandler(self._translation, self._questions, self._say)
         self._turn: asyncio.Task[None] | None = None
         self._cancelled_at = -math.inf
-        """When the turn was told to end, by the loop's clock."""
+        """When the turn was cancelled, by the loop's clock."""
         self._stopping: asyncio.Task[None] | None = None
         self._living: asyncio.Task[None] | None = None
         self._why = ""
-        """Why it was ended; empty while nobody ended it."""
+        """Why it was ended; empty if it ended by itself."""
         self._pipe = AcpTransport(child, self._heard.skipped, self._outbox.room)
         self._peer = AcpClient(self._pipe, self._heard.called)
 
     async def introduce(self) -> None:
-        """Open the conversation; from then on `events` tells.
+        """Open the conversation; after that, `events` yields.
 
         Raises:
-            LaunchError: if it does not come to that; the process is ended then.
+            LaunchError: if that fails; the process is ended then.
         """
         try:
             conversation = await self._opened()
@@ -98,17 +98,17 @@ class AcpAgent:
         self._living = asyncio.create_task(self._live())
 
     def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
         return self._outbox.taken()
 
     async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent.
+        """Send the command *wish* to the agent.
 
         Raises:
             SessionEndedError: if it has ended.
-            SessionBusyError: if a prompt finds it in a turn: ACP has one prompt at a time.
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes this answer.
-            UnableError, RefusedError: if it does not take a setting.
+            SessionBusyError: if a prompt arrives during a turn: ACP has one prompt at a time.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts this answer.
+            UnableError, RefusedError: if it does not accept a setting.
         """
         if not self._child.is_running:
             raise SessionEndedError(self._launch.session)
@@ -131,7 +131,7 @@ class AcpAgent:
         if self._living is not None:
             await asyncio.wait([self._living])
 
-    # How it begins and ends
+    # Start and end
 
     async def _opened(self) -> OpenConversation:
         await handshake_timeout.arrived(self._launch, self._child.pid)
@@ -150,13 +150,13 @@ class AcpAgent:
             raise UnfitAgentError(what, hint=self._evidence()) from error
 
     def _evidence(self) -> str:
-        """What the agent said beside its protocol."""
+        """Return what the agent printed outside its protocol."""
         printed = errors.cleaned(self._heard.garbage.decode("utf-8", "replace"), self._around.secrets)
         said = (("Its message:", self._child.last_words), ("It printed:", printed))
         return " ".join(f"{how} {words}" for how, words in said if words)
 
     async def _live(self) -> None:
-        """See it to its end, and tell how it ended."""
+        """Wait for its end, and report how it ended."""
         exited, over = asyncio.create_task(self._child.wait()), asyncio.create_task(self._pipe.over.wait())
         await asyncio.wait([exited, over], return_when=asyncio.FIRST_COMPLETED)
         _, missing = await asyncio.wait([exited, over], timeout=LAST_S)
@@ -189,7 +189,7 @@ class AcpAgent:
             self._stopping = asyncio.create_task(self._finish(wish.grace_s))
 
     async def _finish(self, grace_s: float) -> None:
-        """End the turn, then the process: it goes by itself when nobody speaks to it any more."""
+        """End the turn, then the process, which ends by itself when its input is closed."""
         with contextlib.suppress(TimeoutError, SessionEndedError):
             async with asyncio.timeout(min(grace_s, PARTING_S)):
                 await self._interrupt()
@@ -197,7 +197,7 @@ class AcpAgent:
                     await asyncio.wait([self._turn])
         await self._child.end(grace_s)
 
-    # What it is told
+    # Commands
 
     def _prompt(self, wish: Prompt) -> None:
         if self._turn is not None:
@@ -215,21 +215,21 @@ class AcpAgent:
         except RequestError as error:
             ended = turns.failed(error, self._around.secrets, self._known.log_in, time.time())
         except GONE:
-            return  # its end says more
+            return  # the end of the process is reported separately
         finally:
             was_cancelled = self._questions.is_closed
             self._turn, self._heard.in_turn, self._questions.is_closed = None, False, False
         at = time.time()
         self._questions.withdraw("the turn ended", at)
         went_on = self._heard.worked_at > self._cancelled_at + CANCEL_S
-        if was_cancelled and not went_on:  # some call it an error, or done
+        if was_cancelled and not went_on:  # some agents report an interrupt as an error, or as done
             ended = [TurnEnded(at=at, reason="interrupted")]
         elif answer is not None:
             ended = self._outcome(answer, at)
         self._say([*self._translation.ends(at, answer), *ended])
 
     def _outcome(self, answer: dict[str, Any], at: float) -> list[Event]:
-        """How the turn ended that the agent ended itself, by its *answer*."""
+        """Return the events for a turn that the agent ended itself with *answer*."""
         if (end := turns.ended(answer, at)) is not None:
             return [end]
         return [*self._translation.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
@@ -251,14 +251,14 @@ class AcpAgent:
             self._questions.withdraw(INTERRUPTED, time.time())
 
     async def _interrupt(self) -> None:
-        """End the turn, and answer at once what it asks: gemini waits for those answers before it ends."""
+        """Cancel the turn, and withdraw its requests at once: gemini waits for their answers before it ends."""
         await self._cancel()
         self._questions.withdraw(INTERRUPTED, time.time())
 
     async def _cancel(self) -> None:
-        """Ask the agent to end the turn. That goes first: one that is denied before might take its next step.
+        """Ask the agent to end the turn, before requests are denied: otherwise it might begin its next step.
 
-        From then on the turn's end is an interrupt, whatever the agent calls it; but for one that goes on working.
+        From then on the turn's end counts as an interrupt, whatever the agent reports, unless the agent works on.
         """
         if (running := self._turn) is None:
             return

@@ -1,4 +1,4 @@
-"""Opens agents of the Agent Client Protocol; the SDK is imported with the first of them."""
+"""Opens agents of the Agent Client Protocol; imports the SDK with the first of them."""
 
 import asyncio
 from importlib import import_module
@@ -34,13 +34,13 @@ class AcpBackend:
     )
 
     async def open(self, launch: Launch, /) -> Agent:
-        """Start the agent and open a conversation, or go on with `launch.resume`.
+        """Start the agent and open a conversation, or resume `launch.resume`.
 
         Raises:
             ExtraMissingError: if the SDK is not installed.
-            LaunchError: if the agent does not start, does not introduce itself, wants a log-in, or does not know the
+            LaunchError: if the agent does not start or introduce itself, requires a log-in, or does not know the
                 conversation.
-            UntrustedFolderError: if it would load what nobody has trusted.
+            UntrustedFolderError: if it would load what the user has not trusted.
         """
         if find_spec(SDK) is None:
             raise ExtraMissingError(self.name, "acp")
@@ -55,13 +55,13 @@ class AcpBackend:
             from kasmon.sandbox.agent.launch import confined
 
             inmate = await asyncio.to_thread(confined, places(), launch, argv, variables)
-            there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # where it keeps what it remembers
+            there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # the home with its conversations
             argv, variables, around = inmate.command, {}, AgentEnvironment(there, (*around.secrets, *inmate.secrets))
         if launch.resume and Quirk.TWIN_FILES in agent.habits:
             await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, around.variables)
         child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=around.secrets)
         try:
-            module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # half a second
+            module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # takes half a second
             live = module.AcpAgent(launch, agent, child, around)
         except BaseException:
             await child.end()

@@ -1,4 +1,4 @@
-"""What an agent wants to know beside permissions: questions as forms, addresses to open; answered, or withdrawn."""
+"""An agent's elicitations: questions as forms, addresses to open; answered, or withdrawn."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -16,13 +16,13 @@ from kasmon.model.permission import RequestId
 
 METHOD: Final = "elicitation/create"
 COMPLETE: Final = "elicitation/complete"
-"""That an address was dealt with; the agent goes on by itself then."""
+"""Reports that an address was visited; the agent then continues by itself."""
 INVALID_PARAMS: Final = -32602
 UNREADABLE: Final = "The agent asked a question that kasmon cannot show; kasmon declined it."
 
 
 class ElicitationForms:
-    """All that one agent wants to know."""
+    """All open elicitations of one agent."""
 
     def __init__(
         self, launch: Launch, translation: AcpTranslator, say: Callable[[Iterable[Event | Chunk]], None]
@@ -34,18 +34,18 @@ class ElicitationForms:
         self._elicitations = Elicitations(launch.session)
         self._results: dict[str, asyncio.Future[Result]] = {}
         self._numbers: dict[str, int | str] = {}
-        """Our id of each that waits -> the agent's own."""
+        """kasmon's id of each open one -> the agent's own."""
         self._counted = 0
 
     def __len__(self) -> int:
         return len(self._results)
 
     def has(self, request: RequestId) -> bool:
-        """Whether *request* is one of these, and waits for an answer."""
+        """Whether *request* is one of these and open."""
         return self._elicitations.has(request)
 
     async def asked(self, asked: IncomingCall, at: float) -> Result:
-        """The answer to *asked*, when there is one.
+        """Wait for the answer to *asked*, and return it.
 
         Raises:
             RequestError: if it cannot be shown.
@@ -64,26 +64,26 @@ class ElicitationForms:
         return await result
 
     def take(self, answer: Answer, at: float) -> ElicitationResult:
-        """What follows from *answer*; nobody else can answer it from now on.
+        """Apply *answer*; the request accepts no other from now on.
 
         Raises:
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if nobody waits for such an answer.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts it.
         """
         return self._elicitations.answer(answer, at)
 
     def tell(self, settled: ElicitationResult) -> None:
-        """Give the agent its answer, where all of it is there."""
+        """Send the agent its answer, once it is complete."""
         self._say(settled.events)
         if settled.result is not None:
             self._settle(settled.call, settled.result)
 
     def withdraw(self, why: str, at: float) -> None:
-        """The agent is not to wait for any of them any more."""
+        """Withdraw all of them."""
         for call in list(self._results):
             self._withdraw(call, why, at)
 
     def take_back(self, number: object, at: float) -> None:
-        """The agent takes back what it asked as *number*."""
+        """Withdraw what the agent asked as *number*, at its request."""
         for call in [call for call, theirs in self._numbers.items() if theirs == number]:
             self._withdraw(call, "the agent withdrew it", at)
 
@@ -94,12 +94,12 @@ class ElicitationForms:
     def _settle(self, call: str, result: Result) -> None:
         self._numbers.pop(call, None)
         waiting = self._results.pop(call, None)
-        if waiting is not None and not waiting.done():  # the end of the turn, or of the connection, may come before
+        if waiting is not None and not waiting.done():  # the turn or the connection may have ended first
             waiting.set_result(result)
 
 
 def _wanted(params: Any, agent: str) -> ElicitationRequest:
-    """What *params* say, unchecked; what is missing or of another kind is empty, and then cannot be shown."""
+    """Return the elicitation in *params*, unchecked; a missing or mistyped field is empty, so it cannot be shown."""
     said: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     message, mode, url = (text if isinstance(text := said.get(key), str) else "" for key in ("message", "mode", "url"))
     schema = said.get("requestedSchema")

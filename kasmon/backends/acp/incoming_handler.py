@@ -1,4 +1,4 @@
-"""What an agent says by itself: notices become facts, its calls are answered, what is no message is kept."""
+"""Handle what an agent sends: notifications become events, its calls are answered, invalid output is recorded."""
 
 import asyncio
 import math
@@ -17,39 +17,41 @@ from kasmon.backends.common.elicitation import CANCELLED
 from kasmon.model.events import Event
 
 STRAY_S: Final = 0.5
-"""A message outside of any turn is finished when nothing was added to it for so long."""
+"""A message outside of any turn is finished when nothing was added to it for this long, in seconds."""
 GARBAGE_BYTES: Final = 400
 METHOD_NOT_FOUND: Final = -32601
 WORK: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call"})
-"""Updates that only an agent sends whose turn goes on."""
+"""Updates that an agent sends only while its turn runs."""
 NOT_OFFERED: Final = ("fs/", "terminal/", "mcp/")
-"""Requests of the protocol that kasmon has said it does not take; opencode asks it to write files all the same, and
-writes them itself when it is refused."""
+"""Requests of the protocol that kasmon declares as unsupported; opencode asks it to write files all the same, and
+
+writes them itself when it is refused.
+"""
 
 
 class IncomingHandler:
-    """One agent as it is heard."""
+    """Handles the messages of one agent."""
 
     def __init__(
         self, translation: AcpTranslator, questions: OpenRequests, say: Callable[[Iterable[Event | Chunk]], None]
     ) -> None:
         self.is_open = False
-        """Its conversation is open, so that somebody can answer it."""
+        """Its conversation is open, so that it can be answered."""
         self.in_turn = False
         self.worked_at = -math.inf
-        """When it said or began something last, by the loop's clock."""
+        """When it last wrote or began something, by the loop's clock."""
         self.garbage = b""
-        """The first line of its output that was no message."""
+        """The first line of its output that was not a message."""
         self._translation = translation
         self._questions = questions
         self._say = say
         self._stray: asyncio.TimerHandle | None = None
 
     async def called(self, method: str, params: Any, is_notice: bool) -> Any:
-        """The SDK's handler for whatever the agent sends.
+        """Handle whatever the agent sends; called by the SDK.
 
         Raises:
-            RequestError: what the agent is told where nobody here answers.
+            RequestError: the answer to an unsupported method.
         """
         at = time.time()
         if is_notice:
@@ -66,7 +68,7 @@ class IncomingHandler:
         raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
 
     def skipped(self, line: bytes) -> None:
-        """*line* is no message."""
+        """Record that *line* is not a message."""
         self.garbage = self.garbage or line[:GARBAGE_BYTES]
         self._say(self._translation.foreign.garbage(line, time.time()))
 
@@ -84,7 +86,7 @@ class IncomingHandler:
             self._say(self._translation.foreign.seen(method, params, at))
 
     def _watch_stray(self) -> None:
-        """Finish a message outside of any turn, which nothing else would end."""
+        """Finish a message outside of any turn after a pause, as nothing else ends it."""
         if self._stray is not None:
             self._stray.cancel()
             self._stray = None
@@ -97,6 +99,6 @@ class IncomingHandler:
 
 
 def _kind(params: Any) -> object:
-    """What kind of update *params* are of."""
+    """Return the kind of update that *params* hold."""
     update = params.get("update") if isinstance(params, dict) else None
     return update.get("sessionUpdate") if isinstance(update, dict) else None

@@ -1,4 +1,4 @@
-"""How a conversation is opened: the introduction, a new one or the one of before, then its model and mode."""
+"""Open a conversation: the handshake, a new or resumed conversation, then its model and mode."""
 
 import asyncio
 import time
@@ -28,17 +28,17 @@ NOT_THE_LAST_PROMPT: Final = "The agent's history of this conversation does not 
 
 
 class OpenConversation(NamedTuple):
-    """One that is open."""
+    """An open conversation."""
 
     id: str
     settings: AcpSettings
     proof: str = ""
     doubt: str = ""
-    """Why it may not be quite the one of before; for people."""
+    """Why it may differ from the earlier one; shown to the user."""
 
 
 class SessionStart:
-    """The agent of *launch*, while it is being introduced."""
+    """The handshake with the agent of *launch*."""
 
     def __init__(
         self, peer: AcpClient, launch: Launch, known: KnownAgent, around: AgentEnvironment, translation: AcpTranslator
@@ -51,10 +51,10 @@ class SessionStart:
         self._name = name_of(launch.argv) or "the agent"
 
     async def open(self) -> OpenConversation:
-        """The conversation that the launch names, or a new one.
+        """Open the conversation that the launch names, or a new one.
 
         Raises:
-            LaunchError: if the agent says no, or something that cannot be right.
+            LaunchError: if the agent refuses or its answer is invalid.
         """
         introduced = await self._introduction()
         if introduced.agent_info is not None:
@@ -142,7 +142,7 @@ class SessionStart:
         return False
 
     async def _with(self, conversation: OpenConversation, setting: Setting, wanted: str) -> OpenConversation:
-        """*conversation* with *setting* as the launch asks for it; as it is where *wanted* is empty."""
+        """Return *conversation* with *setting* set to *wanted*; unchanged if *wanted* is empty."""
         offer, what = conversation.settings.offer(setting), "model" if setting == "model" else "permission mode"
         if not wanted or (offer is not None and offer.current == wanted):
             return conversation
@@ -171,13 +171,13 @@ class SessionStart:
 
 
 def few(names: tuple[str, ...], most: int = 12) -> str:
-    """*names* as a list, cut where it gets long."""
+    """Return *names* as a list, shortened if it is long."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return (", ".join(names[:most]) or "none") + more
 
 
 def _ways(introduced: InitializeResponse) -> str:
-    """The ways to log in that the agent names itself."""
+    """Return the login methods that the agent lists."""
     ways = [_way(method) for method in introduced.auth_methods or ()]
     return f" It offers: {'; '.join(ways)}." if ways else ""
 
