@@ -1,4 +1,4 @@
-"""One live codex: its process, and what it says as facts."""
+"""One running codex: its process, and its messages as events."""
 
 import asyncio
 import contextlib
@@ -21,18 +21,18 @@ from kasmon.model.events import LimitReached, NoticeRaised, SessionEnded, Sessio
 from kasmon.sanitize import redact
 
 BACKLOG: Final = 1000
-"""How many facts wait for whoever reads them before codex is no longer heard."""
+"""How many events may wait for the reader before codex is no longer read."""
 INTERRUPT_S: Final = 2.0
-"""How long a turn may take to end before codex is ended."""
+"""How long a turn may take to end before codex is ended, in seconds."""
 HEARD_OUT_S: Final = 1.0
-"""How long the last facts may take to be read once codex has ended."""
+"""How long to read remaining output when codex ends, in seconds."""
 NOT_FOUND: Final = "kasmon does not support this method"
 
 log = logging.getLogger(__name__)
 
 
 class CodexAgent:
-    """One codex, from the start of its process. `begin` before anything else."""
+    """One codex, from the start of its process. Call `begin` before anything else."""
 
     def __init__(self, launch: Launch, child: ChildProcess, secrets: tuple[str, ...]) -> None:
         self.has_begun = False
@@ -83,7 +83,7 @@ class CodexAgent:
         self._beside(self._list_models())
 
     async def events(self) -> AsyncIterator[Said]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
         if self._started is not None:
             started, self._started = self._started, None
             yield started
@@ -95,12 +95,12 @@ class CodexAgent:
             yield said
 
     async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to codex.
+        """Send the command *wish* to codex.
 
         Raises:
             SessionEndedError: if it has ended.
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes the answer.
-            RefusedError: if codex does not take it.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts the answer.
+            RefusedError: if codex rejects it.
         """
         if self._is_over:
             raise SessionEndedError(self._launch.session)
@@ -118,7 +118,7 @@ class CodexAgent:
                 self._beside(self._stop(wish.grace_s))
 
     async def aclose(self) -> None:
-        """End codex if it runs; idempotent, and bounded by what `ChildProcess.end` is bounded by."""
+        """End codex if it runs; idempotent, and bounded like `ChildProcess.end`."""
         self._why = self._why or "closed"
         await self._child.end()
         await asyncio.wait([self._hearing], timeout=HEARD_OUT_S)
@@ -126,10 +126,10 @@ class CodexAgent:
             task.cancel()
         await asyncio.gather(self._hearing, *self._tasks, return_exceptions=True)
 
-    # what it says
+    # Messages of codex
 
     async def _hear(self) -> None:
-        """Turn all that codex says into facts, to its end."""
+        """Translate all messages of codex to events, until its end."""
         try:
             async for message in self._wire.messages():
                 self._tell(*await self._heard(message))
@@ -141,7 +141,7 @@ class CodexAgent:
             self._end()
 
     async def _see_it_end(self) -> None:
-        """Wait for its end, which comes with that of its output, or else is brought about."""
+        """Wait for its end, which follows that of its output; else end it."""
         try:
             async with asyncio.timeout(HEARD_OUT_S):
                 await self._child.wait()
@@ -157,7 +157,7 @@ class CodexAgent:
             if message.call is None:
                 return self._talk.heard(message.method, message.params, now)
             said = self._talk.asked(message.call, message.method, message.params, now)
-        except Exception:  # a message of a shape that nobody foresaw must not end the session; it is kept and told
+        except Exception:  # a message of unexpected shape must not end the session; it is kept and reported
             log.warning("codex's %s could not be read", message.method, exc_info=True)
             said = None
         if message.call is not None and said is None:
@@ -165,7 +165,7 @@ class CodexAgent:
         return self._unknown(message, now) if said is None else said
 
     async def _unanswerable(self, message: CodexMessage) -> None:
-        """Codex waits for what nobody here can give: say so. The time it can have."""
+        """Refuse a call that kasmon cannot answer; answer one for the current time."""
         assert message.call is not None
         with contextlib.suppress(SessionEndedError):
             if message.method == "currentTime/read":
@@ -199,7 +199,7 @@ class CodexAgent:
         self._lifting = asyncio.get_running_loop().call_later(left, lambda: self._tell(*self._talk.lifted(time.time())))
 
     def _end(self) -> None:
-        """Its last fact; idempotent."""
+        """Queue its last event; idempotent."""
         if self._is_over:
             return
         self._is_over = True
@@ -220,7 +220,7 @@ class CodexAgent:
         if offered := await thread_start.models(self._wire):
             self._tell(SettingsChanged(at=time.time(), models=offered))
 
-    # its end and what goes on beside
+    # Its end and background tasks
 
     async def _stop(self, grace_s: float) -> None:
         if grace_s > 0 and self._talk.turns:
@@ -230,7 +230,7 @@ class CodexAgent:
         await self._child.end(grace_s)
 
     def _beside(self, work: Coroutine[None, None, None]) -> None:
-        """Do *work* beside all else."""
+        """Run *work* as a background task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -1,4 +1,4 @@
-"""What people wish of codex, as calls on its line."""
+"""Send commands to codex, as calls of its protocol."""
 
 import asyncio
 import contextlib
@@ -17,15 +17,15 @@ from kasmon.model.events import NoticeRaised, RequestWithdrawn
 from kasmon.model.permission import Decision, Request
 
 EXPLAIN_S: Final = 3.0
-"""How long codex may take to hear why something was denied, before it is denied without that."""
+"""How long codex may take to accept the reason of a denial before it is denied without, in seconds."""
 GO: Final = "Implement the plan."
-"""What codex's own screen says for a person who approves a plan."""
+"""What codex's own screen sends when the user approves a plan."""
 
 
 class CommandSender:
-    """The wishes of one session; *tell* takes the facts that follow from them at once.
+    """Sends the commands of one session; *tell* gets the resulting events at once.
 
-    All of them raise `RefusedError` where codex does not take a wish, and `SessionEndedError` where it has ended.
+    All of them raise `RefusedError` if codex rejects a command, and `SessionEndedError` if it has ended.
     """
 
     def __init__(self, wire: CodexTransport, talk: CodexTranslator, tell: Callable[..., None]) -> None:
@@ -34,7 +34,7 @@ class CommandSender:
         self._tell = tell
 
     async def prompt(self, prompt: Prompt) -> None:
-        """Begin a turn, or say it into the one that runs."""
+        """Begin a turn, or add the prompt to the running one."""
         main = self._talk.main
         told: Table = {"threadId": main, "input": _input(prompt.text)}
         if turn := self._talk.turns.get(main):
@@ -55,10 +55,10 @@ class CommandSender:
             raise
 
     async def answer(self, answer: Answer) -> None:
-        """Give codex the answer to what it asked, once all questions of the same call have one.
+        """Send codex the answer to its call, once all questions of the same call have one.
 
         Raises:
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes it.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts it.
         """
         if answer.decision is Decision.LATER:
             return
@@ -80,7 +80,7 @@ class CommandSender:
             await self.interrupt()
 
     async def interrupt(self) -> None:
-        """End all turns, and the commands that codex was waiting for: left to itself they would go on."""
+        """End all turns, and the commands that codex waits for: codex would let them run."""
         commands = self._talk.foreground()
         for thread, turn in list(self._talk.turns.items()):
             with contextlib.suppress(CallRefusedError):  # it ended by itself
@@ -89,7 +89,7 @@ class CommandSender:
             await self._end_commands(thread, [command for command, of in commands.items() if of == thread])
 
     async def configure(self, wish: Configure) -> None:
-        """Change the model, or how much it asks, from the next turn on."""
+        """Change the model or the permission mode from the next turn on."""
         await self._set(change(self._talk.settings, wish.model, wish.permission_mode))
 
     async def _set(self, changes: Table) -> None:
@@ -97,7 +97,7 @@ class CommandSender:
             await self._wire.call("thread/settings/update", {"threadId": self._talk.main, **changes})
 
     async def _explain(self, outcome: CodexAnswerOutcome) -> None:
-        """Say why something is denied, as a message in the same turn: it reaches the model right behind the denial."""
+        """Send the reason of a denial as a message in the same turn: the model gets it right after the denial."""
         turn = self._talk.turns.get(outcome.thread, "")
         said = _input(f"I declined that: {outcome.reason}")
         try:
@@ -107,7 +107,7 @@ class CommandSender:
             self._warn("The request was denied; codex could not receive the reason.")
 
     async def _approve(self, plan: Request, answer: Answer) -> None:
-        """Let codex carry its *plan* out, or tell it what should be another."""
+        """Let codex implement its *plan*, or send it the reason of the denial."""
         must_fit(plan, answer)
         self._talk.plan = None
         if answer.decision is Decision.ALLOW:
@@ -117,7 +117,7 @@ class CommandSender:
             await self.prompt(Prompt(text=answer.reason))
 
     async def _end_commands(self, thread: str, commands: Sequence[str]) -> None:
-        """End *commands* of *thread*. One that had hardly begun went with its turn, and codex says no more of it."""
+        """End *commands* of *thread*. A command that had hardly begun ended with its turn; codex does not report it."""
         try:
             listed = rows(await self._wire.call("thread/backgroundTerminals/list", {"threadId": thread}), "data")
             running = {text(terminal, "itemId"): text(terminal, "processId") for terminal in listed}

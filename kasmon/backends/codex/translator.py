@@ -1,7 +1,7 @@
-"""What codex says, message by message, as the facts of one session. Sans-IO: the time is an argument.
+"""Translate codex's messages to events of one session. Sans-IO: the time is an argument.
 
-Several threads share one line: the main one, which a person talks to, and those of codex's sub-agents. The turns of the
-main one are the session's turns; of the others come what they say and do, and what they ask.
+One connection carries several threads: the main one, which the user talks to, and those of codex's sub-agents. The
+turns of the main one are the session's turns; of the others, only messages, tool calls and requests are reported.
 """
 
 import json
@@ -36,12 +36,12 @@ GONE: Final = "codex ended"
 NO_LONGER: Final = "codex no longer waits for it"
 STEPS: Final[dict[str, Literal["open", "doing", "done"]]] = {"inProgress": "doing", "completed": "done"}
 IDLE: Final = frozenset({"idle", "systemError", "notLoaded"})
-"""The states of a thread in which nothing waits."""
+"""The states of a thread without open requests."""
 PLAN_CHOICES: Final = (Decision.ALLOW, Decision.DENY)
 
 
 class CodexTranslator:
-    """One codex, from the moment that its thread is open."""
+    """Translates the messages of one codex, once its thread is open."""
 
     def __init__(self, launch: Launch) -> None:
         self.main = ""
@@ -53,12 +53,12 @@ class CodexTranslator:
         self.turns: dict[str, str] = {}
         """The running turn of each thread."""
         self.plan: Request | None = None
-        """The plan that waits for a person; codex itself does not wait for that."""
+        """The plan that waits for approval; codex itself does not wait for it."""
         self._launch = launch
         self._work = ItemTracker("", launch.workdir)
         self._meter = CodexUsage(launch.used)
         self._allowed: dict[CallId, str] = {}
-        """The calls that were answered with yes, until codex says that it knows -> their items."""
+        """The calls that were allowed, until codex confirms -> their items."""
         self._planned = ""
         self._handlers: dict[str, Callable[[Table, str, float], list[Said]]] = {
             "error": self._failed,
@@ -83,7 +83,7 @@ class CodexTranslator:
         }
 
     def begin(self, main: str, opened: Table, now: float) -> list[Said]:
-        """The thread *main* is open; *opened* is the response that said so."""
+        """Record that the thread *main* is open, according to the response *opened*."""
         self.main = main
         self._work = ItemTracker(main, self._launch.workdir)
         self._meter.main = main
@@ -91,37 +91,37 @@ class CodexTranslator:
         return [self._settings_now(now, offers=True)]
 
     def heard(self, method: str, params: Table, now: float) -> list[Said]:
-        """The facts in a message that wants no answer."""
+        """Return the events in a notification."""
         handler = self._handlers.get(method)
         if handler is None:
             return [*self.notices.message(method, params, now)]
         return handler(params, text(params, "threadId"), now)
 
     def asked(self, call: CallId, method: str, params: Table, now: float) -> list[Said] | None:
-        """The facts in a call that wants an answer from a person; None if nobody here knows such a call."""
+        """Return the events in a call that waits for the user; None if the call is unknown."""
         item = text(params, "itemId")
         setting = self._setting(f"{self._launch.generation}.{call}", item, now)
         requests = self.asks.opened(call, method, params, setting)
         return [RequestOpened(at=now, request=request) for request in requests] or None
 
     def answered(self, call: CallId, item: str) -> None:
-        """The call *call*, about *item*, was answered with yes."""
+        """Record that the call *call*, about *item*, was allowed."""
         self._allowed[call] = item
 
     def foreground(self) -> dict[str, str]:
-        """The commands that codex waits for, each with its thread."""
+        """Return the commands that codex waits for, each with its thread."""
         return self._work.foreground()
 
     def given_up(self, command: str, now: float) -> list[Said]:
-        """The *command* is over, and codex will not say so."""
+        """Report the *command* as finished, as codex will not."""
         return [*self._work.given_up(command, now)]
 
     def lifted(self, now: float) -> list[Said]:
-        """The limit's time is over."""
+        """Return the end of a limit whose time is over."""
         return _known(self._meter.lifted(now))
 
     def ended(self, now: float) -> list[Said]:
-        """Codex is gone: what it was writing, as far as that came, and the requests that nobody waits for any more."""
+        """Return the last events: unfinished messages, and the withdrawal of open requests."""
         said: list[Said] = [*self._work.broken_off(self.main, now)]
         said += self._withdrawn(tuple(request.id for request in self.asks.waiting()), now, GONE)
         if self.plan is not None:
@@ -163,7 +163,7 @@ class CodexTranslator:
     def _over(
         self, now: float, reason: Literal["done", "interrupted", "limit", "error"], error: str = ""
     ) -> list[Said]:
-        """The end of the main thread's turn. It voids all requests: what sub-agents ask is asked again."""
+        """End the main thread's turn. It voids all requests, so those of sub-agents are opened again."""
         said: list[Said] = [*self._work.turn_over(self.main, now)]
         said += self._withdrawn(self.asks.of_thread(self.main), now)
         dropped = self.given.dropped() if reason == "interrupted" else ()
@@ -171,7 +171,7 @@ class CodexTranslator:
         return said + [RequestOpened(at=now, request=request) for request in self.asks.waiting()]
 
     def _plan_to_approve(self, params: Table, now: float) -> list[Said]:
-        """Codex ended its turn with a plan: a person says whether it goes on with that."""
+        """Open a request to approve the plan with which codex ended its turn."""
         if not (self._planned and self.settings.is_planning):
             return []
         self.plan = sealed(
@@ -188,7 +188,7 @@ class CodexTranslator:
         return [RequestOpened(at=now, request=self.plan)]
 
     def _failed(self, params: Table, thread: str, now: float) -> list[Said]:
-        """An error of the provider; one that ends the turn is told with the turn's end."""
+        """Report an error of the provider; one that ends the turn is reported with the turn's end."""
         if params.get("willRetry") is not True and thread in self.turns:
             return []
         self._work.again(thread)
@@ -247,7 +247,7 @@ class CodexTranslator:
         listed = [PlanItem(text=text(step, "step"), state=STEPS.get(text(step, "status"), "open")) for step in steps]
         return [PlanUpdated(at=now, items=tuple(listed))] if thread == self.main else []
 
-    # what it asks, what it uses, how it runs
+    # requests, usage, settings
 
     def _resolved(self, params: Table, _thread: str, now: float) -> list[Said]:
         call = params.get("requestId")
