@@ -25,7 +25,7 @@ class ClaudeSettings:
         self._is_cleared = False
 
     def offered(self, answer: Table, asked: str, at: float) -> SettingsChanged:
-        """Return the settings in *answer*, the reply to `initialize`; *asked*: the model that the agent started with."""
+        """Return the settings in *answer*, the reply to `initialize`; *asked*: the model that the agent was given."""
         models = rows(answer, "models")
         self._resolved = {text(model, "value"): text(model, "resolvedModel") for model in models}
         self.model = self.resolved(asked)
