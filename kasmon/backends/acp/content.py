@@ -22,10 +22,7 @@ from acp.schema import (
 
 LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 COMPARED: Final = 4000
-"""Up to how many lines, both texts together, are compared in full; in longer texts, all lines between the first and
-
-last difference are one change.
-"""
+"""Up to how many lines, both texts together, are compared in full; else the differing range is one change."""
 CONTEXT: Final = 3
 NOWHERE: Final = "/dev/null"
 

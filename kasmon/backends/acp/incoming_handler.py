@@ -23,10 +23,7 @@ METHOD_NOT_FOUND: Final = -32601
 WORK: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call"})
 """Updates that an agent sends only while its turn runs."""
 NOT_OFFERED: Final = ("fs/", "terminal/", "mcp/")
-"""Requests of the protocol that kasmon declares as unsupported; opencode asks it to write files all the same, and
-
-writes them itself when it is refused.
-"""
+"""Unsupported requests. opencode asks kasmon to write files all the same, and writes them itself when refused."""
 
 
 class IncomingHandler:
