@@ -25,10 +25,10 @@ def policy_of(here: Paths, session: SessionId) -> SandboxPolicy:
 
 
 def must_be_whole(here: Paths, session: SessionId) -> None:
-    """Check that *session* is not an incomplete copy.
+    """Check that *session* can start.
 
     Raises:
-        LaunchError: if it is a copy of another session that was not completed.
+        LaunchError: if it is an incomplete copy of another one.
     """
     origin = origin_of(here, session)
     if origin is not None and not origin.is_whole:

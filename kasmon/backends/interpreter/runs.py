@@ -36,10 +36,7 @@ Output: TypeAlias = Callable[[str, str], None]
 
 
 class LiveOutput:
-    """Passes all output to the caller, and its beginning to the watching clients.
-
-    A run that ends at once is not shown live: its end event has the same output.
-    """
+    """Passes all output to the caller, and its beginning to clients, unless the run ends at once."""
 
     def __init__(self, diary: ThreadSafeEventQueue, printed: Output | None) -> None:
         self._diary = diary
