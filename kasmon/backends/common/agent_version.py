@@ -28,10 +28,7 @@ LIMIT_S: Final = 5.0
 HURRY_S: Final = 1.5
 """The same limit after a handshake has already timed out."""
 GUARD: Final = ("/bin/sh", "-c", '"$@" </dev/null & exec >/dev/null; read -r _; kill -9 0', "sh")
-"""Runs the command after it; kills its whole process group once the other end of its stdin is closed. So the
-
-command does not outlive a killed caller.
-"""
+"""Runs the command after it; kills its process group when stdin closes, so it does not outlive its caller."""
 ANSWER_BYTES: Final = 4096
 VERSION: Final = re.compile(r"\b\d{1,9}\.\d{1,9}\.\d{1,9}[\w.+-]{0,40}")
 
