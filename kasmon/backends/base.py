@@ -61,7 +61,7 @@ class Agent(Protocol):
     def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
         """Yield what happens, in order. Ends after `SessionEnded`.
 
-        The reader asks for the next item only after it has logged the one before. An event for which
+        The reader asks for the next item only after logging the one before; an event for which
         `housing.must_be_on_disk` holds is on disk by then.
         """
         ...
@@ -84,9 +84,7 @@ class SandboxedAgentControl(Protocol):
     """Additional operations of an agent that runs code in its own sandbox."""
 
     async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> RunResult:
-        """Run code and return its result. *printed* is called, from any thread, with `stdout` or `stderr` and the text
-
-        written there.
+        """Run code and return its result. *printed* gets the stream (`stdout`, `stderr`) and its text, from any thread.
 
         Raises:
             RefusedError: if the sandbox is paused and must not be resumed on use.
