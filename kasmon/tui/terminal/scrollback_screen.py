@@ -1,6 +1,6 @@
-"""Reading what a terminal has printed: a picture of all of it that stands still, with a cursor, search and copying.
+"""Read a terminal's scrollback: a fixed copy of its output, with a cursor, search and copying.
 
-The program goes on meanwhile and gets none of these keys, which are those of reading a transcript.
+The program keeps running and gets none of these keys, which are those for reading a transcript.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from kasmon.tui.transcript.find_bar import FindBar, FindChanged
 from kasmon.tui.widgets.text_lines import TextLines, fitting_keys
 
 ROOMY_WIDTH: Final = 100
-"""From this width on there is room for a word on what this is."""
+"""The minimum width to show an explanation."""
 
 
 class ScrollbackScreen(Overlay):
-    """What one terminal printed, over everything else. *copied* takes a text, *looked* a link that is to be opened."""
+    """The scrollback of one terminal, above everything else. *copied* gets a text, *looked* a link to open."""
 
     places = (KeyContext.READING, KeyContext.TEXT, KeyContext.FIND)
     DEFAULT_CSS = """
@@ -44,7 +44,7 @@ class ScrollbackScreen(Overlay):
         at: BufferPosition | None = None,
         words: str = "",
     ) -> None:
-        """*up*: how many rows above the end it begins, unless it begins *at* a place; *words*: what is found there."""
+        """*up*: how many rows above the end to begin, unless *at* is set; *words*: the initial search."""
         super().__init__()
         self.look, self.keys, self.session_name = look, keys, name
         self.view = ScrollbackView(buffer, look, up, at)
@@ -89,7 +89,7 @@ class ScrollbackScreen(Overlay):
         self._tell()
 
     def do(self, action: str) -> bool:
-        """Do what the key table calls by this id; whether there is such a thing here."""
+        """Run the action with this id; return whether it exists here."""
         act = self._acts.get(action)
         if act is not None:
             act()
@@ -114,7 +114,7 @@ class ScrollbackScreen(Overlay):
         self.find_bar.heard(message.words, self._search)
 
     def _search(self, words: str) -> None:
-        """Go to where *words* stand, from where the search began."""
+        """Search for *words*, from where the search began."""
         self.view.found = self.view.buffer.find(words)
         self.view.go(self._began)
         here = self.view.find_next(down=False) or self.view.find_next(down=True)
@@ -177,7 +177,7 @@ class ScrollbackScreen(Overlay):
     def _leave(self) -> None:
         if self.view.drop_selection() if self.view.selects else False:
             return
-        if self.view.found and not self._words:  # who came for what was found goes back at once
+        if self.view.found and not self._words:  # with an initial search, the key leaves at once
             self._drop_found()
         else:
             self.dismiss()
@@ -188,7 +188,7 @@ class ScrollbackScreen(Overlay):
         self.view.refresh()
 
     def _tell(self) -> None:
-        """The line at the bottom: whose it is, which keys there are, where one is."""
+        """Update the bottom line: the session, the available keys, the position."""
         keys, utf8 = self.keys, self.look.utf8
         words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
         words += [("toggle", "link")] if self.view.link() is not None else []

@@ -1,4 +1,4 @@
-"""One session's terminal in place: a preview that crops, and in focus the real thing: its size, its keys, its mouse."""
+"""A session's terminal in the dashboard: a cropped preview, or in focus with the full size, keys and mouse."""
 
 import time
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from kasmon.tui.textual_ext.driver import TapDriver
 
 PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
-"""A window is resized at most once in so long, in seconds."""
+"""The minimum interval between two resizes of a window, in seconds."""
 ENDED: Final = "program ended; keys are ignored"
 SETTLE_S: Final = 0.03
-"""How long the layout gets to come to rest before a focused window takes its size."""
+"""How long the layout may settle before a focused window takes its size, in seconds."""
 
 
 class FocusBar(Widget):
-    """The one line below a focused terminal: whose it is, how to leave, what waits elsewhere, where one is."""
+    """The line below a focused terminal: its session, how to leave, pending requests, the scroll position."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"focus-bar--name", "focus-bar--waiting", "focus-bar--lost"}
     DEFAULT_CSS = """
@@ -54,7 +54,7 @@ class FocusBar(Widget):
 
     @property
     def _parts(self) -> list[tuple[str, str]]:
-        """What stands there, and what it is."""
+        """The texts of the bar, each with its kind."""
         parts = [
             (self.label, "name"),
             (self.lost or (ENDED if self.ended else ""), "lost"),
@@ -76,7 +76,7 @@ class FocusBar(Widget):
         return line
 
     def part_at(self, x: int) -> str:
-        """What stands at cell *x*; empty for nothing that a click could mean."""
+        """Return the part at cell *x*; empty if a click there does nothing."""
         end = 1
         for words, part in self._parts:
             start, end = end, end + cell_len(words) + len(" · ")
@@ -86,10 +86,10 @@ class FocusBar(Widget):
 
 
 class FocusView(TerminalPane):
-    """A terminal and its bar. The app hands in what a host pushes by `show` and `lost`, and listens for `Left`.
+    """A terminal and its bar. The app passes a host's updates to `show` and `lost`, and handles `Left`.
 
-    `enter` gives every key to the session until a leave key, `leave`, or a click that takes Textual's focus away.
-    A screen above it (a dialog) gets the keys for as long as it is there.
+    `enter` sends every key to the session until a leave key, `leave`, or a click elsewhere moves Textual's focus. A
+    screen above it (a dialog) gets the keys while it is open.
     """
 
     DEFAULT_CSS = """
@@ -99,7 +99,7 @@ class FocusView(TerminalPane):
     """
 
     class Left(Message):
-        """The keyboard is the dashboard's again."""
+        """The keyboard belongs to the dashboard again."""
 
         def __init__(self, view: "FocusView") -> None:
             self.view = view
@@ -110,10 +110,10 @@ class FocusView(TerminalPane):
             return self.view
 
     class WaitingClicked(Message):
-        """Somebody wants to see the requests that the bar counts."""
+        """The user clicked the number of pending requests."""
 
     class ReadWanted(Message):
-        """Somebody wants to read all that was printed, from so many lines *up*; then it has the keyboard again."""
+        """The user wants to read the scrollback, *up* lines above its end. The view regains the keyboard afterwards."""
 
         def __init__(self, session: SessionId, up: int) -> None:
             self.session, self.up = session, up
@@ -123,9 +123,9 @@ class FocusView(TerminalPane):
         pass
 
     label: reactive[str] = reactive("")
-    """The session's name and state, clean."""
+    """The session's name and state, sanitized."""
     waiting: reactive[int] = reactive(0)
-    """How many requests are pending, of all sessions."""
+    """The number of pending requests, of all sessions."""
 
     def __init__(
         self,
@@ -165,18 +165,18 @@ class FocusView(TerminalPane):
         self.bar.waiting = waiting
 
     def show(self, rows: TerminalRows) -> None:
-        """Take one push of this session's host."""
+        """Apply one update of this session's host."""
         self.terminal.show(rows)
         self._carrier.history = rows.history
         self.bar.lost = ""
         self.bar.scrolled = f"{rows.scrolled} lines up" if rows.scrolled else ""
 
     def lost(self, why: str) -> None:
-        """The host does not answer; what is shown is old, and keys go nowhere until the next `show`."""
+        """Show that the host does not respond; the rows are old, and keys are dropped until the next `show`."""
         self.bar.lost = why or "host process died"
 
     def enter(self) -> None:
-        """Give the keyboard to the session. Call it once the view is mounted; again is nothing."""
+        """Send the keyboard to the session. Requires a mounted view; a second call does nothing."""
         if self.is_live:
             return
         self.is_live = True
@@ -189,7 +189,7 @@ class FocusView(TerminalPane):
         self._resize_timer = self.set_timer(SETTLE_S, self._tell_size_later)
 
     def leave(self) -> None:
-        """Take the keyboard back; the session goes on as a preview. Again is nothing."""
+        """Take the keyboard back; the session stays as a preview. A second call does nothing."""
         if not self.is_live:
             return
         self.is_live = False
@@ -206,7 +206,7 @@ class FocusView(TerminalPane):
         self.post_message(self.Left(self))
 
     def _share_keyboard(self) -> None:
-        """The tap is open while this is live and on top."""
+        """Open the tap if this is live and on top; else close it."""
         driver = self.app._driver
         if not isinstance(driver, TapDriver):
             return
@@ -242,7 +242,7 @@ class FocusView(TerminalPane):
             self._tell_size()
 
     def _tell_size(self) -> None:
-        """The session's window takes the terminal's size; the last one of a storm is told, the others need not be."""
+        """Set the session's window to the terminal's size; of many changes, only the last one is sent."""
         width, height = size = tuple(self.terminal.size)
         if not self.is_live or not width or not height or size == self._told_size or self._resize_timer is not None:
             return
@@ -284,7 +284,7 @@ class FocusView(TerminalPane):
                 self.post_message(self.WaitingClicked())
 
     def on_key(self, event: events.Key) -> None:
-        """Where there is no tap: what Textual made of the key, as bytes."""
+        """Without a tap: send the bytes of Textual's key."""
         if not self.is_live or self._tap is not None:
             return
         event.stop()
