@@ -1,4 +1,4 @@
-"""A box to write code in: Enter runs it by the interpreter that is chosen, Tab chooses the next."""
+"""A box to write code in: Enter runs it with the chosen interpreter, Tab chooses the next."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,11 +14,11 @@ from kasmon.tui.transcript.prompt_box import PromptBox
 
 
 class CodeBox(PromptBox):
-    """Runs code in one session's sandbox; what was run before comes again by the keys for that.
+    """Runs code in one session's sandbox; the history keys recall earlier code.
 
     Args:
-        codes: tells what was run before, the last one last.
-        interpreter: which one runs it.
+        codes: returns the earlier code, the last one last.
+        interpreter: the initial interpreter.
     """
 
     def __init__(

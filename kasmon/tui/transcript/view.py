@@ -1,4 +1,4 @@
-"""A structured session's inside: its transcript through the pyte screen, and in focus a box to write to it."""
+"""The view of a structured session: its transcript through the pyte screen, and in focus a prompt box."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from kasmon.tui.transcript.prompt_box import PromptBox
 
 LOW_ROWS: Final = 12
-"""In a lower window what stands above the box leaves it its rows."""
+"""In a lower window, less is shown above the prompt box."""
 
 
 class SessionView(UniformVertical):
-    """The transcript of one session; the box below it is there between `enter` and `leave`."""
+    """The transcript of one session; the box below it exists between `enter` and `leave`."""
 
     def __init__(self, session: Session, transcript: Transcript, look: ThemeStyles, keys: KeyMap, clock: Clock) -> None:
         super().__init__()
@@ -46,11 +46,11 @@ class SessionView(UniformVertical):
         self.sandbox = TextLines(look, "background", id="sandbox")
         self.box: PromptBox | None = None
         self.only_reads = False
-        """Whether somebody came to read, and goes back to the list then."""
+        """Whether it was opened for reading; leaving then returns to the list."""
         self.was_found = False
-        """Whether they came by a search, and go back to that."""
+        """Whether it was opened from a search; leaving then returns to the search."""
         self._sought: tuple[Event, str, str] | None = None
-        """The fact to be shown as soon as it is there, the line of it, and what is looked for."""
+        """The event to show once it is read, the line in it, and the search text."""
 
     def compose(self) -> ComposeResult:
         yield self.screen_of_events
@@ -62,7 +62,7 @@ class SessionView(UniformVertical):
 
     def on_mount(self) -> None:
         self.screen_of_events.can_focus = self.screen_of_events.cursor is not None
-        if self.box is not None:  # somebody was faster than what it stands below
+        if self.box is not None:  # the box was opened before the widgets above it were mounted
             self.move_child(self.box, after=self.offered)
         self._tell()
         self.set_interval(1.0, self._tell_sandbox)
@@ -72,14 +72,14 @@ class SessionView(UniformVertical):
         self._tell_meter()
 
     def show(self, transcript: Transcript) -> None:
-        """Show this transcript, which ends as the one before and may begin earlier; or what changed in it."""
+        """Show this transcript, which ends as the one before and may begin earlier; or its changes."""
         if transcript is not self.transcript:
             self.transcript = transcript
             self.screen_of_events.open(transcript, same_place=True)
         self.screen_of_events.changed()
 
     def learn(self, session: Session) -> None:
-        """The session is this now."""
+        """Update to the current *session*."""
         before, self.session = self.session, session
         if before != session:
             self._tell()
@@ -94,7 +94,7 @@ class SessionView(UniformVertical):
 
     @property
     def place(self) -> KeyContext:
-        """What has the keyboard, or had it last."""
+        """The key context of the focused widget, or of the last one."""
         focused = self.screen.focused
         if focused is self.screen_of_events:
             return KeyContext.READING
@@ -103,10 +103,10 @@ class SessionView(UniformVertical):
         return KeyContext.QUEUE if focused is self.receipts else KeyContext.PROMPT
 
     def enter(self, draft: str = "") -> None:
-        """Give the keyboard to a box to write in; *draft* is what was written there before."""
+        """Open the prompt box and focus it; *draft* is its earlier text."""
         if self.box is not None:
             return
-        from kasmon.tui.transcript.code_box import CodeBox  # heavy: only when somebody writes
+        from kasmon.tui.transcript.code_box import CodeBox  # heavy: only for writing
         from kasmon.tui.transcript.prompt_box import PromptBox
 
         if self.session.mode is Mode.INTERPRETER:
@@ -125,7 +125,7 @@ class SessionView(UniformVertical):
         self._tell()
 
     def leave(self) -> str:
-        """Take the box away; return what was written and not sent."""
+        """Close the prompt box; return its unsent text."""
         if self.box is None:
             return ""
         self.was_found, self._sought = False, None
@@ -156,12 +156,12 @@ class SessionView(UniformVertical):
         self.screen.set_focus(session_view)
 
     def seek(self, event: Event, line: str, words: str) -> None:
-        """Show *line* of *event*, with *words* told apart in it, now or as soon as that is read."""
+        """Show *line* of *event*, with *words* highlighted, now or as soon as it is read."""
         self._sought = (event, line, words)
         self.go_on_seeking()
 
     def go_on_seeking(self) -> None:
-        """More of the transcript was read."""
+        """Try to show the wanted event, after more of the transcript was read."""
         if self._sought is None or self.screen_of_events.cursor is None:
             return
         event, line, words = self._sought
@@ -171,7 +171,7 @@ class SessionView(UniformVertical):
             self.find_bar.keep()
 
     def stop_reading(self) -> None:
-        """The transcript follows its end again, without cursor and search; the keyboard stays where it is."""
+        """End cursor and search, so that the transcript follows its end; the keyboard focus is unchanged."""
         if self.screen_of_events.cursor is not None:
             self.find_bar.drop()
             self.screen_of_events.read(on=False)
@@ -179,7 +179,7 @@ class SessionView(UniformVertical):
         self.screen_of_events.can_focus = False
 
     def choose_queued(self) -> bool:
-        """Give the keyboard to the prompts that wait; False where none does."""
+        """Give the keyboard to the queued prompts; False if there are none."""
         if not self.receipts.waiting:
             return False
         self.receipts.choose(on=True)
@@ -188,12 +188,12 @@ class SessionView(UniformVertical):
         return True
 
     def begin_find(self) -> None:
-        """Take what to search for."""
+        """Open the search bar."""
         self.screen_of_events.search = None
         self.find_bar.begin()
 
     def end_find(self, kept: bool) -> None:
-        """Read on where the words were found, or go back to where the search began."""
+        """Keep reading at the match, or return to where the search began."""
         if kept:
             self._search(self.find_bar.written)
             self.find_bar.keep()
@@ -227,7 +227,7 @@ class SessionView(UniformVertical):
         self.write()
 
     def change_queued(self, receipt: ReceiptId) -> None:
-        """Write other words for a prompt that waits."""
+        """Edit a queued prompt."""
         short = next((each.text for each in self.session.receipts if each.id == receipt), "")
         self.write()
         if self.box is not None:
@@ -238,7 +238,7 @@ class SessionView(UniformVertical):
         self._tell_meter()
 
     def _tell_sandbox(self) -> None:
-        """Where it runs, what that uses, and what is to come; an equal line is not drawn again."""
+        """Show the sandbox, its usage and its next change; an unchanged line is not drawn again."""
         self.sandbox.say(*panel(self.session, self.look, self.clock.now(), max(self.size.width - 1, 1)))
 
     def _tell_meter(self) -> None:
