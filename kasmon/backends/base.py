@@ -66,8 +66,8 @@ class Agent(Protocol):
         """
         ...
 
-    async def send(self, wish: Wish, /) -> None:
-        """Send the command *wish* to the agent; its effects arrive as events.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to the agent; its effects arrive as events.
 
         Raises:
             RefusedError: if the agent rejects it; it has had no effect then.
@@ -83,7 +83,7 @@ class Agent(Protocol):
 class SandboxedAgentControl(Protocol):
     """Additional operations of an agent that runs code in its own sandbox."""
 
-    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> RunResult:
+    async def run(self, command: Run, printed: Callable[[str, str], None], /) -> RunResult:
         """Run code and return its result. *printed* gets the stream (`stdout`, `stderr`) and its text, from any thread.
 
         Raises:
@@ -92,7 +92,7 @@ class SandboxedAgentControl(Protocol):
         """
         ...
 
-    async def keep(self, wish: SandboxWish, /) -> str:
+    async def keep(self, command: SandboxWish, /) -> str:
         """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
         Returns the checkpoint's id, or else a description of what was lost; empty if nothing was.

@@ -24,31 +24,31 @@ class ScriptedAgent:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._actor = Actor(launch)
-        self._stirred = asyncio.Event()
-        self._told_start = self._told_end = False
+        self._woken = asyncio.Event()
+        self._is_started = self._is_ended = False
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
         """Yield what happens, in order. Ends after the single `SessionEnded`."""
-        if not self._told_start:
-            self._told_start = True
+        if not self._is_started:
+            self._is_started = True
             await self._boot()
             if not self._actor.ended:
                 yield self._started()
-        while not self._told_end:
+        while not self._is_ended:
             match self._actor.next(time.time()):
                 case None:
-                    await self._stir(None)
+                    await self._wait(None)
                 case ScriptPause(seconds=seconds):
-                    await self._stir(seconds)
+                    await self._wait(seconds)
                 case SpokenText(text=text, thinking=thinking):
                     yield Chunk(text=text, thinking=thinking)
                 case event:
-                    self._told_end = isinstance(event, SessionEnded)
+                    self._is_ended = isinstance(event, SessionEnded)
                     yield event
             await asyncio.sleep(0)  # a long script without pauses would starve other tasks
 
-    async def send(self, wish: Wish, /) -> None:
-        """Send the command *wish* to the agent.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to the agent.
 
         Raises:
             SessionEndedError: if the agent has ended.
@@ -56,35 +56,35 @@ class ScriptedAgent:
             RequestClosedError, StaleRequestError, UnableError: if no open request accepts this answer.
         """
         now = time.time()
-        match wish:
+        match command:
             case Prompt():
-                self._actor.prompt(wish, now)
+                self._actor.prompt(command, now)
             case Answer():
-                self._actor.answer(wish)
+                self._actor.answer(command)
             case Interrupt():
                 self._actor.interrupt(now)
             case Stop():
                 self._actor.end(now, "stopped")
-        self._stirred.set()
+        self._woken.set()
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent."""
         self._actor.end(time.time(), "closed")
-        self._stirred.set()
+        self._woken.set()
 
     async def _boot(self) -> None:
         """Wait for the startup time of the launch's script, or until the agent is ended."""
         speed = self._launch.speed
         until = time.monotonic() + (boot_s(self._launch.prompt) / speed if speed > 0 else 0.0)
         while not self._actor.ended and (left := until - time.monotonic()) > 0:
-            await self._stir(left)
+            await self._wait(left)
 
-    async def _stir(self, limit_s: float | None) -> None:
+    async def _wait(self, limit_s: float | None) -> None:
         """Wait until a command arrives, for at most *limit_s*."""
-        self._stirred.clear()
+        self._woken.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                await self._stirred.wait()
+                await self._woken.wait()
 
     def _started(self) -> SessionStarted:
         launch, pid = self._launch, os.getpid()

@@ -18,9 +18,9 @@ from kasmon.model.events import Event
 class ConfigurationChange:
     """One change of an agent's settings."""
 
-    def __init__(self, peer: AcpClient, translation: AcpTranslator, secrets: Sequence[str]) -> None:
-        self._peer = peer
-        self._translation = translation
+    def __init__(self, client: AcpClient, translator: AcpTranslator, secrets: Sequence[str]) -> None:
+        self._client = client
+        self._translator = translator
         self._secrets = secrets
 
     def wanted(self, wish: Configure) -> list[tuple[Setting, str]]:
@@ -42,21 +42,21 @@ class ConfigurationChange:
             RefusedError: if the agent rejects it.
             SessionEndedError: if the agent has ended.
         """
-        translation = self._translation
-        method, params = to_set(setting, self._offer(setting, value), value, translation.session or "")
+        translator = self._translator
+        method, params = to_set(setting, self._offer(setting, value), value, translator.session or "")
         try:
-            answer = await self._peer.call(method, params)
+            answer = await self._client.call(method, params)
         except RequestError as error:
             said = errors.words(error, self._secrets)
             raise RefusedError(f"the agent did not accept the {setting} {value!r}: {said}") from error
         except ConnectionError as error:
-            raise SessionEndedError(translation.session or "") from error
-        now = of_answer(answer, translation.settings.chosen(setting, value))
-        return translation.now_set(now, time.time())
+            raise SessionEndedError(translator.session or "") from error
+        now = of_answer(answer, translator.settings.chosen(setting, value))
+        return translator.now_set(now, time.time())
 
     def _offer(self, setting: Setting, value: str) -> SettingOption:
         """Return the agent's offer for *setting*, which contains *value*."""
-        offer, what = self._translation.settings.offer(setting), "model" if setting == "model" else "permission mode"
+        offer, what = self._translator.settings.offer(setting), "model" if setting == "model" else "permission mode"
         if offer is None:
             raise UnableError(f"this agent does not support setting its {what}.")
         if value not in offer.values:

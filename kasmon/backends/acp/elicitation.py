@@ -25,12 +25,12 @@ class ElicitationForms:
     """All open elicitations of one agent."""
 
     def __init__(
-        self, launch: Launch, translation: AcpTranslator, say: Callable[[Iterable[Event | Chunk]], None]
+        self, launch: Launch, translator: AcpTranslator, emit: Callable[[Iterable[Event | Chunk]], None]
     ) -> None:
         self._generation = launch.generation
         self._agent = launch.agent
-        self._translation = translation
-        self._say = say
+        self._translator = translator
+        self._emit = emit
         self._elicitations = Elicitations(launch.session)
         self._results: dict[str, asyncio.Future[Result]] = {}
         self._numbers: dict[str, int | str] = {}
@@ -52,18 +52,18 @@ class ElicitationForms:
         """
         self._counted += 1
         call = f"acp-form-{self._generation}-{self._counted}"
-        opened = self._elicitations.asked(call, _wanted(asked.params, self._agent), at)
+        opened = self._elicitations.open(call, _wanted(asked.params, self._agent), at)
         if not opened:
-            self._say(self._translation.foreign.seen(METHOD, asked.params, at))
-            self._say([NoticeRaised(at=at, text=UNREADABLE, level="warning")])
+            self._emit(self._translator.foreign.seen(METHOD, asked.params, at))
+            self._emit([NoticeRaised(at=at, text=UNREADABLE, level="warning")])
             raise RequestError(INVALID_PARAMS, "kasmon cannot show this")
         self._numbers[call] = asked.id
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._results[call] = result
-        self._say([*self._translation.speech.ended(at), *opened])
+        self._emit([*self._translator.speech.ended(at), *opened])
         return await result
 
-    def take(self, answer: Answer, at: float) -> ElicitationResult:
+    def apply(self, answer: Answer, at: float) -> ElicitationResult:
         """Apply *answer*; the request accepts no other from now on.
 
         Raises:
@@ -71,9 +71,9 @@ class ElicitationForms:
         """
         return self._elicitations.answer(answer, at)
 
-    def tell(self, settled: ElicitationResult) -> None:
+    def send(self, settled: ElicitationResult) -> None:
         """Send the agent its answer, once it is complete."""
-        self._say(settled.events)
+        self._emit(settled.events)
         if settled.result is not None:
             self._settle(settled.call, settled.result)
 
@@ -82,13 +82,13 @@ class ElicitationForms:
         for call in list(self._results):
             self._withdraw(call, why, at)
 
-    def take_back(self, number: object, at: float) -> None:
+    def withdraw_one(self, number: object, at: float) -> None:
         """Withdraw what the agent asked as *number*, at its request."""
         for call in [call for call, theirs in self._numbers.items() if theirs == number]:
             self._withdraw(call, "the agent withdrew it", at)
 
     def _withdraw(self, call: str, why: str, at: float) -> None:
-        self._say(self._elicitations.withdrawn(call, why, at))
+        self._emit(self._elicitations.withdraw(call, why, at))
         self._settle(call, CANCELLED)
 
     def _settle(self, call: str, result: Result) -> None:

@@ -30,7 +30,7 @@ class IncomingHandler:
     """Handles the messages of one agent."""
 
     def __init__(
-        self, translation: AcpTranslator, questions: OpenRequests, say: Callable[[Iterable[Event | Chunk]], None]
+        self, translator: AcpTranslator, requests: OpenRequests, emit: Callable[[Iterable[Event | Chunk]], None]
     ) -> None:
         self.is_open = False
         """Its conversation is open, so that it can be answered."""
@@ -39,9 +39,9 @@ class IncomingHandler:
         """When it last wrote or began something, by the loop's clock."""
         self.garbage = b""
         """The first line of its output that was not a message."""
-        self._translation = translation
-        self._questions = questions
-        self._say = say
+        self._translator = translator
+        self._requests = requests
+        self._emit = emit
         self._stray: asyncio.TimerHandle | None = None
 
     async def called(self, method: str, params: Any, is_notice: bool) -> Any:
@@ -56,43 +56,43 @@ class IncomingHandler:
             return None
         assert isinstance(params, IncomingCall)
         if method == "session/request_permission":
-            return await self._questions.asked(params, at)
+            return await self._requests.asked(params, at)
         if method == elicitation.METHOD:
-            is_heard = self.is_open and not self._questions.is_closed
-            return await self._questions.forms.asked(params, at) if is_heard else CANCELLED
+            is_heard = self.is_open and not self._requests.is_closed
+            return await self._requests.forms.asked(params, at) if is_heard else CANCELLED
         if not method.startswith(NOT_OFFERED):
-            self._say(self._translation.foreign.seen(method, params.params, at))
+            self._emit(self._translator.foreign.seen(method, params.params, at))
         raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
 
     def skipped(self, line: bytes) -> None:
         """Record that *line* is not a message."""
         self.garbage = self.garbage or line[:GARBAGE_BYTES]
-        self._say(self._translation.foreign.garbage(line, time.time()))
+        self._emit(self._translator.foreign.garbage(line, time.time()))
 
     def _noticed(self, method: str, params: Any, at: float) -> None:
         if method == "session/update":
             if _kind(params) in WORK:
                 self.worked_at = asyncio.get_running_loop().time()
-            self._say(self._translation.heard(params, at))
-            self._questions.withdraw_what_is_over(at)
-            self._questions.follow(at)
+            self._emit(self._translator.heard(params, at))
+            self._requests.withdraw_ended(at)
+            self._requests.update(at)
             self._watch_stray()
         elif method == "$/cancel_request":
-            self._questions.take_back(params.get("requestId") if isinstance(params, dict) else None, at)
+            self._requests.withdraw_one(params.get("requestId") if isinstance(params, dict) else None, at)
         elif method != elicitation.COMPLETE:
-            self._say(self._translation.foreign.seen(method, params, at))
+            self._emit(self._translator.foreign.seen(method, params, at))
 
     def _watch_stray(self) -> None:
         """Finish a message outside of any turn after a pause, as nothing else ends it."""
         if self._stray is not None:
             self._stray.cancel()
             self._stray = None
-        if not self.in_turn and self._translation.speech.is_open:
+        if not self.in_turn and self._translator.speech.is_open:
             self._stray = asyncio.get_running_loop().call_later(STRAY_S, self._end_stray)
 
     def _end_stray(self) -> None:
         if not self.in_turn:
-            self._say(self._translation.speech.ended(time.time()))
+            self._emit(self._translator.speech.ended(time.time()))
 
 
 def _kind(params: Any) -> object:

@@ -65,14 +65,14 @@ class OpenRequests:
     """All that one agent waits for."""
 
     def __init__(
-        self, launch: Launch, translation: AcpTranslator, say: Callable[[Iterable[Event | Chunk]], None]
+        self, launch: Launch, translator: AcpTranslator, emit: Callable[[Iterable[Event | Chunk]], None]
     ) -> None:
         self.is_closed = False
         """The turn is being ended: whatever the agent asks meanwhile is denied."""
-        self.forms = ElicitationForms(launch, translation, say)
+        self.forms = ElicitationForms(launch, translator, emit)
         self._launch = launch
-        self._translation = translation
-        self._say = say
+        self._translator = translator
+        self._emit = emit
         self._waiting: dict[RequestId, OpenPermission] = {}
         self._counted = 0
 
@@ -88,20 +88,20 @@ class OpenRequests:
         try:
             understood = permission_requests.understood(asked.params)
         except ValidationError as error:
-            self._say(self._translation.foreign.seen("session/request_permission", asked.params, at))
-            self._say([NoticeRaised(at=at, text=UNREADABLE, level="error")])
+            self._emit(self._translator.foreign.seen("session/request_permission", asked.params, at))
+            self._emit([NoticeRaised(at=at, text=UNREADABLE, level="error")])
             raise RequestError(INVALID_PARAMS, "kasmon cannot read this request") from error
         if self.is_closed:
             return permission_requests.CANCELLED
         self._counted += 1
-        tools = self._translation.tools
+        tools = self._translator.tools
         tool = tools.asked(understood.tool_call)
         ask = self._ask(understood, tool, RequestId(f"acp-{self._launch.generation}-{self._counted}"))
         waiting = self._waiting[ask.request.id] = OpenPermission(understood, tool, ask, asked.id)
-        self._say([*self._translation.speech.ended(at), RequestOpened(at=at, request=ask.request)])
+        self._emit([*self._translator.speech.ended(at), RequestOpened(at=at, request=ask.request)])
         return await waiting.outcome
 
-    def follow(self, at: float) -> None:
+    def update(self, at: float) -> None:
         """Reopen requests whose call the agent has changed since: the old request is void then.
 
         If it only added a description of the same command, the request stays as it is.
@@ -116,7 +116,7 @@ class OpenRequests:
             if ask.request.digest != before.digest:
                 waiting.ask = ask
                 waiting.tool.asked_diff = diff_of(edits(waiting.tool.contents), self._launch.workdir)
-                self._say([RequestOpened(at=at, request=ask.request)])
+                self._emit([RequestOpened(at=at, request=ask.request)])
 
     def _ask(
         self, asked: RequestPermissionRequest, tool: AcpToolCall, number: RequestId
@@ -125,7 +125,7 @@ class OpenRequests:
         ask = permission_requests.ask(
             asked,
             tool,
-            self._translation.tools,
+            self._translator.tools,
             number=number,
             session=self._launch.session,
             workdir=self._launch.workdir,
@@ -133,7 +133,7 @@ class OpenRequests:
         tool.asked_input = ask.request.input
         return ask
 
-    def take(self, answer: Answer) -> OpenPermission:
+    def apply(self, answer: Answer) -> OpenPermission:
         """Return what *answer* answers; the request accepts no other from now on.
 
         Raises:
@@ -154,7 +154,7 @@ class OpenRequests:
             )
         return self._waiting.pop(request.id)
 
-    async def tell(self, waiting: OpenPermission, answer: Answer) -> None:
+    async def send(self, waiting: OpenPermission, answer: Answer) -> None:
         """Send the agent *answer*; returns when it has it.
 
         Raises:
@@ -164,23 +164,23 @@ class OpenRequests:
             waiting.outcome.set_result(waiting.ask.outcome(answer))
         await waiting.told()
         at = time.time()
-        self._say(self._translation.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
+        self._emit(self._translator.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
         if answer.decision is not Decision.CHOOSE and answer.reason:
-            self._say([NoticeRaised(at=at, text=NOT_TOLD)])
+            self._emit([NoticeRaised(at=at, text=NOT_TOLD)])
 
     def withdraw(self, why: str, at: float) -> None:
         """Withdraw all of them."""
         self.forms.withdraw(why, at)
         self._withdraw(list(self._waiting.values()), why, at)
 
-    def withdraw_what_is_over(self, at: float) -> None:
+    def withdraw_ended(self, at: float) -> None:
         """Withdraw the requests whose call has ended."""
-        over = [each for each in self._waiting.values() if self._translation.tools.has_ended(each.ask.call)]
+        over = [each for each in self._waiting.values() if self._translator.tools.has_ended(each.ask.call)]
         self._withdraw(over, "the agent continued without an answer", at)
 
-    def take_back(self, number: object, at: float) -> None:
+    def withdraw_one(self, number: object, at: float) -> None:
         """Withdraw what the agent asked as *number*, at its request."""
-        self.forms.take_back(number, at)
+        self.forms.withdraw_one(number, at)
         taken = [waiting for waiting in self._waiting.values() if waiting.number == number]
         self._withdraw(taken, "the agent withdrew it", at)
 
@@ -189,5 +189,5 @@ class OpenRequests:
             del self._waiting[each.ask.request.id]
             if not each.outcome.done():  # else the end of the connection has cancelled it
                 each.outcome.set_result(permission_requests.CANCELLED)
-            self._say(self._translation.tools.answered(each.ask.call, False, at))
-            self._say([RequestWithdrawn(at=at, request=each.ask.request.id, why=why)])
+            self._emit(self._translator.tools.answered(each.ask.call, False, at))
+            self._emit([RequestWithdrawn(at=at, request=each.ask.request.id, why=why)])

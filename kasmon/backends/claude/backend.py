@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kasmon.backends.base import Abilities, Agent
-from kasmon.backends.claude.handshake import ClaudeLaunch, check, introduction, planned, why_not
+from kasmon.backends.claude.handshake import ClaudeLaunch, build_introduction, check, explain_failure, plan_launch
 from kasmon.backends.claude.history import conversation_of
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.claude.translator import ClaudeTranslator
@@ -52,7 +52,7 @@ class ClaudeBackend:
                 has another conversation.
         """
         began, limit_s = time.time(), handshake_timeout.limit_s(launch, HANDSHAKE_S)
-        plan = await asyncio.to_thread(planned, launch)
+        plan = await asyncio.to_thread(plan_launch, launch)
         argv, variables, secrets = plan.argv, plan.variables, plan.secrets
         if launch.sandbox is not None:
             from kasmon.sandbox.agent.launch import confined
@@ -77,7 +77,7 @@ class ClaudeBackend:
             await (child.end() if agent is None else agent.aclose())
             if isinstance(error, LaunchError) or not isinstance(error, Exception):
                 raise
-            why = why_not(error, plan, child, translator.turns.failure, limit_s)
+            why = explain_failure(error, plan, child, translator.turns.failure, limit_s)
             why.__cause__ = error
             if isinstance(why, UnfitAgentError):
                 why = await explained(why, self.name, plan.argv, launch.workdir, plan.variables)
@@ -97,7 +97,7 @@ class ClaudeBackend:
         conversation = await asyncio.to_thread(_conversation, launch, plan.config, child.pid)
         check(launch, plan, answer, conversation)
         settings.conversation = conversation or settings.conversation
-        agent.begin(*introduction(launch, plan, settings, answer, child.pid, at))
+        agent.begin(*build_introduction(launch, plan, settings, answer, child.pid, at))
 
 
 def _conversation(launch: Launch, config: Path, pid: int) -> str:

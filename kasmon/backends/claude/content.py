@@ -44,7 +44,7 @@ class ConversationContent:
         self._calls: dict[str, tuple[str, Table]] = {}
         """The unfinished tool calls: call id -> the tool and its input."""
 
-    def streamed(self, event: Table) -> Iterator[Chunk]:
+    def translate_stream(self, event: Table) -> Iterator[Chunk]:
         """Yield the text that the model is writing; *event* is one of its streaming protocol."""
         delta = table(event, "delta")
         if event.get("type") == "content_block_delta":
@@ -53,7 +53,7 @@ class ConversationContent:
             elif piece := text(delta, "thinking"):
                 yield Chunk(text=piece, thinking=True)
 
-    def of_agent(self, message: Table, at: float) -> Iterator[Event]:
+    def translate_assistant(self, message: Table, at: float) -> Iterator[Event]:
         """Yield the events in a message of the model, or one that the agent wrote in its name."""
         within = text(message, "parent_tool_use_id")
         for block in rows(table(message, "message"), "content"):
@@ -73,7 +73,7 @@ class ConversationContent:
             elif kind not in SILENT_BLOCKS:
                 yield UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=tool_text.as_json(block)[:RAW_CHARACTERS])
 
-    def of_user(self, message: Table, at: float) -> Iterator[Event]:
+    def translate_user(self, message: Table, at: float) -> Iterator[Event]:
         """Yield the events in a message in the user's name: tool results, and output of the agent's own commands."""
         content = table(message, "message")
         result = table(message, "tool_use_result")
@@ -84,7 +84,7 @@ class ConversationContent:
         if printed and printed[1].strip() and not printed[1].startswith(MODEL_SET):
             yield NoticeRaised(at=at, text=printed[1].strip())
 
-    def tasks_stated(self, message: Table, at: float) -> PlanUpdated:
+    def update_task_states(self, message: Table, at: float) -> PlanUpdated:
         """Return the plan after the agent itself set the states of some tasks."""
         return PlanUpdated(at=at, items=self._todo.stated(rows(message, "statuses")))
 
@@ -118,7 +118,7 @@ class TodoList:
         """By id, in order of creation."""
 
     def finished(self, tool: str, asked: Table, result: Table) -> tuple[PlanItem, ...] | None:
-        """Return the list after *tool* finished with the input *asked*; None if that does not change it."""
+        """Return the list after *tool* finished with the input *open*; None if that does not change it."""
         if tool == "TodoWrite":
             todos = rows(result, "newTodos") or rows(asked, "todos")
             self._tasks = {str(n): _item(todo, "content") for n, todo in enumerate(todos)}

@@ -28,7 +28,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
-    """Return the requests for the `can_use_tool` message *asked*, sealed; one for each question, else one.
+    """Return the requests for the `can_use_tool` message *open*, sealed; one for each question, else one.
 
     Args:
         call: the agent's own id of the call.

@@ -37,7 +37,7 @@ def done(result: Table) -> str:
 
 
 def wanted(tool: str, asked: Table, before: str | None) -> str:
-    """Return the diff of what *tool* would do with the input *asked*; empty if unknown.
+    """Return the diff of what *tool* would do with the input *open*; empty if unknown.
 
     Args:
         tool: the tool's name.

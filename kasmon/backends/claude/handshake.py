@@ -52,7 +52,7 @@ class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
         return Path(config_folder(self.variables))
 
 
-def planned(launch: Launch) -> ClaudeLaunch:
+def plan_launch(launch: Launch) -> ClaudeLaunch:
     """Return the plan for *launch*; reads files.
 
     A new conversation gets an id from kasmon, so that it is known before the first prompt. A conversation without any
@@ -135,11 +135,11 @@ def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) 
         raise LaunchError(f"claude opened the conversation {conversation!r} instead of {launch.resume!r}.")
 
 
-def introduction(
+def build_introduction(
     launch: Launch, plan: ClaudeLaunch, settings: ClaudeSettings, answer: Table, pid: int, at: float
 ) -> tuple[Event, ...]:
     """Return the first events of the agent's session; *settings* know its conversation already."""
-    offered = settings.offered(answer, model_of(plan.argv), at)
+    offered = settings.apply_initialize(answer, model_of(plan.argv), at)
     started = SessionStarted(
         at=at,
         generation=launch.generation,
@@ -165,7 +165,9 @@ def proof(plan: ClaudeLaunch, remembers: str) -> str:
     return f"claude opened it by its id{f', and {plan.memory.value}' if known else ''}"
 
 
-def why_not(error: Exception, plan: ClaudeLaunch, child: ChildProcess, failure: str, limit_s: float) -> LaunchError:
+def explain_failure(
+    error: Exception, plan: ClaudeLaunch, child: ChildProcess, failure: str, limit_s: float
+) -> LaunchError:
     """Return why the handshake failed; *failure* is the agent's own message in its protocol, if any."""
     if isinstance(error, ImportError):
         return ExtraMissingError("claude", "claude")

@@ -23,13 +23,13 @@ class LimitTracker:
         """When the provider lifts it, in seconds since the epoch; None if unknown."""
         self._warned = ""
 
-    def changed(self, info: Table, at: float) -> tuple[Event, ...]:
+    def apply_event(self, info: Table, at: float) -> tuple[Event, ...]:
         """Apply a `rate_limit_event`."""
         name = NAMES.get(text(info, "rateLimitType"), "usage limit")
         status = text(info, "status")
         if status == "rejected" and info.get("isUsingOverage") is not True:
-            return self._reached(amount(info, "resetsAt"), f"The {name} is reached.", at)
-        lifted = self.lifted(at)
+            return self._reach(amount(info, "resetsAt"), f"The {name} is reached.", at)
+        lifted = self.end(at)
         used = amount(info, "utilization")
         warning = f"{used:.0%} of the {name} is used." if used is not None else f"Approaching the {name}."
         if status != "allowed_warning" or name == self._warned:
@@ -37,23 +37,23 @@ class LimitTracker:
         self._warned = name
         return (*lifted, NoticeRaised(at=at, text=warning, level="warning"))
 
-    def refused(self, message: Table, said: str, at: float) -> tuple[Event, ...]:
+    def record_refusal(self, message: Table, said: str, at: float) -> tuple[Event, ...]:
         """Record that the provider refused a request because of a limit; *said* is the agent's message."""
         info = table(table(message, "api_error_params"), "rate_limit_info")
-        return () if self.is_reached else self._reached(amount(info, "resetsAt"), said, at)
+        return () if self.is_reached else self._reach(amount(info, "resetsAt"), said, at)
 
-    def lifted(self, at: float) -> tuple[Event, ...]:
+    def end(self, at: float) -> tuple[Event, ...]:
         """End the limit, if one was reached."""
         if not self.is_reached:
             return ()
         self.is_reached, self.until = False, None
         return (LimitLifted(at=at),)
 
-    def passed(self, at: float) -> tuple[Event, ...]:
+    def end_if_passed(self, at: float) -> tuple[Event, ...]:
         """End the limit if its time has passed at *at*."""
-        return self.lifted(at) if self.until is not None and self.until <= at else ()
+        return self.end(at) if self.until is not None and self.until <= at else ()
 
-    def _reached(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:
+    def _reach(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:
         self.is_reached, self.until = True, until
         return (LimitReached(at=at, until=until, text=said),)
 

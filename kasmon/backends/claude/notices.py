@@ -30,13 +30,13 @@ class ClaudeNotices:
             return None
         if subtype == "local_command_output":
             return MessageWritten(at=at, text=text(message, "content"))
-        told = self._told(subtype, message)
+        told = self._notice_of(subtype, message)
         return NoticeRaised(at=at, text=told[0], level=told[1]) if told and told[0].strip() else None
 
-    def _told(self, subtype: str, message: Table) -> tuple[str, Level] | None:
+    def _notice_of(self, subtype: str, message: Table) -> tuple[str, Level] | None:
         match subtype:
             case "task_notification":
-                return self._task_over(message)
+                return self._task_notice(message)
             case "permission_denied":
                 why = text(message, "decision_reason") or text(message, "message")
                 return f"claude itself refused {text(message, 'tool_name')}: {why}", "warning"
@@ -56,7 +56,7 @@ class ClaudeNotices:
                 return f"claude shuts down: {text(message, 'reason')}", "warning"
         return None
 
-    def _task_over(self, message: Table) -> tuple[str, Level]:
+    def _task_notice(self, message: Table) -> tuple[str, Level]:
         status = text(message, "status") or "over"
         about = self._tasks.pop(text(message, "task_id"), "") or text(message, "summary") or "a task"
         return f"In the background: {about}: {status}.", "warning" if status == "failed" else "info"

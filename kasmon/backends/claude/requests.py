@@ -61,22 +61,22 @@ class ClaudeRequests:
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
 
-    def asked(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
-        """Open requests for *asked*, the agent's call with the id *call*."""
+    def open(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
+        """Open requests for *open*, the agent's call with the id *call*."""
         made = requests(call, asked, context)
         self._calls[call] = _Call(table(asked, "input"), {request.id: request for request in made}, {})
         return tuple(RequestOpened(at=context.at, request=request) for request in made)
 
-    def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
+    def withdraw(self, call: str, why: str, at: float) -> tuple[Event, ...]:
         """Withdraw the open requests of *call*, for the reason *why*."""
         gone = self._calls.pop(call, None)
         return _withdrawn(gone, why, at) if gone is not None else ()
 
-    def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
+    def withdraw_all(self, why: str, at: float) -> tuple[Event, ...]:
         """Withdraw every open request, for the reason *why*."""
-        return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
+        return tuple(event for call in list(self._calls) for event in self.withdraw(call, why, at))
 
-    def opened_again(self, at: float) -> tuple[Event, ...]:
+    def reopen_all(self, at: float) -> tuple[Event, ...]:
         """Return all open requests as new events: the end of a turn voids requests, but the agent still waits."""
         return tuple(
             RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.open.values()
@@ -90,12 +90,12 @@ class ClaudeRequests:
             StaleRequestError: if the answer is for another text.
             UnableError: if the request does not accept it.
         """
-        name, call, request = self._found(answer.request)
+        name, call, request = self._find(answer.request)
         must_fit(request, answer)
         reply: Reply | None
         match answer.decision:
             case Decision.CHOOSE:
-                reply = self._chosen(call, request, answer)
+                reply = self._choose(call, request, answer)
             case Decision.EDIT if answer.input is None:
                 raise UnableError(f"the edited input of {request.id!r} is missing.")
             case Decision.EDIT:
@@ -110,13 +110,13 @@ class ClaudeRequests:
         del self._calls[name]
         return ClaudeAnswerOutcome(name, reply, _withdrawn(call, OTHERS, at))
 
-    def _found(self, request: RequestId) -> tuple[str, _Call, Request]:
+    def _find(self, request: RequestId) -> tuple[str, _Call, Request]:
         for name, call in self._calls.items():
             if request in call.open:
                 return name, call, call.open[request]
         raise RequestClosedError(request, "the agent is not waiting for it")
 
-    def _chosen(self, call: _Call, request: Request, answer: Answer) -> Reply | None:
+    def _choose(self, call: _Call, request: Request, answer: Answer) -> Reply | None:
         """Record an answered question; return the reply once it was the last of its call."""
         if not answer.labels or (len(answer.labels) > 1 and not request.many):
             number = "one answer or more" if request.many else "one answer"

@@ -24,8 +24,8 @@ class ClaudeSettings:
         self._resolved: dict[str, str] = {}
         self._is_cleared = False
 
-    def offered(self, answer: Table, asked: str, at: float) -> SettingsChanged:
-        """Return the settings in *answer*, the reply to `initialize`; *asked*: the model that the agent was given."""
+    def apply_initialize(self, answer: Table, asked: str, at: float) -> SettingsChanged:
+        """Return the settings in *answer*, the reply to `initialize`; *open*: the model that the agent was given."""
         models = rows(answer, "models")
         self._resolved = {text(model, "value"): text(model, "resolvedModel") for model in models}
         self.model = self.resolved(asked)
@@ -42,19 +42,19 @@ class ClaudeSettings:
         """Return the full name of *model*, if the agent reported it."""
         return self._resolved.get(model) or model
 
-    def introduced(self, message: Table, at: float) -> Iterator[Event]:
+    def apply_init(self, message: Table, at: float) -> Iterator[Event]:
         """Apply a `system/init` message, which comes with each turn."""
         yield from self._conversation_is(text(message, "session_id"), at)
-        yield from self.model_changed(text(message, "model"), at)
-        yield from self.mode_changed(text(message, "permissionMode"), at)
+        yield from self.change_model(text(message, "model"), at)
+        yield from self.change_mode(text(message, "permissionMode"), at)
 
-    def model_changed(self, model: str, at: float) -> Iterator[Event]:
+    def change_model(self, model: str, at: float) -> Iterator[Event]:
         """Yield an event if *model* is a change; an empty one is ignored."""
         if model and model != self.model:
             self.model = model
             yield SettingsChanged(at=at, model=model)
 
-    def mode_changed(self, mode: str, at: float) -> Iterator[Event]:
+    def change_mode(self, mode: str, at: float) -> Iterator[Event]:
         """Yield an event if the permission mode *mode* is a change; an empty one is ignored."""
         if mode and mode != self.mode:
             self.mode = mode

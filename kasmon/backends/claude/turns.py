@@ -32,56 +32,56 @@ class ClaudeTurns:
         """In this turn the provider refused a request because of a limit."""
         self.failure = ""
         """Why the last result is a failure; empty if it is none."""
-        self._given: dict[str, Prompt] = {}
+        self._prompts: dict[str, Prompt] = {}
         self._result: Table | None = None
         self._has_lifecycle = self._has_states = False
 
-    def given(self, name: str, prompt: Prompt) -> None:
+    def record_prompt(self, name: str, prompt: Prompt) -> None:
         """Record that *prompt* was sent to the agent under the id *name*."""
-        self._given[name] = prompt
-        for forgotten in list(self._given)[:-KEPT]:
-            del self._given[forgotten]
+        self._prompts[name] = prompt
+        for forgotten in list(self._prompts)[:-KEPT]:
+            del self._prompts[forgotten]
 
-    def prompt_moved(self, message: Table, at: float) -> tuple[Event, ...]:
+    def apply_lifecycle(self, message: Table, at: float) -> tuple[Event, ...]:
         """Apply a `command_lifecycle` message: a prompt was queued, started, completed or cancelled."""
         self._has_lifecycle = True
         name, state = text(message, "command_uuid"), text(message, "state")
         if state == "started":
-            prompt = self._given.get(name)
-            return (*self._over_if_done(at), *self._begins(prompt, at)) if prompt else ()
+            prompt = self._prompts.get(name)
+            return (*self._end_if_done(at), *self._begin(prompt, at)) if prompt else ()
         if state in ("completed", "cancelled"):
-            self._given.pop(name, None)
+            self._prompts.pop(name, None)
         return ()
 
-    def stirred(self, at: float) -> tuple[Event, ...]:
+    def record_activity(self, at: float) -> tuple[Event, ...]:
         """Record activity of the agent itself, not of its sub-agents."""
-        over = self._over_if_done(at)
+        over = self._end_if_done(at)
         if self.is_running:
             return ()
-        oldest = None if self._has_lifecycle else next(iter(self._given), None)
-        return (*over, *self._begins(self._given.pop(oldest) if oldest else None, at))
+        oldest = None if self._has_lifecycle else next(iter(self._prompts), None)
+        return (*over, *self._begin(self._prompts.pop(oldest) if oldest else None, at))
 
     def result(self, message: Table, at: float) -> tuple[Event, ...]:
         """Record the outcome of a turn."""
         self._result = message
         self.failure = _failure(message)
-        return () if self._has_states else self._over_if_done(at)
+        return () if self._has_states else self._end_if_done(at)
 
     def state(self, state: str, at: float) -> tuple[Event, ...]:
         """Apply a `session_state_changed` message."""
         self._has_states = True
-        return self._over(at) if state == "idle" and self.is_running else ()
+        return self._end(at) if state == "idle" and self.is_running else ()
 
-    def _begins(self, prompt: Prompt | None, at: float) -> tuple[Event, ...]:
+    def _begin(self, prompt: Prompt | None, at: float) -> tuple[Event, ...]:
         self.is_running = True
         if prompt is None:
             return (TurnStarted(at=at, by="agent"),)
         return (TurnStarted(at=at, prompt=prompt.text, by=prompt.by),)
 
-    def _over_if_done(self, at: float) -> tuple[Event, ...]:
-        return self._over(at) if self.is_running and self._result is not None else ()
+    def _end_if_done(self, at: float) -> tuple[Event, ...]:
+        return self._end(at) if self.is_running and self._result is not None else ()
 
-    def _over(self, at: float) -> tuple[Event, ...]:
+    def _end(self, at: float) -> tuple[Event, ...]:
         result, was_limited = self._result or {}, self.is_limited
         self._result, self.is_running, self.is_limited = None, False, False
         if _is_aborted(result):

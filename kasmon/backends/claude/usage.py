@@ -34,23 +34,23 @@ class ClaudeUsage:
 
     def __init__(self, used: ConversationUsage, carried: ConversationUsage) -> None:
         """*used*: by the session, in earlier processes; *carried*: how much of that the agent itself counts on from."""
-        self._told = _total(carried)
+        self._reported = _total(carried)
         """The total in the last result, or the minimum that the next one will report."""
-        self._before = _total(used).beyond(self._told)
+        self._before = _total(used).beyond(self._reported)
         """Used by processes that the agent no longer counts, and by cleared conversations."""
         self._since = _Total()
         """Used by the requests since the last result, the agent's own only."""
         self._context = self._limit = 0
         self._model = ""
 
-    def began(self, message: Table) -> None:
+    def record_input(self, message: Table) -> None:
         """Record the input of a model's answer: *message* is that of a `message_start`."""
         usage = table(message, "usage")
         self._model = text(message, "model") or self._model
         self._context = _input(usage)
         self._since = self._since.plus(_Total(input=_input(usage)))
 
-    def ended(self, event: Table, at: float) -> UsageReported:
+    def record_output(self, event: Table, at: float) -> UsageReported:
         """Record the output of a model's answer, from a `message_delta`."""
         output = count(table(event, "usage"), "output_tokens")
         self._context += output
@@ -63,24 +63,24 @@ class ClaudeUsage:
         cost = amount(result, "total_cost_usd")
         if not models and not cost:
             return None
-        self._told = _total(of_models(models, cost))
+        self._reported = _total(of_models(models, cost))
         self._since = _Total()
         windows = {name: count(used, "contextWindow") for name, used in models.items()}
         self._limit = windows.get(self._model) or max(windows.values(), default=0) or self._limit
         return self._report(at, with_cost=True)
 
-    def compacted(self, tokens: int) -> None:
+    def record_compaction(self, tokens: int) -> None:
         """Record that the conversation was summarised to *tokens*."""
         self._context = tokens
 
     def cleared(self) -> None:
         """Begin a new conversation, for which the agent counts from 0."""
-        self._before = self._before.plus(self._told).plus(self._since)
-        self._told = self._since = _Total()
+        self._before = self._before.plus(self._reported).plus(self._since)
+        self._reported = self._since = _Total()
         self._context = 0
 
     def _report(self, at: float, *, with_cost: bool) -> UsageReported:
-        total = self._before.plus(self._told).plus(self._since)
+        total = self._before.plus(self._reported).plus(self._since)
         return UsageReported(
             at=at,
             input=total.input,

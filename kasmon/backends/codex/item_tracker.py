@@ -52,7 +52,7 @@ class ItemTracker:
             if kind == "agentMessage":
                 self._writing[call] = (thread, "")
         elif kind == items.PERSONS:
-            return self.broken_off(thread, now)
+            return self.take_unfinished(thread, now)
         elif kind == "fileChange":
             self.changes[call] = rows(item, "changes")
             self._held[call] = (item, thread)
@@ -103,7 +103,7 @@ class ItemTracker:
         """Record output of the command *call*, which shows that it runs."""
         return self.allowed(call, now) if call in self._held else []
 
-    def in_background(self, call: str) -> None:
+    def move_to_background(self, call: str) -> None:
         """Record that codex no longer waits for the command *call*."""
         self._running.pop(call, None)
 
@@ -111,7 +111,7 @@ class ItemTracker:
         """Return the commands that codex waits for, each with its thread."""
         return dict(self._running)
 
-    def broken_off(self, thread: str, now: float) -> list[Event]:
+    def take_unfinished(self, thread: str, now: float) -> list[Event]:
         """Return the unfinished messages of *thread* as far as they came; they will not be finished."""
         return [
             MessageWritten(at=now, text=written, within=self.within(thread))
@@ -123,16 +123,16 @@ class ItemTracker:
         """Discard what *thread* was writing: codex will write it again."""
         self._forgotten(thread)
 
-    def turn_over(self, thread: str, now: float) -> list[Event]:
+    def end_turn(self, thread: str, now: float) -> list[Event]:
         """End what the end of a turn leaves unfinished in *thread*."""
-        said = self.broken_off(thread, now)
+        said = self.take_unfinished(thread, now)
         self._held = {call: held for call, held in self._held.items() if held[1] != thread}
         self._leave_running(thread)
         for call in [call for call, of in self._begun.items() if of == thread and call not in self._commands]:
-            said += self.given_up(call, now)
+            said += self.give_up(call, now)
         return said
 
-    def given_up(self, call: str, now: float) -> list[Event]:
+    def give_up(self, call: str, now: float) -> list[Event]:
         """Report the item *call* as finished without a result."""
         if self._begun.pop(call, None) is None:
             return []

@@ -38,12 +38,12 @@ class PendingPrompts:
                 waiting.remove(prompt)
                 return
 
-    def begun(self) -> Prompt | None:
+    def begin_turn(self) -> Prompt | None:
         """Return the prompt of the turn that begins; None if codex began it by itself."""
         self._own = self._to_begin.popleft() if self._to_begin else None
         return self._own
 
-    def said_back(self, words: str) -> Prompt | None:
+    def take_echoed(self, words: str) -> Prompt | None:
         """Return the prompt that the running turn now includes, from *words* that codex echoed.
 
         None for the turn's own prompt, and for text that kasmon did not send.
@@ -58,7 +58,7 @@ class PendingPrompts:
                 return taken
         return None
 
-    def dropped(self) -> tuple[str, ...]:
+    def take_dropped(self) -> tuple[str, ...]:
         """Return the beginnings of the prompts that an interrupted turn did not include; codex forgets them."""
         gone = tuple(prompt.text.strip()[:BEGINNING] for prompt in self._to_take_in)
         self._to_take_in.clear()

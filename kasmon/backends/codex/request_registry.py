@@ -111,11 +111,11 @@ class CodexRequests:
             reason="" if allows else answer.reason.strip(),
         )
 
-    def resolved(self, call: CallId) -> tuple[RequestId, ...]:
+    def close_call(self, call: CallId) -> tuple[RequestId, ...]:
         """Remove and return the open requests of *call*, which codex has closed itself."""
         return self._gone([known for known in self._open if known.call == call])
 
-    def of_thread(self, thread: str) -> tuple[RequestId, ...]:
+    def close_thread(self, thread: str) -> tuple[RequestId, ...]:
         """Remove and return the open requests of *thread*."""
         return self._gone([known for known in self._open if known.thread == thread])
 

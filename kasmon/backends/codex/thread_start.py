@@ -41,36 +41,36 @@ class CodexThread(msgspec.Struct, frozen=True, kw_only=True):
     """A warning about that for the user."""
 
 
-async def introduced(wire: CodexTransport) -> str:
+async def introduced(transport: CodexTransport) -> str:
     """Perform the handshake; return codex's version, empty if unknown.
 
     Raises:
         UnfitAgentError: if codex rejects it.
     """
     try:
-        answer = await wire.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
+        answer = await transport.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
     except CallRefusedError as error:
         raise UnfitAgentError(f"codex does not speak kasmon's protocol: {error.said}.") from error
-    await wire.tell("initialized")
+    await transport.notify("initialized")
     version = re.search(r"/(\d+\.\d+\.\d+\S*)", text(answer, "userAgent"))
     return version[1] if version else ""
 
 
-async def opened(wire: CodexTransport, launch: Launch, thread: Table, version: str) -> CodexThread:
+async def opened(transport: CodexTransport, launch: Launch, thread: Table, version: str) -> CodexThread:
     """Open the thread that *launch* requests, with the settings *thread*: resumed or new.
 
     Raises:
         LaunchError: if codex is not logged in, cannot open it, or opens another.
     """
-    await _must_be_logged_in(wire)
+    await _must_be_logged_in(transport)
     wanted = {**thread, "cwd": launch.workdir}
     if launch.resume is None:
-        return await _new(wire, wanted, version)
+        return await _new(transport, wanted, version)
     try:
-        response = await wire.call("thread/resume", {**wanted, "threadId": launch.resume, "excludeTurns": True})
+        response = await transport.call("thread/resume", {**wanted, "threadId": launch.resume, "excludeTurns": True})
     except CallRefusedError as error:
         if error.said.startswith(NO_SUCH_THREAD) and not launch.remembers:
-            fresh = await _new(wire, wanted, version)
+            fresh = await _new(transport, wanted, version)
             notice = "The previous conversation was empty, so codex did not store it: this is a new one."
             return msgspec.structs.replace(fresh, notice=notice)
         raise LaunchError(
@@ -82,22 +82,22 @@ async def opened(wire: CodexTransport, launch: Launch, thread: Table, version: s
         raise LaunchError(
             f"codex opened the conversation {found!r} instead of {launch.resume!r}.", hint=advice("codex", version)
         )
-    proof, notice = await _proof(wire, found, launch.remembers)
+    proof, notice = await _proof(transport, found, launch.remembers)
     return CodexThread(thread=found, response=response, proof=proof, notice=notice)
 
 
-async def models(wire: CodexTransport) -> tuple[str, ...]:
+async def models(transport: CodexTransport) -> tuple[str, ...]:
     """Return the models that codex offers; empty if it does not list them."""
     try:
-        listed = rows(await wire.call("model/list", {}), "data")
+        listed = rows(await transport.call("model/list", {}), "data")
     except CallRefusedError:
         return ()
     return tuple(text(model, "model") for model in listed if text(model, "model") and model.get("hidden") is not True)
 
 
-async def _new(wire: CodexTransport, wanted: Table, version: str) -> CodexThread:
+async def _new(transport: CodexTransport, wanted: Table, version: str) -> CodexThread:
     try:
-        response = await wire.call("thread/start", wanted)
+        response = await transport.call("thread/start", wanted)
     except CallRefusedError as error:
         hint = CHECK if error.said.startswith(INVALID) else advice("codex", version)
         raise LaunchError(f"codex cannot start a conversation: {error.said}.", hint=hint) from error
@@ -107,22 +107,22 @@ async def _new(wire: CodexTransport, wanted: Table, version: str) -> CodexThread
     return CodexThread(thread=thread, response=response)
 
 
-async def _must_be_logged_in(wire: CodexTransport) -> None:
+async def _must_be_logged_in(transport: CodexTransport) -> None:
     try:
-        account = await wire.call("account/read", {})
+        account = await transport.call("account/read", {})
     except CallRefusedError:
         return  # an older codex; the first turn reports a missing log-in
     if account.get("requiresOpenaiAuth") is True and account.get("account") is None:
         raise LaunchError("codex is not logged in.", hint=LOG_IN)
 
 
-async def _proof(wire: CodexTransport, thread: str, remembers: str) -> tuple[str, str]:
+async def _proof(transport: CodexTransport, thread: str, remembers: str) -> tuple[str, str]:
     """Return how *thread* was verified to be the earlier conversation, and a warning if it was not."""
     if not remembers:
         return "codex reported the same id", ""
     heard: list[str] = []
     for turns in LOOKED_BACK:
-        heard = await _prompts(wire, thread, turns)
+        heard = await _prompts(transport, thread, turns)
         if any(_is_same(said, remembers) for said in heard):
             break
     where = next((place for place, said in enumerate(heard) if _is_same(said, remembers)), None)
@@ -133,11 +133,11 @@ async def _proof(wire: CodexTransport, thread: str, remembers: str) -> tuple[str
     return f"codex reported the same id, and its history {how} our last prompt", ""
 
 
-async def _prompts(wire: CodexTransport, thread: str, turns: int) -> list[str]:
+async def _prompts(transport: CodexTransport, thread: str, turns: int) -> list[str]:
     """Return the user's prompts in the last *turns* turns of *thread*, the last first."""
     asked = {"threadId": thread, "limit": turns, "sortDirection": "desc", "itemsView": "full"}
     try:
-        history = await wire.call("thread/turns/list", asked)
+        history = await transport.call("thread/turns/list", asked)
     except CallRefusedError:
         return []
     newest = [words(item) for turn in rows(history, "data") for item in reversed(rows(turn, "items"))]

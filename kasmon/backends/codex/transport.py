@@ -83,7 +83,7 @@ class CodexTransport:
         finally:
             del self._calls[mine]
 
-    async def tell(self, method: str) -> None:
+    async def notify(self, method: str) -> None:
         """Send the notification *method*.
 
         Raises:

@@ -44,8 +44,8 @@ async def explained(
     """
     agent = backend if backend in TRIED else program_of(argv)
     limit_s = HURRY_S if isinstance(error.__cause__, TimeoutError) else LIMIT_S
-    told = advice(agent, await found(argv, workdir, variables, limit_s))
-    return UnfitAgentError(error.message, hint=" ".join(part for part in (error.hint, told) if part))
+    advice_text = advice(agent, await found(argv, workdir, variables, limit_s))
+    return UnfitAgentError(error.message, hint=" ".join(part for part in (error.hint, advice_text) if part))
 
 
 def advice(agent: str, version: str) -> str:
@@ -69,10 +69,10 @@ async def found(argv: Sequence[str], workdir: str, variables: Mapping[str, str],
     if os.path.basename(words[0]) in RUNNERS:  # noqa: PTH119 - any text may stand there
         words += [word for word in argv[1:2] if not word.startswith("-")]
     try:
-        said = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
+        output = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
     except (OSError, ValueError):
         return ""
-    version = VERSION.search(said.decode("utf-8", "replace"))
+    version = VERSION.search(output.decode("utf-8", "replace"))
     return clean_line(version[0]) if version else ""
 
 
@@ -84,8 +84,8 @@ def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limi
     Raises:
         OSError: if it cannot be run there.
     """
-    deadline, said = time.monotonic() + limit_s, b""
-    asked = subprocess.Popen(
+    deadline, output = time.monotonic() + limit_s, b""
+    process = subprocess.Popen(
         [*GUARD, *argv],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -95,19 +95,21 @@ def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limi
         start_new_session=True,
     )
     try:
-        assert asked.stdin is not None
-        assert asked.stdout is not None
-        with asked.stdin, asked.stdout as pipe:
-            while len(said) < ANSWER_BYTES and select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process.stdin, process.stdout as pipe:
+            while (
+                len(output) < ANSWER_BYTES and select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]
+            ):
                 piece = os.read(pipe.fileno(), ANSWER_BYTES)
-                said += piece
+                output += piece
                 if not piece:
                     break
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(asked.pid, signal.SIGKILL)
-        asked.wait()
-    return said
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return output
 
 
 def numbers(version: str) -> tuple[int, ...]:

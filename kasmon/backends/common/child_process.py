@@ -39,23 +39,23 @@ class ChildProcess:
     """One process in its own session and process group; the end of its stderr is retained."""
 
     def __init__(
-        self, transport: asyncio.SubprocessTransport, pipes: "_Pipes", words: StderrTail, family: ProcessFamily
+        self, transport: asyncio.SubprocessTransport, pipes: "_Pipes", stderr_tail: StderrTail, family: ProcessFamily
     ) -> None:
         self.pid: int = transport.get_pid()
         self._transport = transport
         self._pipes = pipes
-        self._words = words
+        self._stderr_tail = stderr_tail
         self._family = family
-        self._looking: asyncio.Task[None] | None = None
-        self._is_to_look = False
+        self._scan_task: asyncio.Task[None] | None = None
+        self._is_scan_due = False
         self._reading: asyncio.Timeout | None = None
-        self._all_read = asyncio.Event()
-        self._all_read.set()
+        self._is_read_through = asyncio.Event()
+        self._is_read_through.set()
         self._ended = False
         self._ending = asyncio.Lock()
         assert pipes.stderr is not None
-        self._listening = asyncio.create_task(words.listen(pipes.stderr))
-        self._burying = asyncio.create_task(self._bury())
+        self._stderr_task = asyncio.create_task(stderr_tail.read(pipes.stderr))
+        self._cleanup_task = asyncio.create_task(self._clean_up())
 
     @classmethod
     async def start(
@@ -83,7 +83,7 @@ class ChildProcess:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise await asyncio.to_thread(_not_started, argv[0], workdir, error) from error
+            raise await asyncio.to_thread(_start_error, argv[0], workdir, error) from error
         try:
             family = await asyncio.to_thread(ProcessFamily, transport.get_pid(), mark)
         except BaseException:  # no caller has the process yet to end it
@@ -116,19 +116,19 @@ class ChildProcess:
     @property
     def last_words(self) -> Clean:
         """The last lines of its stderr, cleaned and without secrets."""
-        return self._words.text
+        return self._stderr_tail.text
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield its stdout by lines without the newline, until it closes stdout or ends; the last line may be partial.
 
         For one reader. A line longer than `LINE_BYTES` is truncated to its first `KEPT_BYTES`.
         """
-        self._all_read.clear()
+        self._is_read_through.clear()
         line = bytearray()
         size = 0
         try:
             while block := await self._block():
-                self._look_soon()
+                self._scan_soon()
                 *ends, rest = block.split(b"\n")
                 for end in ends:
                     _add(line, end, size)
@@ -140,7 +140,7 @@ class ChildProcess:
             if line:
                 yield bytes(line)
         finally:
-            self._all_read.set()
+            self._is_read_through.set()
 
     async def write(self, line: bytes) -> None:
         """Send it *line* and a newline; waits while it does not read.
@@ -161,7 +161,7 @@ class ChildProcess:
     async def wait(self) -> None:
         """Return once it has ended, its remaining descendants are killed, and its stderr is read."""
         await self._pipes.exited.wait()
-        await asyncio.wait([self._burying, self._listening], timeout=REST_S)
+        await asyncio.wait([self._cleanup_task, self._stderr_task], timeout=REST_S)
 
     async def end(self, grace_s: float = 0.0) -> None:
         """Close its stdin, wait up to *grace_s* seconds, then end it and its descendants. Idempotent.
@@ -171,22 +171,22 @@ class ChildProcess:
         async with self._ending:
             if self._ended:
                 return
-            await self._look()
+            await self._scan()
             if self._pipes.stdin is not None:
                 self._pipes.stdin.close()
-            await self._ended_within(grace_s)
+            await self._wait_for_exit(grace_s)
             if self.is_running:
-                await self._look()
+                await self._scan()
                 self._signal(signals.SIGTERM)
-                await self._ended_within(TERM_S)
+                await self._wait_for_exit(TERM_S)
             if self.is_running:
                 self._signal(signals.SIGKILL)
-                await self._ended_within(KILL_S)
+                await self._wait_for_exit(KILL_S)
             if not self.is_running:
                 await self.wait()
-                await _within(REST_S, self._all_read)
+                await _wait_within(REST_S, self._is_read_through)
             self._ended = True
-            await self._let_go()
+            await self._release()
 
     @property
     def _code(self) -> int | None:
@@ -204,10 +204,10 @@ class ChildProcess:
         finally:
             self._reading = None
 
-    async def _ended_within(self, limit_s: float) -> None:
-        await _within(limit_s, self._pipes.exited)
+    async def _wait_for_exit(self, limit_s: float) -> None:
+        await _wait_within(limit_s, self._pipes.exited)
 
-    async def _bury(self) -> None:
+    async def _clean_up(self) -> None:
         """Once it has ended, kill its group and remaining descendants at once, before the system reuses their ids."""
         await self._pipes.exited.wait()
         self._signal(signals.SIGKILL)
@@ -215,9 +215,9 @@ class ChildProcess:
             self._reading.reschedule(asyncio.get_running_loop().time() + REST_S)
         await asyncio.to_thread(self._family.end)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         self._transport.close()
-        tasks = [task for task in (self._listening, self._burying, self._looking) if task is not None]
+        tasks = [task for task in (self._stderr_task, self._cleanup_task, self._scan_task) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -227,21 +227,21 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _look_soon(self) -> None:
-        self._is_to_look = True
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_now_and_then())
+    def _scan_soon(self) -> None:
+        self._is_scan_due = True
+        if self._scan_task is None or self._scan_task.done():
+            self._scan_task = asyncio.create_task(self._scan_repeatedly())
 
-    async def _look_now_and_then(self) -> None:
-        while self._is_to_look:  # also after a line that came during the pause: it may be the last one for long
-            self._is_to_look = False
+    async def _scan_repeatedly(self) -> None:
+        while self._is_scan_due:  # also after a line that came during the pause: it may be the last one for long
+            self._is_scan_due = False
             await asyncio.sleep(LOOK_S)
-            await self._look()
+            await self._scan()
             await asyncio.sleep(LOOK_AGAIN_S - LOOK_S)
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         if self.is_running:
-            await asyncio.to_thread(self._family.look)
+            await asyncio.to_thread(self._family.scan)
 
 
 class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
@@ -256,7 +256,7 @@ class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
         self.exited.set()
 
 
-async def _within(limit_s: float, event: asyncio.Event) -> None:
+async def _wait_within(limit_s: float, event: asyncio.Event) -> None:
     if limit_s > 0:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
@@ -271,7 +271,7 @@ def _add(line: bytearray, more: bytes, size: int) -> None:
         del line[KEPT_BYTES:]
 
 
-def _not_started(program: str, workdir: str, error: Exception) -> LaunchError:
+def _start_error(program: str, workdir: str, error: Exception) -> LaunchError:
     """Return the error for *program*, which did not start."""
     if not os.path.isdir(workdir):  # noqa: PTH112 - any text may stand there
         return LaunchError(f"cannot start {program!r}: there is no folder {workdir!r}.", hint="Create it first.")

@@ -66,9 +66,9 @@ class Elicitations:
         self._session = session
         self._calls: dict[str, _Call] = {}
 
-    def asked(self, call: str, wanted: ElicitationRequest, at: float) -> tuple[Event, ...]:
+    def open(self, call: str, wanted: ElicitationRequest, at: float) -> tuple[Event, ...]:
         """Open requests for *wanted* under the id *call*; returns no events if kasmon cannot show it."""
-        made = self._made(call, wanted, at)
+        made = self._build_call(call, wanted, at)
         if made is None:
             return ()
         self._calls[call] = made
@@ -78,16 +78,16 @@ class Elicitations:
         """Whether *call* is shown to the user."""
         return call in self._calls
 
-    def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
+    def withdraw(self, call: str, why: str, at: float) -> tuple[Event, ...]:
         """Withdraw the open requests of *call*, for the reason *why*."""
         gone = self._calls.pop(call, None)
         return _withdrawn(gone.waiting, why, at) if gone is not None else ()
 
-    def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
+    def withdraw_all(self, why: str, at: float) -> tuple[Event, ...]:
         """Withdraw every open request, for the reason *why*."""
-        return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
+        return tuple(event for call in list(self._calls) for event in self.withdraw(call, why, at))
 
-    def opened_again(self, at: float) -> tuple[Event, ...]:
+    def reopen_all(self, at: float) -> tuple[Event, ...]:
         """Return all open requests as new events: the end of a turn voids requests, but the server still waits."""
         return tuple(RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.waiting)
 
@@ -103,10 +103,10 @@ class Elicitations:
             StaleRequestError: if the answer is for another text.
             UnableError, UsageError: if the request does not accept it.
         """
-        name, call, request = self._found(answer.request)
+        name, call, request = self._find(answer.request)
         must_fit(request, answer)
         if answer.decision is Decision.CHOOSE:
-            return self._chosen(name, call, request, answer)
+            return self._choose(name, call, request, answer)
         del self._calls[name]
         result: Result = {"action": ACTIONS[answer.decision]}
         if answer.decision is Decision.ALLOW:
@@ -114,7 +114,7 @@ class Elicitations:
         others = [other for other in call.waiting if other.id != request.id]
         return ElicitationResult(name, result, answer.decision is Decision.CANCEL, _withdrawn(others, OTHERS, at))
 
-    def _chosen(self, name: str, call: _Call, request: Request, answer: Answer) -> ElicitationResult:
+    def _choose(self, name: str, call: _Call, request: Request, answer: Answer) -> ElicitationResult:
         number = len(answer.labels)
         if not number or (number > 1 and not request.many):
             takes = "one answer or more" if request.many else "one answer"
@@ -127,14 +127,14 @@ class Elicitations:
         chosen = [call.chosen[asked.id] for asked in call.requests]
         return ElicitationResult(name, {"action": "accept", "content": content(call.form, chosen)})
 
-    def _found(self, request: RequestId) -> tuple[str, _Call, Request]:
+    def _find(self, request: RequestId) -> tuple[str, _Call, Request]:
         for name, call in self._calls.items():
             for waiting in call.waiting:
                 if waiting.id == request:
                     return name, call, waiting
         raise RequestClosedError(request, "the agent is not waiting for it")
 
-    def _made(self, call: str, wanted: ElicitationRequest, at: float) -> _Call | None:
+    def _build_call(self, call: str, wanted: ElicitationRequest, at: float) -> _Call | None:
         if not wanted.message:
             return None
         plain = Request(

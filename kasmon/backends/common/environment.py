@@ -89,9 +89,9 @@ def surroundings(launch: Launch, own: Sequence[str], variables: Mapping[str, str
         variables: the environment of this process; default `os.environ`.
     """
     passed = inherited(own, os.environ if variables is None else variables)
-    own_given = given(places(), launch.session)
-    own_secrets = (value for name, value in own_given.items() if name not in launch.public_variables)
-    everything = passed | own_given | environment(launch)
+    session_variables = given(places(), launch.session)
+    own_secrets = (value for name, value in session_variables.items() if name not in launch.public_variables)
+    everything = passed | session_variables | environment(launch)
     if launch.sandbox is None:
         everything["PATH"] = search_path(places(), everything)
     return AgentEnvironment(

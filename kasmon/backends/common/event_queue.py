@@ -20,9 +20,9 @@ class EventQueue:
         self._stirred, self._taken = asyncio.Event(), asyncio.Event()
         self._is_read = self._is_over = False
 
-    def say(self, said: Iterable[Event | Chunk]) -> None:
-        """Add *said*; never blocks. Nothing is added after a `SessionEnded`."""
-        for each in said:
+    def put(self, items: Iterable[Event | Chunk]) -> None:
+        """Add *items*; never blocks. Nothing is added after a `SessionEnded`."""
+        for each in items:
             if not self._is_over:
                 self._waiting.append(each)
                 self._is_over = isinstance(each, SessionEnded)
@@ -30,23 +30,23 @@ class EventQueue:
         if self._is_over:
             self._taken.set()
 
-    def introduce(self, first: Iterable[Event]) -> None:
+    def start(self, first: Iterable[Event]) -> None:
         """Put *first* before the events added so far; from now on the host is expected to read."""
         self._waiting.extendleft(reversed([*first]))
         self._is_read = True
         self._stirred.set()
 
-    async def taken(self) -> AsyncIterator[Event | Chunk]:
+    async def read(self) -> AsyncIterator[Event | Chunk]:
         """Yield all events as they come; ends after `SessionEnded`, and at once if that was yielded before."""
         while self._waiting or not self._is_over:
             while not self._waiting:
                 self._stirred.clear()
                 await self._stirred.wait()
-            said = self._waiting.popleft()
+            item = self._waiting.popleft()
             self._taken.set()
-            yield said
+            yield item
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         """Wait until the host has read enough that there is space."""
         while self._is_read and not self._is_over and len(self._waiting) >= FULL:
             self._taken.clear()

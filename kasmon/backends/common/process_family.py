@@ -36,7 +36,7 @@ class ProcessFamily:
         self._mark = mark
         self._daemons: frozenset[psutil.Process] = frozenset()
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Scan for the processes; blocks for some milliseconds. Changes nothing once the agent has ended."""
         try:
             agent = psutil.Process(self._pid)
@@ -83,7 +83,7 @@ def family_of(pid: int) -> ProcessFamily:
     except (psutil.Error, OSError):
         mark = ""
     family = ProcessFamily(pid, mark or token_hex(16))
-    family.look()
+    family.scan()
     return family
 
 

@@ -49,7 +49,7 @@ def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> U
     if not things or _is_trusted(folder, variables):
         return None
     root = _root(folder)
-    key = str(folder if root is None else _main(root) or root)
+    key = str(folder if root is None else _main_repository(root) or root)
     return UntrustedProject(
         folder=str(folder),
         things=things,
@@ -84,18 +84,18 @@ def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
     for place in upwards(folder):
         settings_folder = place / ".claude"
         if is_inside and settings_folder.exists() and not _is_one_of(settings_folder, own):
-            shown = _shown(settings_folder, folder)
+            shown = _display_path(settings_folder, folder)
             if place == folder:
-                yield from _of_settings(settings_folder, shown)
+                yield from _settings_things(settings_folder, shown)
             for kind in WITH_TEXTS:
                 yield from texts(settings_folder / kind, f"{shown}/{kind}", ".md", RUNNING)
         servers = place / ".mcp.json"
         if servers.exists():
-            yield from settings(servers, _shown(servers, folder), ())
+            yield from settings(servers, _display_path(servers, folder), ())
         is_inside = is_inside and place != root
 
 
-def _of_settings(folder: Path, shown: str) -> Iterator[str]:
+def _settings_things(folder: Path, shown: str) -> Iterator[str]:
     for name in ("settings.json", "settings.local.json"):
         path = folder / name
         permitted = {key for key, value in entries(table(path), "permissions").items() if value}
@@ -111,7 +111,7 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
     projects = entries(table(config_file(variables)), "projects")
     root = _root(folder)
     places = list(upwards(folder))
-    places = places if root is None else [*places[: places.index(root) + 1], _main(root) or root]
+    places = places if root is None else [*places[: places.index(root) + 1], _main_repository(root) or root]
     return any(entries(projects, str(place)).get("hasTrustDialogAccepted") is True for place in places)
 
 
@@ -120,13 +120,13 @@ def _root(folder: Path) -> Path | None:
     return next((place for place in upwards(folder) if (place / ".git").exists()), None)
 
 
-def _main(root: Path) -> Path | None:
+def _main_repository(root: Path) -> Path | None:
     """Return the repository whose worktree *root* is, if both link to each other; None if it is no worktree."""
     link = root / ".git"
-    said = (text_of(link) or "").strip() if link.is_file() else ""
-    if not said.startswith("gitdir:"):
+    link_text = (text_of(link) or "").strip() if link.is_file() else ""
+    if not link_text.startswith("gitdir:"):
         return None
-    kept = Path(os.path.realpath(root / said.removeprefix("gitdir:").strip()))
+    kept = Path(os.path.realpath(root / link_text.removeprefix("gitdir:").strip()))
     back = (text_of(kept / "gitdir") or "").strip()
     common = (text_of(kept / "commondir") or "").strip()
     if not back or not common or os.path.realpath(kept / back) != os.path.realpath(link):
@@ -145,5 +145,5 @@ def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
     return os.path.realpath(path) in {os.path.realpath(other) for other in others}
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _display_path(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
