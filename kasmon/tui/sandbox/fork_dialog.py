@@ -41,10 +41,10 @@ class ForkDialog(Dialog):
         self.about = Sentences(look, id="about")
 
     def inside(self) -> Iterable[Widget]:
-        yield DialogField("Name", LineInput(self._made_name(), id="another"))
+        yield DialogField("Name", LineInput(self._default_name(), id="another"))
         yield self.about
 
-    def _made_name(self) -> str:
+    def _default_name(self) -> str:
         """Return the default name: the session's, with the first free number appended."""
         numbered = (f"{self.session.name}-{number}" for number in itertools.count(2))
         return next(name for name in numbered if name not in self.taken)
@@ -72,7 +72,7 @@ class ForkDialog(Dialog):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        name = event.value.strip() or self._made_name()
+        name = event.value.strip() or self._default_name()
         if name in self.taken:
             self.complain(f"The name {clean_line(name)} is already in use.", "Choose another name.")
         elif self.replays:  # this takes long; the outcome is reported when it is done

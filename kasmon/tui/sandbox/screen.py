@@ -62,7 +62,7 @@ class SandboxScreen(Overlay):
         self.reader = Reader(look, ground="background", margin=1, id="box-about")
         self.problem = Sentences(look, id="box-problem")
         self.foot = TextLines(look, "surface", id="box-keys")
-        self._acts: dict[str, Callable[[], object]] = {
+        self._actions: dict[str, Callable[[], object]] = {
             "box_down": lambda: self.pick(self.at + 1),
             "box_up": lambda: self.pick(self.at - 1),
             "box_top": lambda: self.pick(0),
@@ -96,7 +96,7 @@ class SandboxScreen(Overlay):
         self.past, self.entries = past, entries(past) if past is not None else ()
         self.at = self.entries.index(chosen) if self.at and chosen in self.entries else 0
         self.problem.say()
-        self._read(is_same=chosen is not None and chosen == self.chosen)
+        self._show_details(is_same=chosen is not None and chosen == self.chosen)
         self._draw()
 
     def complain(self, problem: str) -> None:
@@ -111,7 +111,7 @@ class SandboxScreen(Overlay):
         elif now != self.session:
             before, self.session = self.session, now
             self._draw()
-            if _moved(before) != _moved(now):
+            if _refresh_key(before) != _refresh_key(now):
                 self.post_message(SandboxRefreshRequested(now.id))
 
     def dress(self, look: ThemeStyles) -> None:
@@ -139,14 +139,14 @@ class SandboxScreen(Overlay):
         """Run the action with this id; return whether it exists here."""
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
-        elif (act := self._acts.get(action)) is not None:
+        elif (act := self._actions.get(action)) is not None:
             act()
         elif (
             action in self._offered()
             or action in ("box_freeze", "box_wake")
             or (action in ("box_keep", "box_pause", "box_fork_now") and self.session.backend == "interpreter")
         ):
-            self._want(action)
+            self._post_action(action)
         else:
             return action.startswith("box_")
         return True
@@ -155,10 +155,10 @@ class SandboxScreen(Overlay):
         """Choose the entry with this index, 0 being the newest; does nothing if there is none."""
         if 0 <= at < len(self.entries):
             self.at = at
-            self._read()
+            self._show_details()
             self._draw()
 
-    def _want(self, action: str) -> None:
+    def _post_action(self, action: str) -> None:
         entry, past = self.chosen, self.past
         point = point_of(entry, past) if entry is not None and past is not None else ""
         turn = turn_of(entry) if entry is not None else 0
@@ -184,7 +184,7 @@ class SandboxScreen(Overlay):
     def _is_beside(self) -> bool:
         return self.size.width >= ROOMY
 
-    def _read(self, *, is_same: bool = False) -> None:
+    def _show_details(self, *, is_same: bool = False) -> None:
         entry, past = self.chosen, self.past
         if is_same:
             return
@@ -232,7 +232,7 @@ class SandboxScreen(Overlay):
         return key_line(keys, (" ", "text"))
 
 
-def _moved(session: Session) -> tuple[object, ...]:
+def _refresh_key(session: Session) -> tuple[object, ...]:
     """Return the values whose change requires a refresh of the history."""
     housing = session.housing
     return (housing.checkpoints_counted, housing.phase, housing.lost, session.turn_ended) if housing else ()

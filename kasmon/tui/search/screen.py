@@ -127,7 +127,7 @@ class SearchScreen(Overlay):
         self.list.display, self.nothing.display = has_hits, not has_hits
         if not has_hits:
             self.nothing.say(*(EMPTY if not self.words else NOTHING if self.is_done else LOOKING))
-        self.head.say(self._told())
+        self.head.say(self._summary())
         self._draw_around()
         shown = ["search_open", "search_down", "search_up"] if has_hits else []
         offered = [*shown, "leave_search", "help"]
@@ -136,7 +136,7 @@ class SearchScreen(Overlay):
     def _key(self, action: str) -> str:
         return self.keys.shown_while_writing(action, self.look.utf8)
 
-    def _told(self) -> DrawnLine:
+    def _summary(self) -> DrawnLine:
         count, more = sum(len(each.hits) for each in self.found), any(each.more for each in self.found)
         left: list[Span] = [(" search ", "accent.bold"), (" ", "text")]
         if count:
@@ -154,8 +154,8 @@ class SearchScreen(Overlay):
         if row is None or row.hit is None:
             return
         hit, blank = row.hit, DrawnLine()
-        before = [_told(line) for line in hit.before[-AROUND:]]
-        after = [_told(line) for line in hit.after[:AROUND]]
+        before = [_context_line(line) for line in hit.before[-AROUND:]]
+        after = [_context_line(line) for line in hit.after[:AROUND]]
         here = DrawnLine(((" ", "text"), *matched(hit, self.app.size.width - 2, self.look)))
         self.around.say(*[blank] * (AROUND - len(before)), *before, here, *after, *[blank] * (AROUND - len(after)))
 
@@ -190,7 +190,7 @@ class SearchScreen(Overlay):
 
     def _open(self) -> None:
         if self._timer is not None:  # the search for the current text has not begun
-            self._ask()
+            self._request_search()
         elif (row := self.list.chosen) is not None and row.hit is not None:
             self.post_message(HitOpened(row.hit))
 
@@ -209,9 +209,9 @@ class SearchScreen(Overlay):
             self._timer.stop()
             self._timer = None
         if message.value != self.words:
-            self._timer = self.set_timer(TYPED_S, self._ask)
+            self._timer = self.set_timer(TYPED_S, self._request_search)
 
-    def _ask(self) -> None:
+    def _request_search(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -225,5 +225,5 @@ class SearchScreen(Overlay):
         return None if row is None else row.hit
 
 
-def _told(line: str) -> DrawnLine:
+def _context_line(line: str) -> DrawnLine:
     return DrawnLine(((f" {line}", "faint"),))

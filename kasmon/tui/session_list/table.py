@@ -91,7 +91,7 @@ class SessionTable(ScrollView, can_focus=True):
         self.last_key_at = float("-inf")
         self._is_chosen = False
         """The user has moved the cursor; before that it stays on the first line when rows move."""
-        self._arranger = ListOrder()
+        self._list_order = ListOrder()
         self._selected: SessionId | str | None = None
         self._index = 0
         self._awaited = ""
@@ -101,7 +101,7 @@ class SessionTable(ScrollView, can_focus=True):
         self._arranged_at = float("-inf")
         self._strips: dict[SessionId, tuple[tuple[RowContent, str], Strip]] = {}
         self._names_width = 8
-        self._brush = ImmediatePainter()
+        self._painter = ImmediatePainter()
 
     # Content.
 
@@ -113,10 +113,10 @@ class SessionTable(ScrollView, can_focus=True):
 
     def sessions(self) -> dict[SessionId, Session]:
         """Return every session by its id, as of the last fleet."""
-        return dict(self._arranger.sessions)
+        return dict(self._list_order.sessions)
 
     def session(self, wanted: SessionId) -> Session | None:
-        return self._arranger.sessions.get(wanted)
+        return self._list_order.sessions.get(wanted)
 
     def offer(self, offers: Sequence[ProfileOffer]) -> None:
         """Set the agents that can be started, which an empty list shows."""
@@ -126,7 +126,7 @@ class SessionTable(ScrollView, can_focus=True):
     def shown(self) -> list[Session]:
         """Return the sessions in the list, filtered and in order."""
         return [
-            self._arranger.sessions[item.session]
+            self._list_order.sessions[item.session]
             for item in self.items
             if isinstance(item, SessionRow) and self.session(item.session)
         ]
@@ -135,12 +135,12 @@ class SessionTable(ScrollView, can_focus=True):
         """Show *fleet*: changed rows now, a changed order as soon as the keyboard is quiet."""
         change = change or difference(self.fleet, fleet)
         self.fleet = fleet
-        self._stale = self._arranger.take(fleet, change) or self._stale
+        self._stale = self._list_order.take(fleet, change) or self._stale
         for gone in change.gone:
             self._strips.pop(gone, None)
         self._stale = self._stale or (self.view.by_wave and bool(change.changed))
         if self._awaited:
-            self._meet()
+            self._select_awaited()
         if self._stale:
             self.settle()
         self._refresh_rows({session.id for session in change.changed} | set(change.gone))
@@ -159,7 +159,7 @@ class SessionTable(ScrollView, can_focus=True):
     def reorder(self) -> None:
         """Sort the rows now."""
         before, top = self.items, self.scroll_offset.y
-        self.items = self._arranger.items(self.fleet, self.view)
+        self.items = self._list_order.items(self.fleet, self.view)
         self._stale = False
         self._arranged_at = self.clock.ticking()
         self._measure()
@@ -179,9 +179,9 @@ class SessionTable(ScrollView, can_focus=True):
         """Redraw the rows whose ages changed, and sort if that was delayed; called every second."""
         self.settle()
         now = self.clock.now()
-        self._paint([y for y, item in self._in_sight() if self._reads_otherwise(item, now)])
+        self._paint([y for y, item in self._in_sight() if self._is_outdated(item, now)])
 
-    def _reads_otherwise(self, item: Item, now: float) -> bool:
+    def _is_outdated(self, item: Item, now: float) -> bool:
         session = self.session(item.session) if isinstance(item, SessionRow) else None
         drawn = None if session is None else self._strips.get(session.id)
         return session is not None and drawn is not None and drawn[0][1] != moments(session, now)
@@ -200,7 +200,7 @@ class SessionTable(ScrollView, can_focus=True):
         self.refresh_line(before)
         self.refresh_line(self._index)
         self._show_cursor()
-        self._announce()
+        self._post_selection()
 
     def select(self, wanted: SessionId) -> bool:
         """Move the cursor to this session; False if the list does not show it."""
@@ -213,10 +213,10 @@ class SessionTable(ScrollView, can_focus=True):
     def await_name(self, name: str) -> None:
         """Move the cursor to the session of this name as soon as it exists."""
         self._awaited = name
-        self._meet()
+        self._select_awaited()
 
-    def _meet(self) -> None:
-        for session in self._arranger.sessions.values():
+    def _select_awaited(self) -> None:
+        for session in self._list_order.sessions.values():
             if session.name == self._awaited:
                 self._awaited = ""
                 self.reorder()
@@ -226,7 +226,7 @@ class SessionTable(ScrollView, can_focus=True):
     def next_that_needs(self) -> SessionId | None:
         """Return the session that needs the user most, or the next one after the selected; None without another."""
         now = self.clock.now()
-        order = pressing(self.shown(), now, waiting_peers(self._arranger.sessions.values()))
+        order = pressing(self.shown(), now, waiting_peers(self._list_order.sessions.values()))
         found = next_pressing(order, self.selected)
         return None if found is None else found.id
 
@@ -334,7 +334,7 @@ class SessionTable(ScrollView, can_focus=True):
         """Fit the columns. A hidden list has no width and keeps its columns; `on_resize` follows when it is shown."""
         if not self.size.width:
             return
-        sessions = self._arranger.sessions.values()
+        sessions = self._list_order.sessions.values()
         self._names_width = max(map(self._name_cells, sessions), default=8)
         for item in self.items:
             if isinstance(item, SessionRow) and item.depth and (child := self.session(item.session)) is not None:
@@ -366,7 +366,7 @@ class SessionTable(ScrollView, can_focus=True):
         if top and self._index != before:
             self.scroll_to(y=max(0, top + self._index - before), animate=False, immediate=True)
         self._show_cursor()
-        self._announce()
+        self._post_selection()
 
     def _first_row(self) -> int:
         return next((index for index, item in enumerate(self.items) if isinstance(item, SessionRow)), 0)
@@ -383,7 +383,7 @@ class SessionTable(ScrollView, can_focus=True):
         elif self._index >= top + height:
             self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
 
-    def _announce(self) -> None:
+    def _post_selection(self) -> None:
         item = self.items[self._index] if self._index < len(self.items) else None
         key: SessionId | str | None = (
             None if item is None else item.session if isinstance(item, SessionRow) else item.key
@@ -421,4 +421,4 @@ class SessionTable(ScrollView, can_focus=True):
         """Redraw these visible *lines*. Textual's own way renders every widget that they cross."""
         width = self.scrollable_content_region.width  # without the scrollbar, which covers the lines
         if regions := [Region(0, y, width, rows) for y, rows in runs(lines)]:
-            self._brush.paint(self, regions)
+            self._painter.paint(self, regions)

@@ -52,8 +52,8 @@ class ScrollbackScreen(Overlay):
         self.find_bar = FindBar(look, keys)
         self.foot = TextLines(look, "surface")
         self._copied, self._looked = copied, looked
-        self._began = self.view.cursor
-        self._acts: dict[str, Callable[[], object]] = {
+        self._search_start = self.view.cursor
+        self._actions: dict[str, Callable[[], object]] = {
             "read_line_down": lambda: self.view.move(1),
             "read_line_up": lambda: self.view.move(-1),
             "read_page_down": lambda: self.view.scroll(self.view.size.height),
@@ -66,9 +66,9 @@ class ScrollbackScreen(Overlay):
             "find": self._begin_find,
             "find_on": lambda: self._find(down=False),
             "find_back": lambda: self._find(down=True),
-            "find_keep": self._keep_find,
+            "find_keep": self._accept_find,
             "find_drop": self._drop_find,
-            "toggle": self._look_at_link,
+            "toggle": self._open_link,
             "copy": self._copy_selection,
             "copy_answer": self._copy_screen,
             "stop_reading": self._leave,
@@ -83,14 +83,14 @@ class ScrollbackScreen(Overlay):
         self.set_focus(self.view)
         if self._words:
             self.view.found = self.view.buffer.find(self._words)
-            self._say_found(self._words, here=True)
+            self._show_matches(self._words, here=True)
             self.find_bar.is_open = True
             self.find_bar.keep()
-        self._tell()
+        self._update_foot()
 
     def do(self, action: str) -> bool:
         """Run the action with this id; return whether it exists here."""
-        act = self._acts.get(action)
+        act = self._actions.get(action)
         if act is not None:
             act()
         return act is not None
@@ -116,12 +116,12 @@ class ScrollbackScreen(Overlay):
     def _search(self, words: str) -> None:
         """Search for *words*, from where the search began."""
         self.view.found = self.view.buffer.find(words)
-        self.view.go(self._began)
+        self.view.go(self._search_start)
         here = self.view.find_next(down=False) or self.view.find_next(down=True)
-        self._say_found(words, here)
+        self._show_matches(words, here)
 
     def on_scrollback_view_moved(self) -> None:
-        self._tell()
+        self._update_foot()
 
     def on_scrollback_view_dragged(self) -> None:
         self._copy_selection()
@@ -137,16 +137,16 @@ class ScrollbackScreen(Overlay):
         self.view.refresh()
 
     def _begin_find(self) -> None:
-        self._began, self._words = self.view.cursor, ""
+        self._search_start, self._words = self.view.cursor, ""
         self.find_bar.begin()
 
     def _find(self, *, down: bool) -> None:
         if self.view.found:
-            self._say_found(self.find_bar.words.words, self.view.find_next(down=down))
+            self._show_matches(self.find_bar.words.words, self.view.find_next(down=down))
         else:
             self._begin_find()
 
-    def _keep_find(self) -> None:
+    def _accept_find(self) -> None:
         if self.find_bar.written != self.find_bar.words.words:
             self._search(self.find_bar.written)
         self.find_bar.keep()
@@ -155,14 +155,14 @@ class ScrollbackScreen(Overlay):
     def _drop_find(self) -> None:
         self.view.found = []
         self.find_bar.drop()
-        self.view.go(self._began)
+        self.view.go(self._search_start)
         self.set_focus(self.view)
 
-    def _say_found(self, words: str, here: bool) -> None:
+    def _show_matches(self, words: str, here: bool) -> None:
         self.find_bar.words.words = words
         self.find_bar.tell(len(self.view.found), done=True, here=here)
 
-    def _look_at_link(self) -> None:
+    def _open_link(self) -> None:
         if (link := self.view.link()) is not None:
             self._looked(link.address)
 
@@ -178,16 +178,16 @@ class ScrollbackScreen(Overlay):
         if self.view.drop_selection() if self.view.selects else False:
             return
         if self.view.found and not self._words:  # with an initial search, the key leaves at once
-            self._drop_found()
+            self._drop_matches()
         else:
             self.dismiss()
 
-    def _drop_found(self) -> None:
+    def _drop_matches(self) -> None:
         self.view.found = []
         self.find_bar.drop()
         self.view.refresh()
 
-    def _tell(self) -> None:
+    def _update_foot(self) -> None:
         """Update the bottom line: the session, the available keys, the position."""
         keys, utf8 = self.keys, self.look.utf8
         words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]

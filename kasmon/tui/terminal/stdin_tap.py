@@ -85,9 +85,9 @@ class StdinTap:
         self._leave_bytes = tuple(key.legacy for key in self._leave if len(key.legacy) == 1)
         self._pending = b""
         self._keys = bytearray()
-        self._ours = bytearray()
+        self._textual_bytes = bytearray()
         self._paste: bytearray | None = None
-        self._grab: bool | None = None
+        self._grabbed_by_pane: bool | None = None
         """The owner of a held mouse button: true the pane, false Textual, None if no button is held."""
 
     @property
@@ -111,7 +111,7 @@ class StdinTap:
             else:
                 at = self._take_text(data, at)
         self._flush()
-        ours, self._ours = bytes(self._ours) + data[at:], bytearray()
+        ours, self._textual_bytes = bytes(self._textual_bytes) + data[at:], bytearray()
         return ours
 
     def settle(self) -> None:
@@ -132,7 +132,7 @@ class StdinTap:
             self._keys += data[at:end]
             return end
         self._keys += data[at:leave]
-        self._go()
+        self._leave_focus()
         return leave + 1
 
     def _take_sequence(self, data: bytes, at: int) -> int:
@@ -168,16 +168,16 @@ class StdinTap:
         if report := mouse_encoding.REPORT.fullmatch(sequence):
             self._take_mouse(mouse_encoding.read(report, self.cell), sequence)
         elif sequence in (b"\x1b[I", b"\x1b[O") or (between, final) == (b"$", b"y"):
-            self._ours += sequence
+            self._textual_bytes += sequence
         elif final == b"t" and parameters:
-            self._ours += sequence if parameters.startswith(b"48;") else b""
+            self._textual_bytes += sequence if parameters.startswith(b"48;") else b""
         elif parameters[:1] not in (b"<", b"=", b">", b"?") and not _is_reply(parameters, final):
             self._take_key(sequence)
 
     def _take_key(self, sequence: bytes) -> None:
         aim = self.aim
         if any(key.pressed_by(sequence) for key in self._leave):
-            self._go()
+            self._leave_focus()
         elif sequence in (b"\x1b[5;2~", b"\x1b[6;2~") and not aim.modes.alternate:
             self._flush()
             page = max(aim.height - 1, 1)
@@ -195,20 +195,20 @@ class StdinTap:
         aim = self.aim
         inside = 0 <= report.x - aim.x < aim.width and 0 <= report.y - aim.y < aim.height
         if report.wheel and inside and (aim.scrolled or not aim.modes.mouse):
-            self._turn(report)
+            self._handle_wheel(report)
             return
-        free = report.wheel or self._grab is None
-        panes = inside and bool(aim.modes.mouse) if free else bool(self._grab)
+        free = report.wheel or self._grabbed_by_pane is None
+        panes = inside and bool(aim.modes.mouse) if free else bool(self._grabbed_by_pane)
         if not report.wheel and not report.motion:
-            self._grab = None if report.up else panes
+            self._grabbed_by_pane = None if report.up else panes
         if not panes:
-            self._ours += sequence
+            self._textual_bytes += sequence
         elif mouse_encoding.wanted(report, aim.modes):
             column = min(max(report.x - aim.x, 0), max(aim.width - 1, 0)) + aim.left
             row = min(max(report.y - aim.y, 0), max(aim.height - 1, 0)) + aim.top
             self._keys += mouse_encoding.written(report._replace(x=column, y=row), aim.modes)
 
-    def _turn(self, report: mouse_encoding.MouseReport) -> None:
+    def _handle_wheel(self, report: mouse_encoding.MouseReport) -> None:
         """Handle the wheel if the program does not: arrow keys on the alternate screen, else scrollback."""
         if report.button & 3 > 1:
             return
@@ -252,7 +252,7 @@ class StdinTap:
         else:
             self._sink.paste(text)
 
-    def _go(self) -> None:
+    def _leave_focus(self) -> None:
         self._flush()
         self.left = True
         self._sink.leave()

@@ -140,10 +140,10 @@ class FocusView(TerminalPane):
         self.bar = FocusBar(leave)
         self.is_live = False
         self._link, self._leave_keys, self._rate_hz = link, leave, rate_hz
-        self._carrier = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
+        self._input_sender = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
         self._tap: StdinTap | None = None
-        self._told_size: tuple[int, int] | None = None
-        self._told_at = 0.0
+        self._sent_size: tuple[int, int] | None = None
+        self._sent_at = 0.0
         self._resize_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -152,7 +152,7 @@ class FocusView(TerminalPane):
 
     def on_mount(self) -> None:
         self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
-        self.app.screen_change_signal.subscribe(self, lambda _screen: self._share_keyboard())
+        self.app.screen_change_signal.subscribe(self, lambda _screen: self._update_tap())
 
     def on_unmount(self) -> None:
         self.leave()
@@ -167,7 +167,7 @@ class FocusView(TerminalPane):
     def show(self, rows: TerminalRows) -> None:
         """Apply one update of this session's host."""
         self.terminal.show(rows)
-        self._carrier.history = rows.history
+        self._input_sender.history = rows.history
         self.bar.lost = ""
         self.bar.scrolled = f"{rows.scrolled} lines up" if rows.scrolled else ""
 
@@ -181,45 +181,45 @@ class FocusView(TerminalPane):
             return
         self.is_live = True
         self.add_class("-live")
-        self._told_size = None
+        self._sent_size = None
         self.terminal.live = True
         self.terminal.can_focus = True
         self.terminal.focus()
-        self._share_keyboard()
-        self._resize_timer = self.set_timer(SETTLE_S, self._tell_size_later)
+        self._update_tap()
+        self._resize_timer = self.set_timer(SETTLE_S, self._send_size_later)
 
     def leave(self) -> None:
         """Take the keyboard back; the session stays as a preview. A second call does nothing."""
         if not self.is_live:
             return
         self.is_live = False
-        self._share_keyboard()
+        self._update_tap()
         self.remove_class("-live")
         if self._resize_timer is not None:
             self._resize_timer.stop()
             self._resize_timer = None
         self.terminal.live = False
         self.terminal.can_focus = False
-        self._carrier.to_the_bottom()
+        self._input_sender.to_the_bottom()
         self._link.tell(Blur(session=self.session))
         self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
         self.post_message(self.Left(self))
 
-    def _share_keyboard(self) -> None:
+    def _update_tap(self) -> None:
         """Open the tap if this is live and on top; else close it."""
         driver = self.app._driver
         if not isinstance(driver, TapDriver):
             return
         wanted = self.is_live and self.is_mounted and self.screen.is_active
         if wanted and self._tap is None:
-            self._tap = StdinTap(self._carrier, self._leave_keys)
-            self._tap.aim = self._aim()
+            self._tap = StdinTap(self._input_sender, self._leave_keys)
+            self._tap.aim = self._geometry()
             driver.open_tap(self._tap)
         elif not wanted and self._tap is not None:
             driver.close_tap(self._tap)
             self._tap = None
 
-    def _aim(self) -> FocusGeometry:
+    def _geometry(self) -> FocusGeometry:
         terminal = self.terminal
         area = terminal.content_region
         left, top = terminal.corner
@@ -237,25 +237,25 @@ class FocusView(TerminalPane):
     def on_terminal_widget_moved(self, message: TerminalWidget.Moved) -> None:
         message.stop()
         if self._tap is not None:
-            self._tap.aim = self._aim()
+            self._tap.aim = self._geometry()
         if self.is_live:
-            self._tell_size()
+            self._send_size()
 
-    def _tell_size(self) -> None:
+    def _send_size(self) -> None:
         """Set the session's window to the terminal's size; of many changes, only the last one is sent."""
         width, height = size = tuple(self.terminal.size)
-        if not self.is_live or not width or not height or size == self._told_size or self._resize_timer is not None:
+        if not self.is_live or not width or not height or size == self._sent_size or self._resize_timer is not None:
             return
-        wait_s = self._told_at + RESIZE_S - time.monotonic()
+        wait_s = self._sent_at + RESIZE_S - time.monotonic()
         if wait_s > 0:
-            self._resize_timer = self.set_timer(wait_s, self._tell_size_later)
+            self._resize_timer = self.set_timer(wait_s, self._send_size_later)
             return
-        self._told_size, self._told_at = (width, height), time.monotonic()
+        self._sent_size, self._sent_at = (width, height), time.monotonic()
         self._link.tell(Focus(session=self.session, columns=width, rows=height))
 
-    def _tell_size_later(self) -> None:
+    def _send_size_later(self) -> None:
         self._resize_timer = None
-        self._tell_size()
+        self._send_size()
 
     def _read_key_pressed(self) -> None:
         self.post_message(self.ReadWanted(self.session, self.terminal.scrolled))
@@ -293,24 +293,24 @@ class FocusView(TerminalPane):
         if any(key.pressed_by(data) for key in self._leave_keys):
             self.leave()
         elif data == SHIFT_HOME and not self.terminal.modes.alternate:
-            self._carrier.read()
+            self._input_sender.read()
         elif data:
-            self._carrier.keys(data)
+            self._input_sender.keys(data)
 
     def on_paste(self, event: events.Paste) -> None:
         if self.is_live and self._tap is None and event.text:
             event.stop()
-            self._carrier.paste(event.text)
+            self._input_sender.paste(event.text)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         if self.is_live and self._tap is None:
             event.stop()
-            self._carrier.scroll(WHEEL_LINES)
+            self._input_sender.scroll(WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         if self.is_live and self._tap is None:
             event.stop()
-            self._carrier.scroll(-WHEEL_LINES)
+            self._input_sender.scroll(-WHEEL_LINES)
 
 
 def _waiting(count: int) -> str:

@@ -50,7 +50,7 @@ class TerminalWidget(Widget):
         """The pane's column and row in the widget's top left cell."""
         self._text: list[str] = []
         self._strips: list[Strip | None] = []
-        self._brush = ImmediatePainter()
+        self._painter = ImmediatePainter()
         self._base: Style | None = None
         """The widget's own colours, which are the program's defaults; None until they are looked up again."""
 
@@ -91,7 +91,7 @@ class TerminalWidget(Widget):
         if not regions:
             return
         if self.live:
-            self._brush.paint(self, regions)
+            self._painter.paint(self, regions)
         else:
             self.refresh(*regions)
 
@@ -109,12 +109,12 @@ class TerminalWidget(Widget):
         return Offset(left, top)
 
     def watch_live(self) -> None:
-        self._crop_anew()
+        self._recrop()
 
     def on_resize(self) -> None:
-        self._crop_anew()
+        self._recrop()
 
-    def _crop_anew(self) -> None:
+    def _recrop(self) -> None:
         self.corner = self._best_corner()
         self.refresh()
         self.post_message(self.Moved(self))
@@ -125,7 +125,7 @@ class TerminalWidget(Widget):
         row = y + self.corner.y
         if not 0 <= row < self.rows:
             return Strip.blank(width, base)
-        strip = _laid_out(self._strip(row), self.corner.x, width, base)
+        strip = _fit_strip(self._strip(row), self.corner.x, width, base)
         if self.live and self.cursor.visible and row == self.cursor.y and not self.scrolled:
             strip = _with_cursor(strip, self.cursor.x - self.corner.x, width, _CURSORS.get(self.cursor.shape))
         if y == 0 and (marker := self._marker()):
@@ -149,7 +149,7 @@ class TerminalWidget(Widget):
         return strip
 
 
-def _laid_out(strip: Strip, left: int, width: int, base: Style) -> Strip:
+def _fit_strip(strip: Strip, left: int, width: int, base: Style) -> Strip:
     """Return the *width* cells of *strip* from *left* on, with *base* as the default style."""
     if left or strip.cell_length > width:
         strip = strip.crop(left, left + width)

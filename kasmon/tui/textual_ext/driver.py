@@ -121,7 +121,7 @@ class TapDriver(LinuxDriver):
         """The terminal can no longer be written to."""
         self._tap: StdinTap | None = None
         self._legacy = False
-        self._asleep = False
+        self._is_suspended = False
         self._wake_read, wake = os.pipe()
         self.exit_event = _WakingEvent(wake)
         if isinstance(self._file, io.TextIOWrapper):
@@ -147,11 +147,11 @@ class TapDriver(LinuxDriver):
             self.flush()
 
     def write(self, data: str) -> None:
-        if not self.gone and not self._asleep:
+        if not self.gone and not self._is_suspended:
             super().write(data)
 
     def start_application_mode(self) -> None:
-        self._asleep = False
+        self._is_suspended = False
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._tap is not None:
             self._set_legacy(True)
@@ -162,15 +162,15 @@ class TapDriver(LinuxDriver):
 
     def suspend_application_mode(self) -> None:
         super().suspend_application_mode()
-        self._asleep = True
+        self._is_suspended = True
 
     def _sigtstp_application(self, *_: object) -> None:
-        self._soon(self._stop)
+        self._call_soon(self._stop)
 
     def _sigcont_application(self, *_: object) -> None:
-        self._soon(self._go_on)
+        self._call_soon(self._resume)
 
-    def _soon(self, call: Callable[[], object]) -> None:
+    def _call_soon(self, call: Callable[[], object]) -> None:
         """Call on the app's loop: a signal may arrive while the lock is held that terminal output needs."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the dashboard has ended
             self._loop.call_soon_threadsafe(call)
@@ -182,11 +182,11 @@ class TapDriver(LinuxDriver):
         terminal_guard.wake()
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Restore the terminal's modes, which may have changed during a stop."""
         if not self._auto_restart or self._writer_thread is None:
             return
-        if not self._asleep:
+        if not self._is_suspended:
             self.suspend_application_mode()
         self.resume_application_mode()
         self._app.call_later(self._app.refresh, layout=True)
@@ -195,7 +195,7 @@ class TapDriver(LinuxDriver):
         """Stop writing because the terminal is gone, and report it once. Safe on any thread."""
         if not self.gone:
             self.gone = True
-            self._soon(self.on_hangup or self._leave)
+            self._call_soon(self.on_hangup or self._leave)
 
     def _leave(self) -> None:
         self._app.exit(return_code=128 + signal.SIGHUP)
@@ -228,7 +228,7 @@ class TapDriver(LinuxDriver):
                     if not data:
                         break
                     if tap is not None:
-                        data = self._through(tap, parser, data)
+                        data = self._feed_tap(tap, parser, data)
                         settle_at = None if tap.hold_s is None else time.monotonic() + tap.hold_s
                     if text := decode(data):
                         for event in parser.feed(text):
@@ -264,10 +264,10 @@ class TapDriver(LinuxDriver):
         if not data and self.is_hung_up():
             self.hang_up()
         elif not data and self.input_tty:
-            self._soon(self.on_hangup or self._leave)
+            self._call_soon(self.on_hangup or self._leave)
         return data
 
-    def _through(self, tap: "StdinTap", parser: XTermParser, data: bytes) -> bytes:
+    def _feed_tap(self, tap: "StdinTap", parser: XTermParser, data: bytes) -> bytes:
         if parser.mouse_pixels and parser.terminal_size and parser.terminal_pixel_size:
             (columns, rows), (width, height) = parser.terminal_size, parser.terminal_pixel_size
             tap.cell = (max(width / columns, 1.0), max(height / rows, 1.0))

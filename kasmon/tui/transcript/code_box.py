@@ -32,7 +32,7 @@ class CodeBox(PromptBox):
     ) -> None:
         super().__init__(session, keys, "", text, history=codes)
         self.interpreter: Interpreter = interpreter
-        self._tell_which()
+        self._show_interpreter()
 
     async def _on_key(self, event: events.Key) -> None:
         row = next((row for name in event.aliases if (row := self.keys.action(name, KeyContext.CODE))), None)
@@ -45,14 +45,14 @@ class CodeBox(PromptBox):
             return super().means("submit")
         if action == "interpreter":
             self.interpreter = INTERPRETERS[(INTERPRETERS.index(self.interpreter) + 1) % len(INTERPRETERS)]
-            self._tell_which()
+            self._show_interpreter()
             return True
         if action == "read_run":
             self.post_message(ActionRequested("read"))
             return True
         return super().means(action)
 
-    def _tell_which(self) -> None:
+    def _show_interpreter(self) -> None:
         others = "  ".join(f"[{each}]" if each == self.interpreter else each for each in INTERPRETERS)
         self.border_title = Content(others)
         self.placeholder = Content(f"Code for {self.interpreter}")

@@ -43,18 +43,18 @@ class CursorView(EventView):
         """Show a cursor, at the last visible row; or hide it."""
         self.holds = on
         self.cursor = max(self.shown - 1, 0) if on else None
-        self.goes_elsewhere()
+        self.cancel_search_move()
         self._draw()
         self.refresh()
 
-    def goes_elsewhere(self) -> None:
+    def cancel_search_move(self) -> None:
         """Called before the cursor is moved: cancels a pending search move."""
 
     def move(self, rows: int) -> None:
         """Move the cursor; scroll if it would leave the screen."""
         if self.cursor is None:
             return
-        self.goes_elsewhere()
+        self.cancel_search_move()
         wanted = self.cursor + rows
         self.cursor = min(max(wanted, 0), max(self.shown - 1, 0))
         if wanted != self.cursor:
@@ -63,7 +63,7 @@ class CursorView(EventView):
 
     def turn_page(self, pages: int) -> None:
         """Move the cursor and the screen down by so many screens, up if negative."""
-        self.goes_elsewhere()
+        self.cancel_search_move()
         before = self._bottom
         self.back(-pages)
         if self._bottom == before:
@@ -72,12 +72,12 @@ class CursorView(EventView):
 
     def to_top(self) -> None:
         """Go to the first row."""
-        self.goes_elsewhere()
+        self.cancel_search_move()
         self._go_to(RowPosition(0, 0), at_top=True)
 
     def to_last(self) -> None:
         """Go to the last row."""
-        self.goes_elsewhere()
+        self.cancel_search_move()
         self.to_end()
         self.cursor = max(self.shown - 1, 0)
         self.refresh()
@@ -95,7 +95,7 @@ class CursorView(EventView):
             on_it = here.row <= 1
             wanted = next((start for start in reversed(starts) if start < here.block + (not on_it)), None)
         if wanted is not None:
-            self.goes_elsewhere()
+            self.cancel_search_move()
             self._go_to(RowPosition(wanted, min(1, len(self._lines.block(wanted)) - 1)), at_top=True)
         return wanted is not None
 
@@ -108,7 +108,7 @@ class CursorView(EventView):
         place = self._lines.walk(RowPosition(place.block, min(place.row, len(self._lines.block(place.block)) - 1)), 0)
         self._show_to(self._lines.walk(place, self.shown - 1 - row))
         if self.cursor is not None:
-            self._put_cursor(place)
+            self._place_cursor(place)
         self.refresh()
         return True
 
@@ -123,10 +123,10 @@ class CursorView(EventView):
         top = self._lines.walk(self._bottom, 1 - self.shown)
         if at_top or not top <= place <= self._bottom:
             self._show_to(self._lines.walk(place, self._screen.size[1] - 1 - (0 if at_top else CONTEXT)))
-        self._put_cursor(place)
+        self._place_cursor(place)
         self.refresh()
 
-    def _put_cursor(self, place: RowPosition) -> None:
+    def _place_cursor(self, place: RowPosition) -> None:
         """Put the cursor on *place*, which is visible."""
         above = self._lines.above(place) - self._lines.above(self._bottom)
         self.cursor = min(max(self.shown - 1 - above, 0), max(self.shown - 1, 0))
@@ -154,17 +154,17 @@ class CursorView(EventView):
         front = None if self.app.no_color else self.rich_style.color
         return Strip(
             [
-                Segment(text, _lit(own, ground, front, self.contrast) if own and own.bgcolor in usual else own)
+                Segment(text, _highlight(own, ground, front, self.contrast) if own and own.bgcolor in usual else own)
                 for text, own, _ in strip
             ],
             strip.cell_length,
         )
 
-    def flow_anew(self) -> None:
+    def rewrap(self) -> None:
         """Wrap again, and keep the cursor on its position."""
         place = self.place()
         at_end = self.above == 0 and self.cursor is not None and self.cursor >= self.shown - 1
-        super().flow_anew()
+        super().rewrap()
         if at_end:
             self.to_last()
         elif place is not None:
@@ -185,7 +185,7 @@ class CursorView(EventView):
 
 
 @lru_cache(512)
-def _lit(own: Style, ground: Color | None, usual: Color | None, enough: float) -> Style:
+def _highlight(own: Style, ground: Color | None, usual: Color | None, enough: float) -> Style:
     """Return *own* on the cursor's *ground*, readable there; reversed without colours."""
     front = own.color or usual
     if usual is None or front is None or ground is None:

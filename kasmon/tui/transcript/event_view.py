@@ -63,12 +63,12 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self._thumb = range(0)
         self._frame: Timer | None = None
         self._drawn_at = -math.inf
-        self._brush = ImmediatePainter()
+        self._painter = ImmediatePainter()
         self._whole: dict[int, tuple[Strip, Style, Strip]] = {}
         """By id of a screen line: the line, its scrollbar style, and the complete strip."""
         self._fits = False
         """Whether there is space for a line and the scrollbar."""
-        self._looks: tuple[Style, Style, Style] | None = None
+        self._styles: tuple[Style, Style, Style] | None = None
         """The styles of background, scrollbar and thumb, until the styles change."""
 
     def open(self, transcript: Transcript, *, same_place: bool = False) -> None:
@@ -123,9 +123,9 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.back_lines(-WHEEL_LINES)
 
     def on_resize(self) -> None:
-        self.flow_anew()
+        self.rewrap()
 
-    def flow_anew(self) -> None:
+    def rewrap(self) -> None:
         """Wrap to a new size; follow the end as before, or keep the approximate position.
 
         Override this instead of `on_resize`, which Textual calls for every class.
@@ -143,7 +143,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         columns, rows = self._screen.size
         if y >= rows or not self._fits:
             return Strip.blank(self.size.width, self.rich_style)
-        ground, bar, thumb = self._looks = self._looks or self._looked_up()
+        ground, bar, thumb = self._styles = self._styles or self._look_up_styles()
         edge = ground if not self._thumb else thumb if y in self._thumb else bar
         inner = self._screen.strip(y, ground)
         known = self._whole.get(id(inner))
@@ -155,7 +155,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._looks = None
+        self._styles = None
 
     @property
     def _lines(self) -> TranscriptRows:
@@ -183,16 +183,16 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self._at = bottom if shown and (self.holds or bottom != last) else None
         self.above = lines.above(bottom)
         thumb, self._thumb = self._thumb, self._thumb_rows(lines.estimate)
-        changed = self._screen.show([self.dressed(row) for row in shown], self._style_of)
+        changed = self._screen.show([self.style_row(row) for row in shown], self._style_of)
         self._drawn_at = time.monotonic()
         if thumb != self._thumb:
             changed = list(range(rows))
         width, height = self.size
         regions = [Region(0, y, width, rows) for y, rows in runs(y for y in changed if y < height)]
         if regions and self.is_attached:
-            self._brush.paint(self, regions)
+            self._painter.paint(self, regions)
 
-    def dressed(self, row: TextLine) -> TextLine:
+    def style_row(self, row: TextLine) -> TextLine:
         """Return *row* as it is shown."""
         return row
 
@@ -205,6 +205,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         top = (rows - size) * max(every - rows - self.above, 0) // (every - rows)
         return range(top, top + size)
 
-    def _looked_up(self) -> tuple[Style, Style, Style]:
+    def _look_up_styles(self) -> tuple[Style, Style, Style]:
         bar, thumb = (self.get_component_rich_style(f"event-screen--{part}") for part in ("bar", "thumb"))
         return self.rich_style, bar, thumb

@@ -55,13 +55,13 @@ class FileSuggestions(TextLines):
     def offer(self, files: Sequence[str]) -> None:
         """Offer these, the first of them chosen."""
         self.files, self.chosen = [*files], 0
-        self._tell()
+        self._update()
 
     def move(self, by: int) -> None:
         """Choose another one."""
         if self.files:
             self.chosen = (self.chosen + by) % len(self.files)
-            self._tell()
+            self._update()
 
     def take(self) -> str:
         """Return the chosen file, and close the list."""
@@ -69,7 +69,7 @@ class FileSuggestions(TextLines):
         self.offer(())
         return file
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         lines: list[DrawnLine] = []
         for number, file in enumerate(self.files):
             here = number == self.chosen
@@ -82,7 +82,7 @@ class FileSuggestions(TextLines):
         if event.y < len(self.files):
             event.stop()
             self.chosen = event.y
-            self._tell()
+            self._update()
 
 
 def _in_order(letters: str, path: str) -> bool:

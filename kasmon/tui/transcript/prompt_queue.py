@@ -53,30 +53,30 @@ class PromptQueueView(TextLines, can_focus=True):
             self.chosen = waiting[0].id if waiting else None
             if not waiting:
                 self.post_message(self.Empty())
-        self._tell()
+        self._update()
 
     def choose(self, on: bool) -> None:
         """Choose the first queued prompt; or none."""
         self.chosen = self.waiting[0].id if on and self.waiting else None
-        self._tell()
+        self._update()
 
     def move(self, by: int) -> None:
         """Move the choice by so many prompts."""
         waiting = self.waiting
         if waiting and self.chosen is not None:
             self.chosen = waiting[min(max(self._place() + by, 0), len(waiting) - 1)].id
-            self._tell()
+            self._update()
 
     def shift(self, by: int) -> None:
         """Move the chosen prompt later in the queue, or earlier if negative."""
         place = self._place() + by
         if self.chosen is not None and 0 <= place < len(self.waiting):
-            self._want(Requeue(receipt=self.chosen, place=place))
+            self._request_change(Requeue(receipt=self.chosen, place=place))
 
     def take_back(self) -> None:
         """Remove the chosen prompt from the queue."""
         if self.chosen is not None:
-            self._want(Requeue(receipt=self.chosen, drop=True))
+            self._request_change(Requeue(receipt=self.chosen, drop=True))
 
     def change(self) -> None:
         """Edit the chosen prompt."""
@@ -85,15 +85,15 @@ class PromptQueueView(TextLines, can_focus=True):
 
     def dress(self, look: ThemeStyles) -> None:
         self.look = look
-        self._tell()
+        self._update()
 
     def _place(self) -> int:
         return next((number for number, each in enumerate(self.waiting) if each.id == self.chosen), 0)
 
-    def _want(self, wish: Requeue) -> None:
+    def _request_change(self, wish: Requeue) -> None:
         self.post_message(CommandRequested(SendToAgent(session=self.session.id, wish=wish)))
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         if self.chosen is not None:
             first = max(0, min(self._place() - CHOOSING // 2, len(self.waiting) - CHOOSING))
             lines = [self._choice(number, each) for number, each in enumerate(self.waiting)]

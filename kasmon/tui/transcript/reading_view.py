@@ -45,18 +45,18 @@ class TranscriptReader(CursorView):
         self.search: TranscriptSearch | None = None
         self._from = RowPosition(0, 0)
         """Where the search began."""
-        self._wanted: Callable[[TranscriptRows], RowPosition | None] | None = None
+        self._find_target: Callable[[TranscriptRows], RowPosition | None] | None = None
         """Returns the match to go to; None once it was found or the search is over."""
-        self._busy: Timer | None = None
-        self._told_at = -math.inf
+        self._search_timer: Timer | None = None
+        self._reported_at = -math.inf
 
     def read(self, on: bool) -> None:
         if not on:
             self.search = None
         super().read(on)
 
-    def goes_elsewhere(self) -> None:
-        self._wanted = None
+    def cancel_search_move(self) -> None:
+        self._find_target = None
 
     def copied(self, *, answer: bool = False) -> Piece | None:
         """Return the text under the cursor: its code block if it is in one, else its block; or the last answer."""
@@ -74,9 +74,9 @@ class TranscriptReader(CursorView):
             here = self._here()
             self._from = RowPosition(here.block, here.row + 1)
         self.search = TranscriptSearch(self._transcript, words) if words else None
-        self._wanted = self._first if words else None
+        self._find_target = self._first if words else None
         self._draw()
-        self._look_on()
+        self._search_on()
 
     def seek(self, event: Event, line: str, words: str) -> bool:
         """Go to *line* of *event*, and search for *words* from there; False if it is not in the transcript yet."""
@@ -103,15 +103,15 @@ class TranscriptReader(CursorView):
         """Go to the next row with the words, up unless *down*."""
         if (search := self.search) is not None:
             here = self._here()
-            self._wanted = (
+            self._find_target = (
                 (lambda lines: search.below(here, lines)) if down else lambda lines: search.above(here, lines)
             )
-            self._look_on()
+            self._search_on()
 
     def drop_search(self) -> None:
         """End the search, and return to where it began."""
         was = self.search
-        self.search = self._wanted = None
+        self.search = self._find_target = None
         if was is not None:
             self._go_to(RowPosition(self._from.block, max(self._from.row - 1, 0)))
         self._draw()
@@ -121,7 +121,7 @@ class TranscriptReader(CursorView):
         found = self.search.above(self._from, lines)
         return found or (self.search.below(self._from, lines) if self.search.is_done else None)
 
-    def _look_on(self) -> None:
+    def _search_on(self) -> None:
         """Search for as long as a frame allows; go to a match as soon as it is found."""
         until, search = time.monotonic() + PORTION_S, self.search
         if search is None:
@@ -130,33 +130,33 @@ class TranscriptReader(CursorView):
         while not search.is_done and time.monotonic() < until:
             search.look(LOOKED_BLOCKS)
         search.tires = False
-        found = self._wanted(self._lines) if self._wanted is not None else None
-        here = found is not None or self._wanted is None
+        found = self._find_target(self._lines) if self._find_target is not None else None
+        here = found is not None or self._find_target is None
         if found is not None:
-            self._wanted = None
+            self._find_target = None
             self._go_to(found)
         if search.is_done and not search.tires:
-            self._wanted = None
+            self._find_target = None
         else:
-            self._go_on()
+            self._schedule_search()
         if found is not None or search.is_done:
             self._draw()
-        elif until < self._told_at + TOLD_S:
+        elif until < self._reported_at + TOLD_S:
             return
-        self._told_at = until
+        self._reported_at = until
         self.post_message(self.Found(len(search.found), search.is_done, here))
 
-    def _go_on(self) -> None:
-        if self._busy is None:
-            self._busy = self.set_timer(FRAME_S if self._wanted is None else BREATH_S, self._on_frame)
+    def _schedule_search(self) -> None:
+        if self._search_timer is None:
+            self._search_timer = self.set_timer(FRAME_S if self._find_target is None else BREATH_S, self._on_frame)
 
     def _on_frame(self) -> None:
-        self._busy = None
+        self._search_timer = None
         search = self.search
-        if search is not None and (self._wanted is not None or not search.is_done):
-            self._look_on()
+        if search is not None and (self._find_target is not None or not search.is_done):
+            self._search_on()
 
-    def dressed(self, row: TextLine) -> TextLine:
+    def style_row(self, row: TextLine) -> TextLine:
         words = self.search.words if self.search is not None else Folded("")
         return marked(row, words) if words else row
 

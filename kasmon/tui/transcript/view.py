@@ -49,7 +49,7 @@ class SessionView(UniformVertical):
         """Whether it was opened for reading; leaving then returns to the list."""
         self.was_found = False
         """Whether it was opened from a search; leaving then returns to the search."""
-        self._sought: tuple[Event, str, str] | None = None
+        self._pending_event: tuple[Event, str, str] | None = None
         """The event to show once it is read, the line in it, and the search text."""
 
     def compose(self) -> ComposeResult:
@@ -64,12 +64,12 @@ class SessionView(UniformVertical):
         self.screen_of_events.can_focus = self.screen_of_events.cursor is not None
         if self.box is not None:  # the box was opened before the widgets above it were mounted
             self.move_child(self.box, after=self.offered)
-        self._tell()
-        self.set_interval(1.0, self._tell_sandbox)
+        self._update()
+        self.set_interval(1.0, self._update_sandbox)
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < LOW_ROWS, "-low")
-        self._tell_meter()
+        self._update_meter()
 
     def show(self, transcript: Transcript) -> None:
         """Show this transcript, which ends as the one before and may begin earlier; or its changes."""
@@ -82,7 +82,7 @@ class SessionView(UniformVertical):
         """Update to the current *session*."""
         before, self.session = self.session, session
         if before != session:
-            self._tell()
+            self._update()
 
     def dress(self, look: ThemeStyles) -> None:
         self.look = self.meter.look = self.sandbox.look = self.offered.look = look
@@ -90,7 +90,7 @@ class SessionView(UniformVertical):
         self.screen_of_events.dress(look.token)
         self.receipts.dress(look)
         self.find_bar.dress(look)
-        self._tell_meter()
+        self._update_meter()
 
     @property
     def place(self) -> KeyContext:
@@ -122,20 +122,20 @@ class SessionView(UniformVertical):
             )
         self.mount(self.box)
         self.screen.set_focus(self.box)  # now: the next key may be there already
-        self._tell()
+        self._update()
 
     def leave(self) -> str:
         """Close the prompt box; return its unsent text."""
         if self.box is None:
             return ""
-        self.was_found, self._sought = False, None
+        self.was_found, self._pending_event = False, None
         self.stop_reading()
         if self.box.changes is not None:
             self.box.change(None, "")
         draft = self.box.text
         self.box.remove()
         self.box = None
-        self._tell()
+        self._update()
         return draft
 
     def write(self) -> None:
@@ -157,16 +157,16 @@ class SessionView(UniformVertical):
 
     def seek(self, event: Event, line: str, words: str) -> None:
         """Show *line* of *event*, with *words* highlighted, now or as soon as it is read."""
-        self._sought = (event, line, words)
+        self._pending_event = (event, line, words)
         self.go_on_seeking()
 
     def go_on_seeking(self) -> None:
         """Try to show the wanted event, after more of the transcript was read."""
-        if self._sought is None or self.screen_of_events.cursor is None:
+        if self._pending_event is None or self.screen_of_events.cursor is None:
             return
-        event, line, words = self._sought
+        event, line, words = self._pending_event
         if self.screen_of_events.seek(event, line, words):
-            self._sought = None
+            self._pending_event = None
             self.find_bar.words.words, self.find_bar.is_open = words, True
             self.find_bar.keep()
 
@@ -233,17 +233,17 @@ class SessionView(UniformVertical):
         if self.box is not None:
             self.box.change(receipt, self.transcript.waiting.get(receipt, short))
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         self.receipts.tell(self.session, writing=self.box is not None)
-        self._tell_meter()
+        self._update_meter()
 
-    def _tell_sandbox(self) -> None:
+    def _update_sandbox(self) -> None:
         """Show the sandbox, its usage and its next change; an unchanged line is not drawn again."""
         self.sandbox.say(*panel(self.session, self.look, self.clock.now(), max(self.size.width - 1, 1)))
 
-    def _tell_meter(self) -> None:
+    def _update_meter(self) -> None:
         width = max(self.size.width - 1, 1)
         key = self.keys.shown_while_writing("configure", self.look.utf8)
         line = meter(self.session, self.look, key, width) if self.box is not None else None
         self.meter.say(*([line] if line is not None else []))
-        self._tell_sandbox()
+        self._update_sandbox()
