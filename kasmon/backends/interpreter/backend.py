@@ -58,27 +58,29 @@ class InterpreterBackend:
     def _opened(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> Agent:
         here = places()
         must_be_whole(here, launch.session)
-        policy, known = policy_of(here, launch.session), _past(here, launch.session)
+        policy, history = policy_of(here, launch.session), _load_history(here, launch.session)
         terms = terms_of(in_force(here).session)
         tier = self._parts.tier(policy)
 
-        def box(write: Callable[[Event], None]) -> ManagedSandbox:
+        def create_sandbox(write: Callable[[Event], None]) -> ManagedSandbox:
             journal = SandboxJournal(
-                known.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms
+                history.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms
             )
             return ManagedSandbox(tier, policy, journal, lambda runtime: self._parts.reach(runtime, launch.name))
 
-        def keeping(box: ManagedSandbox) -> SandboxCheckpoints:
+        def create_checkpoints(sandbox: ManagedSandbox) -> SandboxCheckpoints:
             points, inherited = self._parts.points(here, launch.session), here.inherited(launch.session)
-            return SandboxCheckpoints(box, points, inherited)
+            return SandboxCheckpoints(sandbox, points, inherited)
 
-        def keep_policy(changed: SandboxPolicy) -> None:
+        def store_policy(changed: SandboxPolicy) -> None:
             write_private(here.sandbox(launch.session), msgspec.json.encode(changed))
 
-        return InterpreterAgent(here, launch, box, keeping, terms, loop, known, keep_policy, self._quiet_s)
+        return InterpreterAgent(
+            here, launch, create_sandbox, create_checkpoints, terms, loop, history, store_policy, self._quiet_s
+        )
 
 
-def _past(here: Paths, session: SessionId) -> RunHistory:
+def _load_history(here: Paths, session: SessionId) -> RunHistory:
     """Return what the logged events say about the sandbox and its runs."""
     try:
         return past(event for event, _ in EventLog(here.log(session)).read())

@@ -23,44 +23,49 @@ class ContextExchange:
     """The context exchange of one session. A tier without a context folder exchanges nothing."""
 
     def __init__(
-        self, places: Paths, launch: Launch, box: ManagedSandbox, diary: ThreadSafeEventQueue, since: float = 0.0
+        self,
+        places: Paths,
+        launch: Launch,
+        sandbox: ManagedSandbox,
+        event_queue: ThreadSafeEventQueue,
+        since: float = 0.0,
     ) -> None:
         """*since*: an earlier host has received all notes up to this time, in seconds since the epoch."""
         self._places = places
         self._launch = launch
-        self._box = box
-        self._diary = diary
+        self._sandbox = sandbox
+        self._event_queue = event_queue
         self._since = since
         self._notes = ContextNotes()
-        self._told = b""
+        self._load_result = b""
         self._generation = 0
-        self._looking = asyncio.Lock()
+        self._exchange_lock = asyncio.Lock()
 
     async def live(self, is_over: Callable[[], bool]) -> None:
         """Exchange in both directions until *is_over*."""
         while not is_over():
-            if self._box.runs:
-                await self.carry()
+            if self._sandbox.runs:
+                await self.exchange()
             await asyncio.sleep(LOOK_S)
 
-    async def carry(self) -> None:
+    async def exchange(self) -> None:
         """Write new context into the sandbox and log the agent's notes; what cannot be read is retried next time."""
-        async with self._looking:
+        async with self._exchange_lock:
             with contextlib.suppress(OSError):
-                for note in await asyncio.to_thread(self._carried):
-                    self._diary.write(declared(note.waiting, note.done, time.time()))
+                for note in await asyncio.to_thread(self._exchange_once):
+                    self._event_queue.write(declared(note.waiting, note.done, time.time()))
 
-    def _carried(self) -> Sequence[ContextNote]:
-        housing = self._box.journal.housing
+    def _exchange_once(self) -> Sequence[ContextNote]:
+        housing = self._sandbox.journal.housing
         if housing.runtime is None or not housing.runtime.ground:
             return ()
         own = AgentContextFiles(Path(housing.runtime.ground))
         if not own.folder.is_dir():
             return ()
         if self._generation != housing.generation:
-            self._generation, self._told = housing.generation, b""
+            self._generation, self._load_result = housing.generation, b""
         now = context(self._places, self._launch)
-        if now != self._told:
+        if now != self._load_result:
             own.tell(now)
-            self._told = now
+            self._load_result = now
         return [note for note in self._notes.new(own.notes) if note.at > self._since]

@@ -53,7 +53,7 @@ class ThreadSafeEventQueue:
         """Add *said*, which is not an event."""
         self._put(_Entry(said))
 
-    async def heard(self) -> None:
+    async def wait_read(self) -> None:
         """Return once all that was added so far was read, or there is no reader any more."""
         if self._is_over:
             return

@@ -31,10 +31,10 @@ class InterpreterLifecycle:
     def __init__(
         self,
         launch: Launch,
-        box: ManagedSandbox,
-        keeping: SandboxCheckpoints,
+        sandbox: ManagedSandbox,
+        checkpoints: SandboxCheckpoints,
         terms: LifetimeTerms,
-        diary: ThreadSafeEventQueue,
+        event_queue: ThreadSafeEventQueue,
         threads: BlockingCalls,
         quiet_s: float,
     ) -> None:
@@ -45,13 +45,13 @@ class InterpreterLifecycle:
         self.lost = ""
         """What was lost since the last run; the result of the next run reports it."""
         self._launch = launch
-        self._box = box
-        self._keeping = keeping
+        self._sandbox = sandbox
+        self._checkpoints = checkpoints
         self._terms = terms
-        self._diary = diary
+        self._event_queue = event_queue
         self._threads = threads
-        self._what = ""
-        self._began = False
+        self._turn_title = ""
+        self._has_begun = False
         self._changed = asyncio.Event()
         self._clock = MonotonicAge()
 
@@ -59,31 +59,31 @@ class InterpreterLifecycle:
         """Find or create the sandbox, then do what is due until it ends. *arrived* is awaited before anything runs."""
         try:
             async with self.turns.gate:
-                self.lost = await self.moved(self._box.arrive)
+                self.lost = await self.move(self._sandbox.arrive)
             if self.is_ending:
                 return
-            self._begin()
+            self._report_start()
             await arrived()
         except KasmonError as error:
-            self.say_end(error.message, None)
+            self.report_end(error.message, None)
             return
         finally:
             self.arrived.set()
         while not self.is_ending:
-            step = self._due()
+            step = self._find_due_step()
             wait_s = LONGEST_LOOK_S if step is None else min(step.at - time.time(), LONGEST_LOOK_S)
             if wait_s <= 0:
-                await self._take()
+                await self._run_due_step()
                 continue
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
 
-    def _begin(self) -> None:
-        runtime = self._box.journal.housing.runtime
-        self._began = True
-        self._diary.write(
+    def _report_start(self) -> None:
+        runtime = self._sandbox.journal.housing.runtime
+        self._has_begun = True
+        self._event_queue.write(
             SessionStarted(
                 at=time.time(),
                 pid=runtime.pid or None if runtime else None,
@@ -92,17 +92,17 @@ class InterpreterLifecycle:
             )
         )
 
-    async def go_on(self, what: str, by: str) -> None:
+    async def resume_turn(self, what: str, by: str) -> None:
         """Begin a turn for what an earlier host started; no checkpoint is created before it.
 
         Raises:
             SandboxError: if there is no sandbox.
         """
-        if not self._box.runs:
-            self.lost = await self.moved(self._box.wake) or self.lost
+        if not self._sandbox.runs:
+            self.lost = await self.move(self._sandbox.wake) or self.lost
         if not self.turns.is_running:
-            self._what = what
-            self._box.journal.note(TurnStarted(at=time.time(), prompt=what))
+            self._turn_title = what
+            self._sandbox.journal.note(TurnStarted(at=time.time(), prompt=what))
 
     async def begin(self, what: str, by: str) -> None:
         """Make sure that the sandbox runs, and begin a turn if none is running.
@@ -113,24 +113,24 @@ class InterpreterLifecycle:
         """
         if self.is_ending:
             raise SessionEndedError(self._launch.session)
-        if not self._box.runs:
-            self.lost = await self.moved(self._box.wake) or self.lost
+        if not self._sandbox.runs:
+            self.lost = await self.move(self._sandbox.wake) or self.lost
         if self.turns.is_running:
             return
-        if self._keeping.wants_before:
-            await self.moved(self._keeping.keep, "before", what)
-        self._what = what
+        if self._checkpoints.wants_before:
+            await self.move(self._checkpoints.keep, "before", what)
+        self._turn_title = what
         by_whom: Sender = "wave" if by == "wave" else "peer" if by == "peer" else "user"
-        self._box.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
+        self._sandbox.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
 
     async def finish(self, reason: Literal["done", "interrupted"]) -> None:
         """Create a checkpoint of the turn's result, and end the turn."""
         try:
             if not self.is_ending:
-                await self.moved(self._keeping.keep, "after", self._what)
+                await self.move(self._checkpoints.keep, "after", self._turn_title)
         except KasmonError as error:
-            self._box.journal.tell(f"The sandbox's state has changed: {error.message}")
-        self._box.journal.note(TurnEnded(at=time.time(), reason=reason))
+            self._sandbox.journal.tell(f"The sandbox's state has changed: {error.message}")
+        self._sandbox.journal.note(TurnEnded(at=time.time(), reason=reason))
         self._changed.set()
 
     async def measure(self) -> None:
@@ -138,30 +138,30 @@ class InterpreterLifecycle:
         if self.is_ending:
             return
         with contextlib.suppress(KasmonError, OSError):
-            await self._threads.work(self._box.measure)
+            await self._threads.work(self._sandbox.measure)
 
-    async def moved(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
+    async def move(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
         """Return the result of *act*, which moves the sandbox. If no sandbox is left then, the session has ended."""
         try:
             return await self._threads.move(act, *arguments, **named)
         except KasmonError as error:
-            if self._box.phase is SandboxPhase.EXPIRED and not self._box.journal.housing.is_intended:
-                self.say_end(error.message, None)
+            if self._sandbox.phase is SandboxPhase.EXPIRED and not self._sandbox.journal.housing.is_intended:
+                self.report_end(error.message, None)
             raise
 
-    def must_wake(self) -> None:
+    def check_may_wake(self) -> None:
         """Check that the sandbox may be used.
 
         Raises:
             RefusedError: if it is paused and must not be resumed on use.
         """
-        if self._box.phase is SandboxPhase.PAUSED and not self._terms.auto_resume:
+        if self._sandbox.phase is SandboxPhase.PAUSED and not self._terms.auto_resume:
             raise RefusedError(
                 f"the sandbox of {self._launch.session!r} is paused, and is not resumed on use.",
                 hint=f"`kasmon sandbox resume {self._launch.session}` resumes it.",
             )
 
-    def stir(self) -> None:
+    def check_due(self) -> None:
         """Check again what is due."""
         self._changed.set()
 
@@ -174,41 +174,41 @@ class InterpreterLifecycle:
         async with self.turns.gate:
             await self._end(why)
 
-    def say_end(self, why: str, exit_code: int | None) -> None:
+    def report_end(self, why: str, exit_code: int | None) -> None:
         """Report that the session has ended; calls that wait for its first turn are released."""
         self.is_ending = True
         self._changed.set()
         with contextlib.suppress(SandboxError):
-            began = self._began
-            self._diary.write(SessionEnded(at=time.time(), exit_code=exit_code, why=why, never_began=not began))
+            began = self._has_begun
+            self._event_queue.write(SessionEnded(at=time.time(), exit_code=exit_code, why=why, never_began=not began))
         self._threads.close()
 
     async def _end(self, why: str) -> None:
         exit_code: int | None = 0
         await self.turns.aclose()
         try:
-            await self._threads.move(self._box.end, why)
-            await self._threads.move(self._keeping.purge)
+            await self._threads.move(self._sandbox.end, why)
+            await self._threads.move(self._checkpoints.purge)
         except KasmonError as error:
             why, exit_code = f"{why}; {error.message}", None
-        self.say_end(why, exit_code)
+        self.report_end(why, exit_code)
 
-    def _due(self) -> DueStep | None:
+    def _find_due_step(self) -> DueStep | None:
         """Return what is due and when, independent of changes to the system clock."""
-        housing, now = self._box.journal.housing, time.time()
+        housing, now = self._sandbox.journal.housing, time.time()
         used_at = self._clock.at("used", housing.used_at, now)
         born_at = self._clock.at("born", housing.born_at, now)
         return due(
             msgspec.structs.replace(housing, used_at=used_at, born_at=born_at),
             self._terms,
-            keeps_memory=self._box.tier.keeps_memory,
+            keeps_memory=self._sandbox.tier.keeps_memory,
             in_turn=self.turns.is_running,
         )
 
-    async def _take(self) -> None:
+    async def _run_due_step(self) -> None:
         """Do what is due, unless the sandbox was used meanwhile."""
         async with self.turns.none():
-            step = self._due()
+            step = self._find_due_step()
             if self.is_ending or step is None or step.at > time.time():
                 return
             if step.step is LifecycleStep.END:
@@ -216,8 +216,8 @@ class InterpreterLifecycle:
                 await self._end(step.why)
                 return
             try:
-                await self.moved(self._box.sleep, to_disk=step.step is LifecycleStep.PAUSE, why=step.why)
+                await self.move(self._sandbox.sleep, to_disk=step.step is LifecycleStep.PAUSE, why=step.why)
             except KasmonError:
                 return
-            if self._box.phase is not SandboxPhase.PAUSED:  # already logged; retried after the same delay
-                self._box.journal.heard(TurnEnded(at=time.time()))
+            if self._sandbox.phase is not SandboxPhase.PAUSED:  # already logged; retried after the same delay
+                self._sandbox.journal.heard(TurnEnded(at=time.time()))
